@@ -1,0 +1,103 @@
+"""The arithmetic of one finished request: derived counts, common prefix, outcome, lost tokens.
+
+Knows formulas (formats of b5300 to b11549). Knows no log line.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.model import Request, Session
+
+NEAR = 64
+"""Tokens short of the reference that still count as reused: the reply's last tokens and end-of-prompt checkpoints."""
+
+
+def derive_counts(request: Request) -> None:
+    """Complete prompt, cached and processed tokens from each other and from the length at release.
+
+    ``prompt = release - (generated - 1)``, ``cached = prompt - processed``: the last sampled token never enters the
+    slot. Wrong after a context shift, which is why nothing is derived then.
+    """
+    if request.parent is not None:
+        request.prompt_tokens = request.cached_tokens = request.processed_tokens = None
+        return
+    released, generated = request.released_tokens, request.generated_tokens
+    if request.prompt_tokens is None and released is not None and generated and not request.shifted:
+        request.prompt_tokens = released - generated + 1
+        request.derived.append("prompt_tokens")
+    prompt, processed = request.prompt_tokens, request.processed_tokens
+    if prompt is None:
+        return
+    if processed is not None and not request.shifted:
+        cached = prompt - processed
+        if request.cached_tokens is None and cached >= 0:
+            request.cached_tokens = cached
+            request.derived.append("cached_tokens")
+        elif request.cached_tokens != cached and cached >= 0:
+            request.cached_tokens = cached  # the second witness wins: a failed truncation is silent up to b6628
+    elif request.cached_tokens is not None and processed is None and not request.cancelled and not request.error:
+        request.processed_tokens = prompt - request.cached_tokens
+        request.derived.append("processed_tokens")
+
+
+def common_prefix(request: Request, session: Session) -> None:
+    """Fill in the common prefix where it was not printed: from the rounded shares, from what was reused."""
+    cached, prompt = request.cached_tokens, request.prompt_tokens
+    if request.common_prefix_tokens is None and not request.restored_from_ram:
+        low, high = _from_shares(request)
+        if low is not None and high is not None:
+            guess = (low + high + 1) // 2
+            held = request.held_tokens
+            if held is not None and low <= held <= high:
+                guess = held
+            if cached is not None and low <= cached <= high and (session.memory == "attention" or held is None):
+                guess = cached
+            request.common_prefix_tokens = max(guess, cached or 0)
+            request.derived.append("common_prefix_tokens")
+    if request.common_prefix_tokens is None and cached is not None and (cached or session.memory == "attention"):
+        if session.memory == "attention" or (prompt is not None and request.held_tokens == cached):
+            request.common_prefix_tokens = cached
+            request.derived.append("common_prefix_tokens")
+    lcp = request.common_prefix_tokens
+    if lcp is not None and cached is not None and cached > lcp and not request.reused_chunks:
+        request.common_prefix_tokens = cached
+
+
+def _from_shares(request: Request) -> tuple[int | None, int | None]:
+    """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals."""
+    low, high = 0.0, float("inf")
+    for share, whole in ((request.similarity, request.prompt_tokens), (request.f_keep, request.held_tokens)):
+        if share is not None and whole:
+            low, high = max(low, (share - 0.0005) * whole), min(high, (share + 0.0005) * whole)
+    if high == float("inf") or high < low - 2:
+        return None, None
+    return max(0, int(low + 0.999)), max(0, int(high))
+
+
+def judge(request: Request, reference: int | None, cold: bool) -> None:
+    """Set outcome and lost tokens. ``cold``: no reference existed."""
+    request.reference_tokens = reference
+    cached = request.cached_tokens
+    if request.error is not None:
+        request.outcome = "failed"
+        return
+    if request.cancelled:
+        request.outcome = "cancelled"
+        return
+    if cold:
+        request.outcome = "cold" if cached is not None else "unknown"
+        return
+    if reference is None or cached is None or request.prompt_tokens is None:
+        request.outcome = "unknown"
+        return
+    reachable = min(reference, request.prompt_tokens - 1)
+    if cached >= reachable - NEAR:
+        request.outcome = "reused"
+    elif cached <= max(8, reference * 0.05):
+        request.outcome = "reprocessed"
+    else:
+        request.outcome = "partial"
+    request.lost_tokens = max(0, reference - cached)
+    lcp = request.common_prefix_tokens
+    if lcp is not None:
+        request.lost_client = max(0, reference - max(lcp, cached))
+        request.lost_server = max(0, lcp - cached)

@@ -1,0 +1,184 @@
+"""Lines from the choice of a slot to its launch: similarity, LRU, the RAM prompt cache, idle slots saved and cleared.
+
+Knows these lines' meaning. Knows neither checkpoints nor timings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp.slot_state import Choice, SlotState
+from cachedoctor.model import Mark, Request, Setting
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.llamacpp.tracker import Tracker
+
+_MAX_RAM = 256
+"""Prompts of the RAM cache remembered by length."""
+
+
+def hand_over(choice: Choice, request: Request, tracker: Tracker) -> None:
+    """Give a request what its slot choice said."""
+    request.first_line = min(request.first_line, choice.line)
+    request.selected_by = choice.selected_by
+    request.similarity, request.f_keep, request.t_last = choice.similarity, choice.f_keep, choice.t_last
+    request.ram_looked, request.ram_saved = choice.looked, choice.saved is not None
+    request.marks.update(choice.marks)
+    if choice.t_last == -1:
+        request.held_tokens, request.held_thread = 0, None
+    if choice.candidates:
+        request.ram_best_lcp = max(lcp for _, lcp in choice.candidates)
+    if choice.n_prompt is not None:
+        request.prompt_tokens = choice.n_prompt
+    if choice.lcp is not None:
+        request.common_prefix_tokens, request.lcp_exact = choice.lcp, True
+    if tracker.session.seen & {"pc_looking", "pc_found"}:
+        request.restored_from_ram = choice.found_keep is not None
+    if choice.found_keep is not None and choice.found_sim is not None:
+        _swap(choice, request, tracker)
+
+
+def _swap(choice: Choice, request: Request, tracker: Tracker) -> None:
+    """A better prompt came from RAM: it is what the request continues, and the shares of the choice no longer hold."""
+    keep, sim = choice.found_keep or 0.0, choice.found_sim or 0.0
+    exact = next(((n, lcp) for n, lcp in choice.candidates if n and abs(lcp / n - keep) < 0.0006), None)
+    thread = tracker.threads.by_total(exact[0], 1) if exact else None
+    if exact is not None:
+        request.common_prefix_tokens, request.lcp_exact = exact[1], True
+    elif request.prompt_tokens:
+        request.common_prefix_tokens = round(sim * request.prompt_tokens)
+    else:
+        request.common_prefix_tokens, request.lcp_exact = None, False
+    if thread is None and keep and request.prompt_tokens:
+        total = sim * request.prompt_tokens / keep
+        thread = tracker.threads.by_total(total, 2 + 0.001 * total / keep)
+    request.similarity, request.f_keep = sim, keep
+    request.held_thread = thread.id if thread else None
+    request.held_tokens = thread.total if thread else None
+
+
+def _choice(tracker: Tracker, event: Event, slot: SlotState) -> Choice:
+    if slot.choice is None:
+        slot.choice = Choice(event.line)
+    tracker.chosen = slot
+    return slot.choice
+
+
+def _pending(tracker: Tracker) -> Choice | None:
+    return tracker.chosen.choice if tracker.chosen is not None else None
+
+
+def _checking(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    if slot.request is not None and slot.released:
+        tracker.finish(slot)
+    slot.choice = Choice(event.line, lcp=event.fields["lcp_len"], n_prompt=event.fields["n_prompt"])
+
+
+def _selected(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    if slot.request is not None and slot.released:
+        tracker.finish(slot)
+    old = slot.choice
+    slot.choice = None
+    choice = _choice(tracker, event, slot)
+    if old is not None and old.selected_by is None:
+        choice.lcp, choice.n_prompt, choice.line = old.lcp, old.n_prompt, old.line
+    choice.marks["select"] = Mark(event.line, event.text)
+    fields = event.fields
+    if event.message == "slot_select_lcp":
+        choice.selected_by, choice.similarity, choice.f_keep = "lcp", fields["f_sim_best"], fields["f_keep"]
+    elif event.message == "slot_select_lcs":
+        # up to b6628 the share is of the slot's content, and the length is printed
+        choice.selected_by, choice.f_keep = "lcp", fields["similarity"]
+        choice.lcp = fields["lcs_len"] if "thold" in fields else None
+    elif event.message == "slot_select_lru":
+        choice.selected_by, choice.t_last = "lru", fields["t_last"]
+    else:
+        choice.selected_by = "id"
+
+
+def _looking(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    choice = _pending(tracker)
+    if choice is not None:
+        choice.looked = True
+        choice.marks["ram"] = Mark(event.line, event.text)
+        if choice.f_keep is None and event.fields["f_keep"] >= 0:
+            choice.f_keep, choice.similarity = event.fields["f_keep"], event.fields["sim" if "sim" in event.fields else "f_sim"]
+        elif event.fields["f_keep"] < 0:
+            tracker.chosen and setattr(tracker.chosen, "length", 0)
+
+
+def _found(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    choice = _pending(tracker)
+    if choice is not None:
+        choice.looked = True
+        choice.found_keep = event.fields["f_keep"]
+        choice.found_sim = event.fields["sim" if "sim" in event.fields else "f_sim"]
+        choice.marks["ram"] = Mark(event.line, event.text)
+
+
+def _candidate(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    choice = _pending(tracker)
+    if choice is not None and len(choice.candidates) < _MAX_RAM:
+        choice.candidates.append((event.fields["length"], event.fields["lcp"]))
+        choice.marks.setdefault("ram_candidate", Mark(event.line, event.text))
+
+
+def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    choice = _pending(tracker)
+    length = event.fields["length"]
+    if choice is not None:
+        choice.saved = length
+    if len(tracker.ram) < _MAX_RAM:
+        tracker.ram.append(length)
+
+
+def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    choice = _pending(tracker)
+    holder = choice.marks if choice is not None else slot.request.marks if slot.request else None
+    tracker.session.settings.setdefault("ram_evictions", Setting(0, event.line)).value += 1
+    if holder is not None:
+        holder["evicted"] = Mark(event.line, event.text)
+
+
+def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """A slot was emptied: after its save to RAM, or because memory ran out."""
+    if event.message == "slot_purge":
+        slot = tracker.slot(event.fields["id_slot"])
+        tracker.purged = True
+    if slot.request is None or slot.released:
+        slot.length, slot.thread = 0, None
+
+
+def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    slot.restored_file = True
+    slot.length, slot.thread = None, None
+
+
+def _pc_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    choice = _pending(tracker)
+    if choice is not None:
+        choice.marks["ram_failed"] = Mark(event.line, event.text)
+
+
+HANDLERS: dict[str, Callable[[Tracker, Event, SlotState], None]] = {
+    "slot_check_sim": _checking,
+    "slot_select_lcp": _selected,
+    "slot_select_lcs": _selected,
+    "slot_select_lru": _selected,
+    "slot_select_id": _selected,
+    "pc_looking": _looking,
+    "pc_found": _found,
+    "pc_candidate": _candidate,
+    "pc_saving": _saving,
+    "pc_evict_size": _evicted,
+    "pc_evict_tokens": _evicted,
+    "pc_make_room": _evicted,
+    "pc_oversize": _evicted,
+    "pc_restore_fail": _pc_failed,
+    "pc_load_fail": _pc_failed,
+    "slot_clear": _cleared,
+    "slot_purge": _cleared,
+    "slotfile_restored": _file,
+}

@@ -1,0 +1,208 @@
+"""Lines from the prompt to the release: reuse, checkpoints, failures, context shift.
+
+Knows these lines' meaning. Knows neither the choice of the slot nor the timings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp.overlong import parse_error
+from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.model import Check, Mark, Request
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.llamacpp.tracker import Tracker
+
+_MAX_CHECKS = 256
+"""Checked checkpoints kept per request; a list holds 32 by default."""
+_MAX_TEXT = 2000
+"""Characters kept of an ``old:`` / ``new:`` line."""
+
+
+def _new_prompt(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    request.prompt_tokens = event.fields["n_prompt_tokens"]
+    request.marks["prompt"] = Mark(event.line, event.text)
+    if tracker.session.n_ctx_slot is None:
+        tracker.session.n_ctx_slot = event.fields["n_ctx_slot"]
+
+
+def _init_sampler(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    if request.prompt_tokens is None:
+        request.prompt_tokens = event.fields["n_total"]
+
+
+def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """``n_past = LCP, slot.prompt.tokens.size() = held``: printed when the memory may be unable to go back."""
+    request = tracker.request_of(event, slot)
+    request.common_prefix_tokens, request.lcp_exact = event.fields["n_past"], True
+    request.held_tokens = event.fields["n_cache_tokens"]
+    request.marks["n_past"] = Mark(event.line, event.text)
+
+
+def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """Count the first one of a request; the line is repeated for every batch."""
+    request = slot.request
+    if request is not None and request.task == event.task:
+        if "cached" in request.marks:
+            return
+    else:
+        request = tracker.begin(event, slot, partial=True)
+        request.marks["cached"] = Mark(event.line, event.text)
+        return  # the log begins inside the request: this may be any of its batches
+    request.last_line = event.line
+    request.marks["cached"] = Mark(event.line, event.text)
+    fields = event.fields
+    request.cached_tokens = fields["n_tokens"] if "n_tokens" in fields else fields["n_past"]
+
+
+def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    if request.truncate_failed_at is None:
+        request.truncate_failed_at = event.fields.get("p0", event.fields.get("n_past"))
+        request.cached_tokens = 0
+        request.marks["failed"] = Mark(event.line, event.text)
+
+
+def _forced(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    request.forced = True
+    request.marks["forced"] = Mark(event.line, event.text)
+
+
+def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    request.tried = (request.tried or 0) + 1
+    if len(request.checks) < _MAX_CHECKS:
+        fields = event.fields
+        request.checks.append(Check(fields["pos_min"], fields["pos_max"], fields["pos_min_thold"], event.line))
+    request.marks["check"] = Mark(event.line, event.text)
+
+
+def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    request.restored = (request.restored or 0) + 1
+    fields = event.fields
+    request.restored_tokens = fields.get("n_past", fields.get("n_tokens", fields["pos_max"] + 1))
+    request.marks["restored"] = Mark(event.line, event.text)
+
+
+def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = slot.request
+    if request is None or request.task != event.task:
+        request = tracker.request_of(event, slot)
+    request.created = (request.created or 0) + 1
+    fields = event.fields
+    held = slot.checkpoints
+    held.append((fields["pos_min"], fields["pos_max"], fields.get("n_tokens")))
+    limit = fields.get("max") or 32
+    if len(held) > limit:
+        del held[: len(held) - limit]
+
+
+def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = slot.request
+    if request is not None:
+        request.erased = (request.erased or 0) + 1
+        request.marks["erased"] = Mark(event.line, event.text)
+    at = (event.fields["pos_min"], event.fields["pos_max"])
+    slot.checkpoints[:] = [c for c in slot.checkpoints if c[:2] != at]
+
+
+def _dropped(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """A checkpoint left a full list, or was too close to another."""
+    if slot.request is not None:
+        slot.request.marks["dropped"] = Mark(event.line, event.text)
+    at = (event.fields["pos_min"], event.fields["pos_max"])
+    slot.checkpoints[:] = [c for c in slot.checkpoints if c[:2] != at]
+
+
+def _chunk(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    request.reused_chunks += event.fields["n_match"]
+
+
+def _diff(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    text = event.fields.get("str", "")[:_MAX_TEXT]
+    if event.message == "diff_old":
+        request.old_text = text
+        request.marks["old"] = Mark(event.line, event.text[:_MAX_TEXT])
+    else:
+        request.new_text = text
+        request.marks["new"] = Mark(event.line, event.text[:_MAX_TEXT])
+
+
+def _released(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    tokens = event.fields.get("n_tokens", event.fields.get("n_past", 0))
+    tracker.released(event, slot, tokens, bool(event.fields["truncated"]))
+
+
+def _shifted(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = tracker.request_of(event, slot)
+    request.shifted = True
+    request.marks["shift"] = Mark(event.line, event.text)
+
+
+def _find(tracker: Tracker, task: int) -> Request | None:
+    return next((s.request for s in tracker.slots.values() if s.request and s.request.task == task), None)
+
+
+def _cancel(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    request = _find(tracker, event.fields["id_task"])
+    if request is not None and request.error is None:
+        request.cancelled = True
+        request.last_line = event.line
+
+
+def _error(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """An error is sent for a task; an over-long prompt may never have reached a slot."""
+    task = event.fields["id_task"]
+    request = _find(tracker, task)
+    if request is None:
+        free = next((s for s in tracker.slots.values() if s.request is None), None) or tracker.slot(len(tracker.slots))
+        length, thread = free.length, free.thread
+        request = tracker.begin(event, free)
+        request.task = task
+        parse_error(request, event)
+        tracker.finish(free)
+        free.length, free.thread = length, thread
+        return
+    parse_error(request, event)
+
+
+def _images(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    if slot.request is not None:
+        slot.request.images = True
+
+
+HANDLERS: dict[str, Callable[[Tracker, Event, SlotState], None]] = {
+    "new_prompt": _new_prompt,
+    "init_sampler": _init_sampler,
+    "npast_posmin": _n_past,
+    "seq_rm": _seq_rm,
+    "truncate_fail": _truncate_failed,
+    "force_full": _forced,
+    "ckpt_check": _checked,
+    "ckpt_restored": _restored,
+    "ckpt_restored_swa": _restored,
+    "ckpt_created": _created,
+    "ckpt_created_swa": _created,
+    "ckpt_erased": _erased,
+    "ckpt_erased_swa": _erased,
+    "ckpt_erase_old": _dropped,
+    "ckpt_erase_close": _dropped,
+    "cache_reuse_chunk": _chunk,
+    "diff_old": _diff,
+    "diff_new": _diff,
+    "release": _released,
+    "ctx_shift": _shifted,
+    "cancel": _cancel,
+    "task_error": _error,
+    "mtmd_encode": _images,
+    "img_processing": _images,
+}

@@ -1,0 +1,55 @@
+"""What the log lets us know of a slot: its content, its checkpoints, the choice that is under way.
+
+Knows no log line.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model import Mark, Request
+
+
+class Choice(msgspec.Struct):
+    """A slot choice and what happened up to the launch; the server prints ``task -1`` on these lines."""
+
+    line: int
+    selected_by: Literal["lcp", "lru", "id"] | None = None
+    similarity: float | None = None
+    f_keep: float | None = None
+    t_last: int | None = None
+    lcp: int | None = None
+    """Exact common prefix from a ``checking sim`` line, tokens."""
+    n_prompt: int | None = None
+    """Prompt length from a ``checking sim`` line, tokens."""
+    looked: bool = False
+    saved: int | None = None
+    """Length of the prompt saved to the RAM cache, tokens."""
+    found_keep: float | None = None
+    found_sim: float | None = None
+    """Shares of the better prompt that was swapped in."""
+    candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """(length, LCP) of the prompts in the RAM cache, where listed."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+
+
+class SlotState(msgspec.Struct):
+    """One slot of one session."""
+
+    id: int
+    length: int | None = None
+    """Tokens held; None when unknown."""
+    thread: int | None = None
+    """Thread whose text it holds."""
+    checkpoints: list[tuple[int, int, int | None]] = msgspec.field(default_factory=list)
+    """(pos_min, pos_max, n_tokens) of the checkpoints held, oldest first, where the log shows them."""
+    choice: Choice | None = None
+    request: Request | None = None
+    """The request that it processes, or that was released and still waits for its timing lines."""
+    released: bool = False
+    shifted: bool = False
+    """A context shift moved the content: no later prompt can match it."""
+    restored_file: bool = False
+    """The content came from a slot file."""

@@ -1,0 +1,86 @@
+"""Which requests belong to one conversation: inferred from lengths, common prefixes, slots and RAM-cache restores.
+
+Knows the arithmetic of prompts that grow. Knows no log line.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.model import Request
+
+KEPT = 64
+"""Tokens: a request that lacks no more than this of the slot's content continues it."""
+MAX_THREADS = 64
+"""Threads remembered per session; the one unused for longest is forgotten."""
+
+
+class Thread(msgspec.Struct):
+    """A conversation."""
+
+    id: int
+    total: int
+    """Tokens of the last prompt + reply, as the slot held them."""
+    prompt: int
+    slot: int
+    turns: int = 0
+    last: int = 0
+    """Index of its last request."""
+    common: int = 0
+    """Longest common prefix of its last request with what it continued, tokens."""
+
+
+class Threads:
+    """The conversations of one session."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, Thread] = {}
+        self._next = 0
+
+    def get(self, id: int | None) -> Thread | None:
+        """Return the thread with this number, if it is still remembered."""
+        return None if id is None else self._threads.get(id)
+
+    def by_total(self, total: float, slack: float) -> Thread | None:
+        """Return the newest thread that ended near ``total`` tokens."""
+        near = [t for t in self._threads.values() if abs(t.total - total) <= slack]
+        return max(near, key=lambda t: t.last, default=None)
+
+    def join(self, request: Request, swapped: Thread | None) -> Thread | None:
+        """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``."""
+        prompt = request.prompt_tokens
+        if prompt is None:
+            return self.get(request.held_thread) if (request.f_keep or 0) >= 0.5 else None
+        if swapped is not None:
+            return swapped
+        held = self.get(request.held_thread)
+        lcp = request.common_prefix_tokens
+        if held is not None and lcp is not None and request.held_tokens:
+            if lcp >= request.held_tokens - KEPT or lcp >= request.held_tokens * 0.5:
+                return held
+        able = [t for t in self._threads.values() if t.total <= prompt and prompt - t.total <= max(2000, t.total)]
+        request.other_candidates = sum(t is not held for t in able)
+        others = [t for t in able if t is not held]
+        if held in able and held is not None and (not others or held.common < held.prompt * 0.5 and held.turns > 1):
+            return held
+        if others:
+            return max(others, key=lambda t: t.total)
+        if held is not None and lcp is not None and lcp >= 0.1 * prompt:
+            return held
+        return None
+
+    def record(self, request: Request, thread: Thread | None, total: int) -> Thread:
+        """Note the end of a request of ``thread`` (None: a new one), whose slot now holds ``total`` tokens."""
+        if thread is None:
+            thread = Thread(self._next, 0, 0, request.slot)
+            self._next += 1
+            self._threads[thread.id] = thread
+            if len(self._threads) > MAX_THREADS:
+                del self._threads[min(self._threads.values(), key=lambda t: t.last).id]
+        thread.total = total
+        thread.prompt = request.prompt_tokens or total
+        thread.slot = request.slot
+        thread.turns += 1
+        thread.last = request.index
+        thread.common = request.common_prefix_tokens or 0
+        return thread

@@ -1,0 +1,122 @@
+"""The table of textual prefixes. Knows one line at a time; must not know JSON records, joins or line numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cachedoctor.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS
+
+_KNOWN_MAX = 256
+_LEVEL = rb"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL|stdout|stderr)"
+_CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ZONE = rb"(?:Z|UTC|[+-]\d\d:?\d\d)"
+_DATE = rb"\d{4}[-/]\d\d[-/]\d\d[ T]" + _CLOCK + rb"(?: ?" + _ZONE + rb")?"
+_DATED = rb"(?:\[" + _DATE + rb"\]|" + _DATE + rb")"
+ISO = rb"\d{4}-\d\d-\d\dT" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)"
+_DIGIT_OR_LETTER = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+# "host ident[pid]: ". Where a date alone can stand before a body, "slot update_slots: " reads as host and ident: there
+# the brackets are demanded (journald always writes them) or such hosts refused.
+_HOST = rb"(?!(?:[IWED]|slot|srv|que|res|cmn|spec) |\d+\.\d\d\.)[^\s\[\]]{1,255} "
+_IDENT = rb"[^\s\[\]:]{1,128}"
+_PROCESS = _HOST + _IDENT + rb"\[\d*\]:(?: |$)"
+
+
+class Prefix(NamedTuple):
+    """One wrapper: a row of the table."""
+
+    name: str
+    starts: bytes
+    """First bytes that a line wrapped so can have."""
+    strict: re.Pattern[bytes]
+    """Matches where the prefix is certain; the group ``origin`` names the server, if any."""
+    loose: re.Pattern[bytes] | None = None
+    """Matches the prefix before any text: trusted once ``strict`` has matched with the same origin."""
+
+
+def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) -> Prefix:
+    return Prefix(name, starts, re.compile(strict), None if loose is None else re.compile(loose))
+
+
+HEADER = re.compile(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[[^\]]*\])?[ \t]*")
+"""A line of LM Studio that holds nothing but date and level: the text of the record is on the lines below."""
+
+_MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
+_SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
+_BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "
+_ANGLE = rb"<(?P<origin>[^<>|\s]{1,200})> "
+_SD_ELEMENT = rb"\[(?:[^\]\\]|\\.)*+\]"
+
+# Rows with the same first byte are tried in this order. The order is fixed, not "last matched first", so
+# that a line means the same wherever it stands; the first byte leaves few rows anyway.
+TABLE = (
+    _row(
+        "journald short, syslog rfc3164",
+        b"<JFMASOND",
+        rb"(?:<\d{1,3}>)?" + MONTHS + rb" [ \d]\d " + _CLOCK + rb" " + _HOST + _IDENT + rb"(?:\[\d*\])?:(?: |$)",
+    ),
+    _row("journald short-full", b"MTWFS", WEEKDAYS + rb" \d{4}-\d\d-\d\d " + _CLOCK + rb" \S{1,40} " + _PROCESS),
+    _row("journald short-iso", b"12", ISO + rb" " + _PROCESS),
+    _row("journald short-unix", b"12", rb"\d{10}\.\d{6} " + _PROCESS),
+    _row("journald short-monotonic", b"[", rb"\[ *\d{1,10}\.\d{6}\] " + _PROCESS),
+    _row(
+        "syslog rfc5424",
+        b"<",
+        rb"<\d{1,3}>1 (?:-|" + ISO + rb")(?: \S{1,255}){4} (?:-|(?:" + _SD_ELEMENT + rb")++)(?: (?:\xef\xbb\xbf)?|$)",
+    ),
+    _row("syslog priority", b"<", rb"<\d{1,3}>(?=" + HEAD + rb")"),
+    _row("llama-server router", b"[", rb"\[(?P<origin> {4}\d| {3}\d\d|  \d{3}| \d{4}|\d{5})\](?: |$)"),
+    _row("kubectl --prefix", b"[", rb"\[pod/(?P<origin>[^\]\s]{1,400})\](?: |$)"),
+    _row("kubectl --timestamps", b"12", ISO + rb"(?: |$)"),
+    _row(
+        "date",
+        b"[12",
+        _MARKS + rb"(?:[\w.-]{1,64}:? )??(?=(?:\[[^\[\]]{1,200}\] )?" + SHAPED + rb")",
+        _MARKS,
+    ),
+    _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
+    _row("model in brackets", b"[", _BRACKET + rb"(?=" + SHAPED + rb")", _BRACKET),
+    _row("model in angles", b"<", _ANGLE + rb"(?=" + SHAPED + rb")", _ANGLE),
+    # Compose pads the longest name with one space of its own and puts another before the bar.
+    _row("docker compose", _DIGIT_OR_LETTER, _SERVICE + rb"(?: {2,}+|(?<=[-_]\d) )\|(?: |$)"),
+    _row(
+        "compose, one space",
+        _DIGIT_OR_LETTER,
+        _SERVICE + rb" \| (?=" + SHAPED + rb")",
+        _SERVICE + rb" \|(?: |$)",
+    ),
+    _row(
+        "line number",
+        b" \t0123456789",
+        rb"[ \t]{0,8}\d{1,9}(?:(?:[ \t]{0,8}[:|-][ \t]?|[ \t]{1,8})(?=" + HEAD + rb")|[:\t-](?=" + TIMING + rb"))",
+    ),
+    _row("quote", b"> \t", rb"(?:(?:> ?){0,4}[ \t]{0,8}(?=" + HEAD + rb")|(?:> ){1,4}(?=" + TIMING + rb"))"),
+)
+_BODY = re.compile(HEAD)
+_BY_FIRST_BYTE = {byte: [row for row in TABLE if byte in row.starts] for row in TABLE for byte in row.starts}
+
+
+class Prefixes:
+    """Peels one textual prefix at a time and remembers which uncertain ones this log has shown to be real."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, bytes | None]] = set()
+
+    def peel(self, line: bytes) -> tuple[bytes, bytes | None] | None:
+        """Return the body and its origin, or None when no prefix of the table starts ``line``."""
+        if not line or _BODY.match(line):
+            return None
+        for row in _BY_FIRST_BYTE.get(line[0], ()):
+            if match := row.strict.match(line):
+                origin = _origin(match)
+                if row.loose and len(self._known) < _KNOWN_MAX:
+                    self._known.add((row.name, origin))
+                return line[match.end() :], origin
+            if row.loose and (match := row.loose.match(line)) and (row.name, _origin(match)) in self._known:
+                return line[match.end() :], _origin(match)
+        return None
+
+
+def _origin(match: re.Match[bytes]) -> bytes | None:
+    return match["origin"].strip() if match.re.groups else None

@@ -1,0 +1,92 @@
+"""Records that carry a line as a value: docker, CRI, --log-jsonl, ollama's slog. Must not know their neighbours."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from cachedoctor.envelope.prefixes import ISO
+from cachedoctor.envelope.shapes import SHAPED
+
+_LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
+_SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
+_SHAPED = re.compile(SHAPED)
+_CRI = re.compile(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
+
+
+class Piece(msgspec.Struct):
+    """What one container record holds of a line."""
+
+    text: bytes
+    complete: bool
+    """False when the line goes on in the next record of this stream."""
+    stream: str
+
+
+class Message(msgspec.Struct):
+    """What one ``--log-jsonl`` or slog record says, in the server's textual form."""
+
+    text: bytes
+    nested: bool
+    """True when the text is a line of another process, forwarded as it came."""
+
+
+class _Json(msgspec.Struct):
+    log: str | None = None
+    stream: str | None = None
+    time: int | float | str | None = None
+    type: str | None = None
+    level: str | None = None
+    msg: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Json)
+_STRING = msgspec.json.Decoder(str)
+
+
+def read_json(line: bytes) -> Piece | Message | None:
+    """Decode a docker or ``--log-jsonl`` record; None for any other or broken JSON."""
+    try:
+        record = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if record.log is not None and record.stream in ("stdout", "stderr"):
+        return Piece(_encode(record.log.removesuffix("\n")), record.log.endswith("\n"), record.stream)
+    if record.type == "log" and record.msg is not None:
+        prefix = _console_prefix(record.time, record.level)
+        return Message(_encode(prefix + record.msg.removesuffix("\n")), record.level == "none")
+    return None
+
+
+def read_cri(line: bytes) -> Piece | None:
+    """Read a line of a container runtime's log file: time, stream, F(ull) or P(artial), text."""
+    match = _CRI.match(line)
+    if not match:
+        return None
+    return Piece(line[match.end() :], match[2] == b"F", match[1].decode())
+
+
+def read_slog(line: bytes) -> Message | None:
+    """Unquote the message of an ollama line when it is a server line; ollama's own lines stay as they are."""
+    match = _SLOG.match(line)
+    if not match:
+        return None
+    try:
+        text = _encode(_STRING.decode(match[1]).rstrip("\n"))
+    except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
+        return None
+    return Message(text, True) if _SHAPED.match(text) else None
+
+
+def _console_prefix(time: int | float | str | None, level: str | None) -> str:
+    """Write the prefix that the server's console log has for this record; it has none without a time or a level."""
+    letter = _LEVELS.get(level or "")
+    if not letter or not isinstance(time, int) or time <= 0:
+        return ""
+    micros = time % 1_000_000
+    return f"{time // 60_000_000}.{time // 1_000_000 % 60:02d}.{micros // 1000:03d}.{micros % 1000:03d} {letter} "
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

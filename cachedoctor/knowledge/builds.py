@@ -1,0 +1,43 @@
+"""Builds of llama.cpp that were looked at, and what changed when. Pure data and arithmetic."""
+
+from __future__ import annotations
+
+SAMPLED = (
+    5311, 5353, 5456, 5586, 5671, 5704, 5772, 5833, 5937, 6123, 6180, 6301, 6451, 6628, 6751, 6900, 7079, 7376, 7551,
+    7710, 7827, 7964, 8156, 8352, 8353, 8672, 8929, 9093, 9294, 9538, 9713, 9873, 10068, 10229, 10566, 10809, 11063, 11549,
+)  # fmt: skip
+"""Builds whose sources or binaries were read. A wording first seen in one of them may be as old as the one before, plus 1."""
+
+NEWEST = SAMPLED[-1]
+
+LOGS_REDUCED = 9294
+"""From here on the default level hides prompt length and reuse (PR #23021, between b9093 and b9181)."""
+
+LOGS_REDUCED_AGAIN = 9873
+"""From here on nearly all cache lines are TRACE, hidden by default (between b9713 and b9873)."""
+
+
+def oldest(first: int) -> int | None:
+    """Oldest build that may have a wording first sampled at ``first``; None when there is no older sample."""
+    at = SAMPLED.index(first) if first in SAMPLED else 0
+    return SAMPLED[at - 1] + 1 if at else None
+
+
+def newest(last: int) -> int | None:
+    """Newest build that may have a wording last sampled at ``last``; None when it is current."""
+    if last not in SAMPLED or last == NEWEST:
+        return None
+    return SAMPLED[SAMPLED.index(last) + 1] - 1
+
+
+def describe(build: int | None, low: int | None, high: int | None) -> str:
+    """Words for a build that is known exactly, within a range, or not at all."""
+    if build is not None:
+        return f"b{build}"
+    if low is not None and high is not None:
+        return f"b{low} to b{high}"
+    if low is not None:
+        return f"b{low} or newer"
+    if high is not None:
+        return f"b{high} or older"
+    return "unknown build"

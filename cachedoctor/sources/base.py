@@ -1,0 +1,35 @@
+"""What every source of log bytes promises. Knows no file, no pipe, no compression and no line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from cachedoctor.model import CacheDoctorError
+
+# Half of the 1 MiB that a chunk may hold: UTF-16 grows by up to one half when it becomes UTF-8,
+# and the few bytes held back to recognise a format are put before the next read.
+READ_SIZE = 512 * 1024
+"""Bytes asked for by one read or by one step of unpacking."""
+
+IDLE_SECONDS = 0.2
+"""A live source that got nothing for this long yields ``b""``."""
+
+
+class SourceError(CacheDoctorError):
+    """The input cannot be opened, read or unpacked (to its end)."""
+
+
+class Source(Protocol):
+    """One input of log bytes."""
+
+    @property
+    def path(self) -> str:
+        """The name to show; ``-`` is the standard input."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the unpacked UTF-8 bytes in order, at most 1 MiB at a time, cut anywhere.
+
+        An empty chunk says that nothing arrived for about ``IDLE_SECONDS``; only live sources yield it.
+        Raises ``SourceError`` on a fault, after everything before the fault has been yielded.
+        """

@@ -1,0 +1,76 @@
+"""A log file, read once from its beginning to its end. Knows paths; knows no line and no other source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from io import FileIO
+
+from cachedoctor.sources.base import READ_SIZE, SourceError
+from cachedoctor.sources.text import utf8
+from cachedoctor.sources.unpack import MAX_BYTES, unpacked
+
+
+class FileSource:
+    """The file, named pipe or device at ``path``; gzip, xz, bzip2 and zstd are known by content, not by name.
+
+    ``max_bytes`` limits what a compressed file may unpack to.
+    """
+
+    def __init__(self, path: str, max_bytes: int = MAX_BYTES) -> None:
+        self.path = path
+        self._max_bytes = max_bytes
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the unpacked UTF-8 bytes up to the end that the file has when it is reached.
+
+        The file is opened by the first step. Raises ``SourceError`` when it cannot be opened, read or unpacked.
+        """
+        with open_log(self.path) as file:
+            yield from utf8(unpacked(self.path, _reads(self.path, file), self._max_bytes))
+
+
+def open_log(path: str) -> FileIO:
+    """Open ``path`` for plain unbuffered reads; raises ``SourceError`` with a hint when that fails."""
+    # No mmap: the server may cut its log at any time, and touching a page that is gone kills the process.
+    try:
+        return FileIO(path, "r")
+    except OSError as fault:
+        if os.path.isdir(path):
+            example = os.path.join(path, "server.log")
+            raise SourceError(f"{path}: is a directory", f"give the log file itself, e.g. {example}") from fault
+        if isinstance(fault, FileNotFoundError):
+            raise SourceError(f"{path}: no such file", _nearest(path)) from fault
+        if isinstance(fault, PermissionError):
+            raise SourceError(f"{path}: permission denied", "run as a user who may read it, or copy it") from fault
+        raise SourceError(f"{path}: cannot be opened ({fault.strerror})", "give a file, or - to read a pipe") from fault
+
+
+def _nearest(path: str) -> str:
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return f"the folder {folder} cannot be listed: check the path"
+    close = get_close_matches(name, names, n=1)
+    return f"did you mean {os.path.join(folder, close[0])}?" if close else "check the path"
+
+
+def _reads(path: str, file: FileIO) -> Iterator[bytes]:
+    done = 0
+    while data := read_some(path, file, done):
+        done += len(data)
+        yield data
+
+
+def read_some(path: str, file: FileIO, done: int) -> bytes:
+    """Read at most ``READ_SIZE`` bytes, empty at the end; ``done`` bytes came before.
+
+    Raises ``SourceError`` when the system refuses.
+    """
+    try:
+        return file.read(READ_SIZE)
+    except OSError as fault:
+        what = f"{path}: cannot be read further ({fault.strerror}, after {done:,} bytes)"
+        raise SourceError(what, "check the disk or the network share") from fault

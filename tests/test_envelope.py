@@ -1,0 +1,381 @@
+"""The Unwrapper gives the engine the server's own lines, whatever program stored them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import time
+
+import pytest
+from cachedoctor.envelope import Unwrapper
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Bodies = dict[str | None, list[tuple[int, str]]]
+
+SLOT = "slot update_slots: id  0 | task 9 | n_tokens = 58, memory_seq_rm [58, end)"
+SRV = "srv  get_availabl: updating prompt cache"
+UP = "0.01.058.254 I slot   operator(): id  0 | task 10 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 58"
+EVAL = "       eval time =     317.10 ms /    16 tokens (   19.82 ms per token,    50.46 tokens per second)"
+
+LOG = """\
+0.00.000.256 I srv          init: initializing ...
+0.00.002.920 I srv          init: build_info: b0-unknown
+0.00.024.980 I llama_model_loader: - kv  20:                    tokenizer.chat_template str = {%- if a < b %}\\n...
+0.00.024.981 I print_info: EOG token             = 1109 '<|endoftext|>'
+
+........................
+0.00.100.000 I srv    load_model: initializing, n_slots = 4, n_ctx_slot = 16384, kv_unified = 'true'
+0.00.100.001 I init: chat template, example_format: '<|im_start|>system
+You are a helpful assistant<|im_end|>
+<|im_start|>user
+Hello<|im_end|>
+'
+0.00.205.552 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1
+0.00.205.612 I srv  get_availabl: updating prompt cache
+0.00.205.700 W srv   prompt_save:  - saving prompt with length 0, total state size = 0.000 MiB
+0.00.206.000 I slot launch_slot_: id  0 | task 7 | processing task, is_child = 0
+0.00.206.100 I slot launch_slot_: id  0 | task -1 | sampler params:\x20
+\trepeat_last_n = 64, repeat_penalty = 1.000, frequency_penalty = 0.000
+\ttop_k = 40, top_p = 0.950
+0.00.736.029 I slot   operator(): id  0 | task 7 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1966
+0.00.736.093 W slot   operator(): id  0 | task 7 | old: ...  | 82 "quoted\\\\" é
+0.00.736.124 W slot   operator(): id  0 | task 7 |       23      17
+slot update_slots: id  0 | task 9 | n_tokens = 58, memory_seq_rm [58, end)
+slot print_timing: id  0 | task 9 |\x20
+prompt eval time =     317.10 ms /  1966 tokens (    0.16 ms per token,  6199.94 tokens per second)
+       eval time =     120.10 ms /    16 tokens (    7.51 ms per token,   133.22 tokens per second)
+      total time =     437.20 ms /  1982 tokens
+I slot      release: id  0 | task 9 | stop processing: n_tokens = 1981, truncated = 0
+W srv  log_server_r: done request: POST /v1/chat/completions 127.0.0.1 200
+que    start_loop: waiting for new tasks
+"""
+LINES = LOG.removesuffix("\n").split("\n")
+
+
+def unwrap(text: str | bytes, cuts: tuple[int, ...] = ()) -> Bodies:
+    """Feed ``text``, cut before each of the lines ``cuts`` (0-based)."""
+    data = text if isinstance(text, bytes) else text.encode()
+    lines = data.split(b"\n")[:-1]
+    unwrapper = Unwrapper()
+    bounds = [0, *sorted(cuts), len(lines)]
+    segments = []
+    for start, end in itertools.pairwise(bounds):
+        segments += unwrapper.feed(b"".join(line + b"\n" for line in lines[start:end]), start + 1)
+    segments += unwrapper.flush()
+    found: Bodies = {}
+    for segment in segments:
+        assert segment.data.endswith(b"\n")
+        bodies = segment.data.decode(errors="backslashreplace").removesuffix("\n").split("\n")
+        assert segment.numbers is None or len(bodies) == len(segment.numbers)
+        assert segment.first == segment.number(0)
+        found.setdefault(segment.origin, []).extend((segment.number(i), body) for i, body in enumerate(bodies))
+    return found
+
+
+def docker(text: str, stream: str = "stderr") -> str:
+    record = json.dumps({"log": text, "stream": stream, "time": "2026-11-20T12:00:00.001373417Z"}, ensure_ascii=False)
+    return record.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace(": ", ":", 1) + "\n"
+
+
+def jsonl(message: str, micros: int = 1058254, level: str = "info") -> str:
+    return json.dumps({"type": "log", "time": micros, "level": level, "msg": message}, separators=(",", ":")) + "\n"
+
+
+def test_unwrapped_block_is_one_segment_without_numbers() -> None:
+    [segment] = Unwrapper().feed(LOG.encode(), 41)
+    assert (segment.origin, segment.data, segment.first, segment.numbers) == (None, LOG.encode(), 41, None)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "origin"),
+    [
+        ("llama-1  | ", "llama-1"),
+        ("llama-1 | ", "llama-1"),
+        ("llama   | ", "llama"),
+        ("3090_llama_1  | ", "3090_llama_1"),
+        ("stack_llama.1.x2k9@node1    | ", "stack_llama.1.x2k9@node1"),
+        ("\x1b[36mllama-1  | \x1b[0m", "llama-1"),
+        ("Nov 20 12:00:00 gpubox llama-server[4242]: ", None),
+        ("Nov  2 12:00:00.123456 gpubox llama-server[4242]: ", None),
+        ("Sep 11 00:03:06 host ollama[]: ", None),
+        ("Nov 20 12:00:00 gpubox llama-server: ", None),
+        ("2026-11-20T12:00:00+0000 gpubox llama-server[4242]: ", None),
+        ("2026-11-20T12:00:00.017000+00:00 gpubox llama-server[4242]: ", None),
+        ("Fri 2026-11-20 12:00:00 UTC gpubox llama-server[4242]: ", None),
+        ("Fri 2026-11-20 12:00:00 CET gpubox user@1000.service/llama.service[4242]: ", None),
+        ("1763640000.123456 gpubox llama-server[4242]: ", None),
+        ("[    5.123456] gpubox llama-server[4242]: ", None),
+        ("<30>Nov 20 12:00:00 gpubox llama-server[4242]: ", None),
+        ("<30>1 2026-11-20T12:00:00.123Z gpubox llama-server 4242 - - ", None),
+        ('<30>1 2026-11-20T12:00:00Z gpubox llama-server 4242 ID47 [a@1 k="v\\]"][b@2] \ufeff', None),
+        ("2026-11-20T12:00:00.013000123Z ", None),
+        ("2026-11-20T12:00:00.013+01:00 ", None),
+        ("2026-11-20T12:00:00.013123Z stderr F ", None),
+        ("[pod/llama-7d9f/server] ", "llama-7d9f/server"),
+        ("[pod/llama-7d9f/server] 2026-11-20T12:00:00.013123Z ", "llama-7d9f/server"),
+        ("[53409] ", "53409"),
+        ("[ 8081] ", "8081"),
+        ("llama-1  | [53409] ", "llama-1/53409"),
+        ("Nov 20 12:00:00 gpubox llama-server[4242]: [53409] ", "53409"),
+    ],
+)
+def test_certain_prefix_comes_off_every_line(prefix: str, origin: str | None) -> None:
+    expected = [(number, line) for number, line in enumerate(LINES, 1)]
+    assert unwrap("".join(f"{prefix}{line}\n" for line in LINES)) == {origin: expected}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "origin"),
+    [
+        ("2026-11-20 12:00:00 | ", None),
+        ("2026-11-20 12:00:00.123 | ", None),
+        ("2026/11/20 12:00:00 ", None),
+        ("[2026-11-20 12:00:00] ", None),
+        ("2026-11-20 12:00:00,123 INFO ", None),
+        ("2026-11-20 12:00:00,123 - INFO - ", None),
+        ("[model.gguf] ", "model.gguf"),
+        ("[my model] | ", "my model"),
+        ("<tiny> ", "tiny"),
+        ("2026-08-01 12:00:00 [model.gguf] ", "model.gguf"),
+        ("llama | ", "llama"),
+    ],
+)
+def test_uncertain_prefix_comes_off_once_a_server_line_has_shown_it(prefix: str, origin: str | None) -> None:
+    expected = [(number, line) for number, line in enumerate(LINES, 1)]
+    assert unwrap("".join(f"{prefix}{line}\n" for line in LINES)) == {origin: expected}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SLOT,
+        SRV,
+        UP,
+        EVAL,
+        "I " + SLOT,
+        "slot update_slots: id 0 | task 9 | collapsed",
+        "0.01.058.254 I [53409] llama-1  | not a wrapper here",
+        '[INFO] Request 192.168.10.5 "POST /v1/chat/completions HTTP/1.1" 200 713 417.222534ms',
+        "[INFO] <tiny> Executing start command: llama-server --port 5801",
+        "[New LWP 4242]",
+        "[1] a footnote",
+        "[2026-11-20 12:00:00 TP0] Prefill batch, #new-seq: 1, #new-token: 8192, #cached-token: 0",
+        "[2026-11-20 12:00:00] server_args=ServerArgs(model_path='x')",
+        "(EngineCore pid=42) INFO 11-20 12:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 1.0 tokens/s",
+        'INFO [ release_slots] slot released | tid="1" timestamp=1 id_slot=0',
+        "2026-11-20 12:00:00 a diary entry",
+        "<|im_start|>user",
+        "<think> slot machines",
+        "12: the twelfth",
+        "  3. indented list",
+        "    slot machines are: fun",
+        'time=2026-09-11T00:03:06Z level=INFO source=server.go:1 msg="llama runner started"',
+        'time=2026-09-11T00:03:06Z level=INFO msg="slot \\x1b broken',
+        '{"type":"text","text":"slot"}',
+        '{"type":"fit_memory_breakdown","data":{"unit":"MiB","rows":[{"kind":"host","self":21}]}}',
+        '{"log":"unfinished',
+        '{"log":"a\\n","stream":"other","time":"x"}',
+        "{",
+        "a | b",
+        "-- Boot 3f2a --",
+    ],
+)
+def test_line_that_is_no_wrapper_stays(line: str) -> None:
+    assert unwrap(f"{line}\n{SLOT}\n") == {None: [(1, line), (2, SLOT)]}
+
+
+@pytest.mark.parametrize(
+    "lead", ["> ", ">", "> > ", "    ", "\t", ">     ", "123:", "123-", "   123\t", " 12 | ", "7  "]
+)
+def test_paste_marks_come_off_server_lines(lead: str) -> None:
+    text = "".join(f"{lead}{line}\n" for line in (SLOT, SRV, UP))
+    assert unwrap(text) == {None: [(1, SLOT), (2, SRV), (3, UP)]}
+
+
+def test_timing_lines_keep_their_indent_in_pastes() -> None:
+    text = f"> {SLOT}\n> {EVAL}\n124-{EVAL}\n{EVAL}\n"
+    assert unwrap(text) == {None: [(1, SLOT), (2, EVAL), (3, EVAL), (4, EVAL)]}
+
+
+def test_services_and_ports_do_not_mix() -> None:
+    text = (
+        f"Attaching to llama-1, webui-1\nllama-1  | [53409] {UP}\nwebui-1  | INFO:     GET /health\n"
+        f"llama-1  | [ 8081] {SRV}\nllama-1  | [53409] {SLOT}\nllama-1  | {SRV}\nllama-1  | \nllama-1  |\n"
+    )
+    assert unwrap(text) == {
+        None: [(1, "Attaching to llama-1, webui-1")],
+        "llama-1/53409": [(2, UP), (5, SLOT)],
+        "webui-1": [(3, "INFO:     GET /health")],
+        "llama-1/8081": [(4, SRV)],
+        "llama-1": [(6, SRV), (7, ""), (8, "")],
+    }
+
+
+def test_bare_slot_line_is_no_compose_service() -> None:
+    text = f"{SLOT}\nllama-1  | {SLOT}\nslot      release: id  3 | task 9  | x\n"
+    assert unwrap(text) == {None: [(1, SLOT), (3, "slot      release: id  3 | task 9  | x")], "llama-1": [(2, SLOT)]}
+
+
+def test_autoloader_names_the_model() -> None:
+    text = f"2026-08-01 12:00:00 [INFO] autoloader: [model.gguf] {UP}\n"
+    assert unwrap(text) == {"model.gguf": [(1, UP)]}
+
+
+def test_docker_json_file() -> None:
+    assert unwrap("".join(docker(line + "\n") for line in LINES)) == {None: list(enumerate(LINES, 1))}
+
+
+def test_docker_json_holds_wrapped_and_coloured_lines() -> None:
+    text = docker(f"\x1b[34m[53409] \x1b[0m{UP}\x1b[0m\r\n") + docker(jsonl(SLOT + "\n"))
+    assert unwrap(text) == {"53409": [(1, UP)], None: [(2, "0.01.058.254 I " + SLOT)]}
+
+
+def test_docker_parts_join_by_stream() -> None:
+    text = docker(UP[:30]) + docker("out\n", "stdout") + docker(UP[30:60]) + SRV + "\n" + docker(UP[60:] + "\n")
+    assert unwrap(text) == {None: [(2, "out"), (4, SRV), (1, UP)]}
+
+
+def test_unfinished_docker_part_comes_out_at_the_end() -> None:
+    assert unwrap(docker(SRV + "\n") + docker(SLOT)) == {None: [(1, SRV), (2, SLOT)]}
+
+
+def test_endless_docker_part_is_released() -> None:
+    unwrapper = Unwrapper()
+    record = docker("x" * 16384).encode()
+    sizes = [sum(len(s.data) for s in unwrapper.feed(record, number)) for number in range(1, 600)]
+    assert [size for size in sizes if size] == [(4 << 20) + 16384 + 1] * 2
+
+
+def test_cri_parts_join() -> None:
+    stamp = "2026-11-20T12:00:00.013123Z"
+    text = f"{stamp} stderr P {UP[:40]}\n{stamp} stdout F out\n{stamp} stderr F {UP[40:]}\n{stamp} stderr F \n"
+    assert unwrap(text) == {None: [(2, "out"), (1, UP), (4, "")]}
+
+
+def test_log_jsonl_gets_the_console_prefix_back() -> None:
+    text = (
+        jsonl("srv  load: a\n", 60_000_001, "warn")
+        + jsonl("slot launch_slot_: id  0 | task 7 | sampler params: \n\ttop_k = 40\n\ttop_p = 1\n")
+        + jsonl("srv  load: no clock\n", 0)
+        + jsonl(".", 5, "cont")
+        + jsonl("\n", 3_599_999_999, "debug")
+        + jsonl("[53409] " + jsonl("srv  load: child\n", 1), 2, "none")
+        + jsonl(f"[ 8081] {UP}\n", 2, "none")
+        + jsonl("e\n", 7, "error")
+    )
+    assert unwrap(text) == {
+        None: [
+            (1, "1.00.000.001 W srv  load: a"),
+            (2, "0.01.058.254 I slot launch_slot_: id  0 | task 7 | sampler params: "),
+            (2, "\ttop_k = 40"),
+            (2, "\ttop_p = 1"),
+            (3, "srv  load: no clock"),
+            (4, "."),
+            (5, "59.59.999.999 D "),
+            (8, "0.00.000.007 E e"),
+        ],
+        "53409": [(6, "0.00.000.001 I srv  load: child")],
+        "8081": [(7, UP)],
+    }
+
+
+def test_lm_studio_record_has_two_lines() -> None:
+    text = f"2026-05-29 11:02:40 [DEBUG]\n {UP}\n[2026-05-29 11:02:40][INFO] \n prompt eval time = 1 ms\n{EVAL}\n"
+    expected = {None: [(2, UP), (4, "prompt eval time = 1 ms"), (5, EVAL)]}
+    assert unwrap(text) == expected
+    assert unwrap(text, (1, 2, 3, 4)) == expected
+
+
+def test_date_and_level_on_every_line_lose_only_the_empty_line() -> None:
+    expected = [(number, line) for number, line in enumerate(LINES, 1) if line]
+    assert unwrap("".join(f"[2026-11-20 12:00:00][DEBUG] {line}\n" for line in LINES)) == {None: expected}
+
+
+def test_ollama_line_is_unquoted_when_the_server_said_it() -> None:
+    quoted = 'time=2026-09-11T00:03:06Z level=INFO source=llama_server.go:1274 msg="{}" x=1\n'
+    text = quoted.format(SLOT + "\\n") + SRV + "\n" + quoted.format("starting")
+    assert unwrap(text) == {None: [(1, SLOT), (2, SRV), (3, quoted.format("starting").rstrip("\n"))]}
+
+
+def test_controls_are_removed() -> None:
+    text = f"\x1b[35mW {SLOT}\r\n\x1b[0m\x1b[34m{UP}\x1b]8;;http://x\x1b\\\x00\n\x1b]0;title\x07{SRV}\r\n"
+    assert unwrap(text) == {None: [(1, "W " + SLOT), (2, UP), (3, SRV)]}
+    assert unwrap(f"\x1b[31mI am lost\x1b\nllama-1  | {UP}\r\n") == {None: [(1, "I am lost\x1b")], "llama-1": [(2, UP)]}
+
+
+def test_progress_goes_only_where_a_server_line_follows() -> None:
+    text = f"10%\r20%\r{UP}\n10%\r20%\nllama-1  | 10%\r{UP}\n{SRV}: a\rb\n{SRV}\r{SLOT}\n"
+    kept = [(1, UP), (2, "10%\r20%"), (4, f"{SRV}: a\rb"), (5, f"{SRV}\r{SLOT}")]
+    assert unwrap(text) == {None: kept, "llama-1": [(3, UP)]}
+
+
+MIXED = "".join(
+    [
+        f"llama-1  | [53409] {UP}\n",
+        f"{SLOT}\r\n",
+        docker(UP[:50]),
+        f"2026-05-29 11:02:40 [DEBUG]\n {SRV}\n",
+        f"[model.gguf] {SLOT}\n[model.gguf] tail\n[other] tail\n",
+        docker(UP[50:] + "\n"),
+        "\x1b[0m10%\r" + UP + "\n\n",
+        jsonl("a\nb\n"),
+        "2026-05-29 11:02:40 early\n2026-05-29 11:02:40 " + SLOT + "\n2026-05-29 11:02:40 late\n",
+        "2026-11-20T12:00:00.013123Z stderr P part\n" + LOG,
+        docker("never finished"),
+    ]
+)
+
+
+@given(st.sets(st.integers(0, MIXED.count("\n"))))
+def test_cuts_between_lines_change_nothing(cuts: set[int]) -> None:
+    assert unwrap(MIXED, tuple(cuts)) == unwrap(MIXED)
+
+
+SCRAPS = [*MIXED.encode().split(b"\n"), b"\n", b"\x1b[", b"\r", b"\0", b"{", b"[", b"<", b"\xff", b"2026-11-20", b"| "]
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(SCRAPS)), max_size=30), st.booleans())
+def test_any_bytes_are_read(scraps: list[bytes], in_lines: bool) -> None:
+    data = (b"\n" if in_lines else b"").join(scraps) + b"\n"
+    bodies = unwrap(data)
+    assert sum(map(len, bodies.values())) <= 2 * data.count(b"\n")
+    assert unwrap(data, tuple(range(1, data.count(b"\n")))) == bodies
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"\r",
+        b"\x1b]",
+        b"\x1b[",
+        b"a\r",
+        b"> ",
+        b"[",
+        b"1",
+        b" ",
+        b"a ",
+        b"\r1",
+        b"{",
+        b'{"a":',
+        b"<1>1 - ",
+        b"2026-11-20 ",
+        b'\\"',
+    ],
+)
+def test_long_hostile_lines_take_linear_time(unit: bytes) -> None:
+    line = unit * 200_000
+    leads = (b"", b"2026-11-20 12:00:00 ", b"<1>1 - a b c d [", b'time=a level=b msg="', b"a  | ", b"[53409] ")
+    started = time.perf_counter()
+    for lead in leads:
+        unwrap(lead + line + b"\n")
+    assert time.perf_counter() - started < 5
+
+
+def test_no_line_is_lost_among_random_wrappers() -> None:
+    leads = ["", "llama-1  | ", "[53409] ", "2026-11-20T12:00:00.013123Z ", "<tiny> ", "> ", "[INFO] ", "12:"]
+    rng = random.Random(7)
+    text = "".join(f"{rng.choice(leads)}{rng.choice(LINES)}\n" for _ in range(500))
+    assert sorted(number for bodies in unwrap(text).values() for number, _ in bodies) == list(range(1, 501))
