@@ -1,0 +1,64 @@
+"""CD101: a billing header that changes from request to request stands in the prompt."""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+
+_FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
+_FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
+_HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
+
+
+def header_field(text: str) -> str | None:
+    """Name of the header field in which the bar of an ``old:`` / ``new:`` text stands; "" for a field out of sight."""
+    before, bar, after = text.partition(" | ")
+    if not bar:
+        return None
+    inside = _FIELD_BEFORE.search(before.rstrip(" "))
+    if inside:
+        return inside.group(1)
+    following = _FIELD_AFTER.match(after.lstrip(" "))
+    if following:
+        return "cc_version" if following.group(1) in ("cc_entrypoint", "cch") else ""
+    return "" if _HEADER.search(before) and "\n" not in before and "\\n" not in before else None
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the bar of both printed texts stands inside the header."""
+    r = s.request
+    if r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost:
+        return None
+    field = header_field(r.new_text)
+    if field is None or header_field(r.old_text) is None:
+        return None
+    confidence: Confidence = "high" if field else "medium"
+    return Hit(
+        s.lost, confidence, proof(r, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        proof(r, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        {"field": field or "header", "lcp": s.lcp, "reference": r.reference_tokens},
+    )
+
+
+def words(g: Group) -> Words:
+    """Name the field and the switch of the client that turns the header off."""
+    f, r = g.worst.facts, g.worst_request
+    return Words(
+        f"the billing header in the prompt changed ({f['field']}): {n(g.tokens)} tokens recomputed over {times(g.count)}; "
+        f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched",
+        "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
+        "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages.",
+        [Remedy("Turn the header off in Claude Code: in the environment, or under \"env\" in ~/.claude/settings.json",
+                ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
+         Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header.")],
+        [RuledOut("slot-held-other-prompt", "the text before the bar is the same header, so the slot held this client's prompt"),
+         RuledOut("no-usable-checkpoint", f"the prompts differ from token {n(f['lcp'])} on; a checkpoint could save no more than that")],
+        ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"],
+    )
+
+
+RULE = Rule("CD101", "billing-header", "A client's billing header changes in every request", check, words,
+            needs=advice.needs_text)

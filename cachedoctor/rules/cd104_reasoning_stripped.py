@@ -1,0 +1,63 @@
+"""CD104: reasoning of earlier turns disappears from the history."""
+
+from __future__ import annotations
+
+from cachedoctor.knowledge import flags
+from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+
+_SLACK_BEFORE, _SLACK_AFTER = 12, 3
+"""Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
+
+
+def reply_start(s: Situation) -> int | None:
+    """Prompt length of the earlier turn at whose reply the common prefix ends, or None."""
+    lcp = s.lcp
+    if lcp is None:
+        return None
+    ends = [h.prompt_tokens for h in s.history if h.prompt_tokens is not None]
+    return next((end for end in reversed(ends) if -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER), None)
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
+    r = s.request
+    if s.client_lost < MIN_LOST or not s.lost or s.own_slot is False or s.early:
+        return None
+    end = reply_start(s)
+    since = [h for h in s.history if end is not None and (h.prompt_tokens or 0) > end]
+    if end is None or not since or not all(h.outcome == "reused" for h in since):
+        return None  # the turns in between must have kept that reply
+    return Hit(
+        s.client_lost if s.server_lost >= MIN_LOST else s.lost, "medium", proof(r, ("n_past", "common prefix"), ("select", "most of the new prompt matches, less of the old one is kept"),
+                                      ("timing", "tokens recomputed"))[0],
+        proof(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
+        {"lcp": s.lcp, "end": end, "changed": r.lost_client},
+    )
+
+
+def words(g: Group) -> Words:
+    """Say where the history was cut and how the server or the client keeps reasoning."""
+    f, session = g.worst.facts, g.session
+    low, high = advice.span(session)
+    remedies = [Remedy("In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026).")]
+    if flags.name_for(flags.REASONING, low, high):
+        remedies.append(Remedy("Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
+                               ["llama-server ... --reasoning-preserve"]))
+    else:
+        remedies.append(Remedy("With a template that knows the switch (Qwen3.5 and newer), keep reasoning. It costs context.",
+                               ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"]))
+    return Words(
+        f"the history changed where an earlier reply begins (token {n(f['lcp'])}): {n(f['changed'])} tokens of old turns are gone, "
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
+        "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
+        "reasoning looks like: template or client leave it out once a new user message follows.",
+        remedies,
+        [RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed, more than re-tokenisation explains"),
+         RuledOut("history-rewritten", "not excluded by lengths alone: an edited reply looks the same; only the text decides")],
+        ["https://github.com/ggml-org/llama.cpp/pull/25105", "https://github.com/ggml-org/llama.cpp/pull/28174"],
+    )
+
+
+RULE = Rule("CD104", "reasoning-stripped", "Reasoning of earlier turns disappears from the prompt", check, words)

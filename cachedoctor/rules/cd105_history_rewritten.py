@@ -1,0 +1,40 @@
+"""CD105: the client changed the history behind the head of the prompt."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
+    r = s.request
+    if s.client_lost < MIN_LOST or not s.lost or s.early or s.fired & {"CD101", "CD102", "CD104"}:
+        return None
+    if s.own_slot is False or s.lcp is None or r.shifted:
+        return None
+    shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("new", "the new prompt"),
+                  ("select", "share of the slot's content that was kept"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    # when the server lost more on top, that part is the server's finding
+    tokens = s.client_lost if s.server_lost >= MIN_LOST else s.lost
+    return Hit(tokens, "medium" if s.own_slot else "low", shown[0], shown[1:4],
+               {"lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client})
+
+
+def words(g: Group) -> Words:
+    """Say where the history parts and what in a client does that."""
+    f, r = g.worst.facts, g.worst_request
+    return Words(
+        f"the history changed from token {n(f['lcp'])} of {n(f['reference'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
+        "differently. Reuse ends there.",
+        [Remedy("Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."),
+         Remedy("If this was an edit or a compaction by hand, it costs once and is fine."),
+         advice.show_text(g.session)],
+        [RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
+         RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed")],
+    )
+
+
+RULE = Rule("CD105", "history-rewritten", "Old messages changed behind the head of the prompt", check, words)

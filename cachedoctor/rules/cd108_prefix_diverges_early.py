@@ -1,0 +1,59 @@
+"""CD108: the prompt changed near its head; the log shows where, not what."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def _confidence(s: Situation) -> Confidence:
+    """High only when the slot is known to have held this conversation's previous turn."""
+    r = s.request
+    if r.new_text and " | " in r.new_text:
+        return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
+    if s.own_slot is None or r.other_candidates:
+        return "low"
+    nothing_in_ram = r.ram_looked and r.restored_from_ram is False
+    alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread == r.thread)
+    return "high" if r.lcp_exact and alone and nothing_in_ram else "medium" if alone or nothing_in_ram else "low"
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
+    r = s.request
+    if not s.lost or not s.early or s.own_slot is False or s.fired & {"CD101", "CD102"}:
+        return None
+    most = s.lcp_at_most
+    if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
+        return None
+    shown = proof(r, ("n_past", "common prefix with what the slot held"), ("select", "similarity with every idle slot is low"),
+                  ("ram_candidate", "common prefix with a prompt in RAM"), ("cached", "tokens reused"), ("timing", "tokens recomputed"),
+                  ("new", "the new prompt, after the bar"), ("old", "what the slot held, after the bar"), ("check", "a checkpoint beyond the common prefix"))
+    beyond = sum(c.pos_max + 1 > most for c in r.checks)
+    return Hit(s.lost, _confidence(s), shown[0], shown[1:4],
+               {"lcp": s.lcp, "most": most, "reference": r.reference_tokens, "beyond": beyond, "checks": len(r.checks), "own": s.own_slot})
+
+
+def words(g: Group) -> Words:
+    """Say where the prompts part, and which candidates are left."""
+    f, r = g.worst.facts, g.worst_request
+    where = f"after {n(f['lcp'])} tokens" if f["lcp"] is not None else f"within the first {n(f['most'])} tokens"
+    out = [RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
+    if f["checks"] and f["beyond"] == f["checks"]:
+        out.append(RuledOut("swa-threshold-misfire",
+                            f"all {f['checks']} checkpoints lie beyond the common prefix of {n(f['most'])} tokens: no threshold could have used them"))
+    return Words(
+        f"the prompt differs from the one before it {where}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
+        + ("The requests grow one after the other on this slot, so it is the same conversation with a changed head. "
+           if f["own"] else "Either the head of this conversation changed, or another conversation held the slot. ")
+        + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
+        [advice.show_text(g.session),
+         Remedy("With Claude Code, first rule out its billing header.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
+         Remedy("Or save two consecutive request bodies of the client and compare them.", ["cachedoctor diff request1.json request2.json"])],
+        out if f["own"] else [*out, RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")],
+    )
+
+
+RULE = Rule("CD108", "prefix-diverges-early", "The prompt changed near its head; the log shows where, not what", check, words)

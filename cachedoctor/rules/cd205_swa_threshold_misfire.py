@@ -1,0 +1,68 @@
+"""CD205: a usable checkpoint existed, and the server refused it."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Check, Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+
+PASSED_OVER = 1000
+"""Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
+
+
+def usable(check: Check, s: Situation) -> bool:
+    """At or below the common prefix, and of a kind that restores everything from there."""
+    lcp = s.lcp
+    if lcp is None or check.pos_max + 1 > lcp:
+        return False
+    if check.pos_min == check.pos_max or s.session.memory in ("hybrid", "recurrent"):
+        return True  # a recurrent state stands for all tokens before it
+    window = int(s.session.setting("n_swa") or 0)
+    return check.pos_min == 0 or check.pos_min <= max(0, lcp - window)
+
+
+def refused(s: Situation) -> Check | None:
+    """Return the best usable checkpoint that was looked at and not restored, if its loss matters."""
+    r = s.request
+    good = [c for c in r.checks if usable(c, s)]
+    if not good:
+        return None
+    best = max(good, key=lambda c: c.pos_max)
+    got = r.cached_tokens or 0
+    return best if best.pos_max + 1 - got >= (PASSED_OVER if r.restored else MIN_LOST) else None
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire on a ``checking checkpoint [a, b]`` line with b + 1 <= LCP whose checkpoint was not restored."""
+    r = s.request
+    if not s.lost or not r.lcp_exact:
+        return None
+    best = refused(s)
+    if best is None:
+        return None
+    shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("cached", "tokens reused"))
+    line = r.marks["check"]
+    return Hit(best.pos_max + 1 - (r.cached_tokens or 0), "high", (line, "the last checkpoint looked at"), shown,
+               {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line})
+
+
+def words(g: Group) -> Words:
+    """Say which comparison failed and from which build on it is right."""
+    f = g.worst.facts
+    recurrent = f["a"] == f["b"]
+    fixed = "b11549 restores it" if recurrent else "b9294 and b11549 restore it"
+    form = ("A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
+            if recurrent else
+            "With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510).")
+    return Words(
+        f"checkpoint [{f['a']}, {f['b']}] lies below the common prefix of {n(f['lcp'])} tokens and was refused against {f['threshold']}: "
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
+        form,
+        [Remedy(f"Update llama.cpp: {fixed}.")],
+        [RuledOut("prefix-diverges-early", f"line {f['line']} shows a checkpoint inside the common prefix"),
+         RuledOut("no-usable-checkpoint", f"[{f['a']}, {f['b']}] was usable")],
+        ["https://github.com/ggml-org/llama.cpp/pull/21510"],
+    )
+
+
+RULE = Rule("CD205", "swa-threshold-misfire", "A usable checkpoint was refused by a wrong comparison", check, words, needs=advice.needs_accounting)

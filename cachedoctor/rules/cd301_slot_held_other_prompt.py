@@ -1,0 +1,42 @@
+"""CD301: another conversation had taken the slot."""
+
+from __future__ import annotations
+
+from cachedoctor.model import RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def other_held(s: Situation) -> bool:
+    """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
+    r = s.request
+    if not s.lost or s.own_slot is not False or r.thread_turn == 0 or r.restored_from_ram:
+        return False
+    return r.t_last != -1 and not s.fired & {"CD101", "CD102"}
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the reference is not what the slot held."""
+    r = s.request
+    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304"}:
+        return None
+    shown = proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held"),
+                  ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    return Hit(s.lost, "medium" if s.steals >= 2 else "low", shown[0], shown[1:3],
+               {"thread": r.thread, "other": r.held_thread, "held": r.held_tokens, "reference": r.reference_tokens, "unsure": s.steals < 2})
+
+
+def words(g: Group) -> Words:
+    """Offer slots and the RAM cache."""
+    f, r = g.worst.facts, g.worst_request
+    out = [RuledOut("prefix-diverges-early", "not excluded: if this conversation changed its head at that moment, the log looks the same")] if f["unsure"] else [
+        RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")]
+    return Words(
+        f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"The slot held {n(f['held'])} tokens of another conversation when this one came back with {n(r.prompt_tokens)}; its {n(f['reference'])} tokens were gone.",
+        [advice.cache_ram(g.session), advice.MORE_SLOTS],
+        out,
+    )
+
+
+RULE = Rule("CD301", "slot-held-other-prompt", "Another conversation had taken the slot", check, words)

@@ -1,0 +1,45 @@
+"""CD303: the RAM prompt cache is off, and a conversation came back to a slot that another had taken."""
+
+from __future__ import annotations
+
+from cachedoctor.model import RuledOut, Session
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.cd301_slot_held_other_prompt import other_held
+
+
+def known_off(session: Session) -> bool:
+    """Off by its start-up line, or by updates that never appear although this level would print them."""
+    if session.setting("cache_ram_mib") is not None:
+        return bool(session.setting("cache_ram_mib") == 0)
+    if session.at_least(6751) is not True or session.seen & {"pc_update_begin", "pc_looking", "pc_state"}:
+        return False
+    return bool(session.seen & {"seq_rm", "new_prompt"}) and session.setting("mmproj") is not True
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the cache is known to be off and its absence cost a returning conversation."""
+    r = s.request
+    if not other_held(s) or not known_off(s.session) or s.fired & {"CD302"}:
+        return None
+    off = s.session.settings.get("cache_ram_mib")
+    shown = proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held"),
+                  ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    return Hit(s.lost, "high" if off is not None and s.steals >= 1 else "medium", shown[0], shown[1:3],
+               {"line": off.line if off else None, "held": r.held_tokens, "reference": r.reference_tokens})
+
+
+def words(g: Group) -> Words:
+    """Name the option."""
+    f, r = g.worst.facts, g.worst_request
+    how = f"Line {f['line']} says that the prompt cache is disabled." if f["line"] else "This level would print its updates, and there are none."
+    return Words(
+        f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"The slot held {n(f['held'])} tokens of another conversation; without the RAM cache the {n(f['reference'])} tokens of this one were lost. {how}",
+        [advice.cache_ram(g.session), advice.MORE_SLOTS],
+        [RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")],
+        ["https://github.com/ggml-org/llama.cpp/pull/16391"],
+    )
+
+
+RULE = Rule("CD303", "cache-ram-disabled", "The RAM prompt cache is off and slots change hands", check, words)
