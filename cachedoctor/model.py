@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -170,6 +170,8 @@ class Request(msgspec.Struct):
     """The server printed that it forces full re-processing."""
     truncate_failed_at: int | None = None
     shifted: bool = False
+    cut_prompt: bool = False
+    """The prompt did not fit, and the server cut it (up to b6628)."""
     cancelled: bool = False
     error: str | None = None
     error_tokens: int | None = None
@@ -292,27 +294,22 @@ class RuleInfo(msgspec.Struct):
     url: str
 
 
+class RequestLines(Protocol):
+    """Finished requests as JSON objects, in the order in which they started."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield one JSON object per request, without newline."""
+
+
 class Report(msgspec.Struct):
-    """Everything a renderer needs. ``requests`` streams from the spool, in the order in which they started."""
+    """Everything a renderer needs; the requests stream from a spool."""
 
     tool_version: str
     inputs: list[InputInfo]
     sessions: list[Session]
     totals: Totals
-    requests: RequestSpool
+    requests: RequestLines
     findings: list[Finding]
     not_evaluated: list[NotEvaluated]
     rules: list[RuleInfo]
     interrupted: bool = False
-
-
-class RequestSpool:
-    """Where finished requests go; a list in memory unless a room below replaces it by a file."""
-
-    def __iter__(self) -> Iterator[Request]:
-        """Yield the requests in the order in which they started."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        """Count the requests."""
-        raise NotImplementedError

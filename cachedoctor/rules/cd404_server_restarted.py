@@ -9,7 +9,7 @@ from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Word
 def check(s: Situation) -> Hit | None:
     """Fire on the first request of a later life of the server."""
     r = s.request
-    if not s.session.setting("restarted") or r.index != 0 or r.outcome != "cold" or (r.prompt_tokens or 0) < MIN_PROMPT:
+    if not s.session.setting("restarted") or s.slot_before is not None or s.history or r.outcome != "cold" or (r.prompt_tokens or 0) < MIN_PROMPT:
         return None
     return Hit(0, "high", (r.marks["start"], "the first request after the restart"), proof(r, ("timing", "all of it computed")), {"prompt": r.prompt_tokens})
 

@@ -27,7 +27,7 @@ def derive_counts(request: Request) -> None:
     prompt, processed = request.prompt_tokens, request.processed_tokens
     if prompt is None:
         return
-    if processed is not None and not request.shifted:
+    if processed is not None and (not request.shifted or request.cut_prompt):
         cached = prompt - processed
         if request.cached_tokens is None and cached >= 0:
             request.cached_tokens = cached

@@ -30,6 +30,14 @@ def _new_prompt(tracker: Tracker, event: Event, slot: SlotState) -> None:
         tracker.session.n_ctx_slot = event.fields["n_ctx_slot"]
 
 
+def _input_truncated(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
+    request = tracker.request_of(event, slot)
+    request.prompt_tokens = event.fields["n_prompt_tokens"]
+    request.cut_prompt = True
+    request.marks["cut"] = Mark(event.line, event.text)
+
+
 def _init_sampler(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = tracker.request_of(event, slot)
     if request.prompt_tokens is None:
@@ -182,6 +190,7 @@ def _images(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 HANDLERS: dict[str, Callable[[Tracker, Event, SlotState], None]] = {
     "new_prompt": _new_prompt,
+    "input_truncated": _input_truncated,
     "init_sampler": _init_sampler,
     "npast_posmin": _n_past,
     "seq_rm": _seq_rm,

@@ -84,6 +84,8 @@ class Startup:
         elif event.message == "new_slot":
             session.n_ctx_slot = fields.get("n_ctx_slot", fields.get("n_ctx"))
             session.n_slots = max(session.n_slots or 0, event.slot + 1)
+        elif event.message == "idle_slots_disabled" and b"--cache-ram" in event.text:
+            session.settings["cache_ram_mib"] = Setting(0, event.line)  # visible where the cache's own line is not
         self._memory(event)
 
     def _build(self, fields: dict[str, Any]) -> None:

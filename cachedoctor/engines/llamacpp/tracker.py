@@ -28,11 +28,13 @@ class Tracker:
     """One origin of one input: feeds on events in line order, gives finished requests."""
 
     def __init__(
-        self, path: str, origin: str | None, new_session: Callable[[str, str | None], Session], build: int | None = None
-    ) -> None:
+        self, path: str, origin: str | None, new_session: Callable[[str, str | None], Session],
+        number: Callable[[], int], build: int | None = None,
+    ) -> None:  # fmt: skip
         self.path = path
         self.origin = origin
         self._new_session = new_session
+        self._number = number
         self._build_option = build
         self.finished: list[Request] = []
         self._rows: set[Message] = set()
@@ -151,7 +153,7 @@ class Tracker:
             self.finish(slot, lost=not slot.released)
         session, choice = self.session, slot.choice
         request = Request(
-            session.n_requests, session.index, self.path, slot.id, event.task, event.line, event.line, partial=partial
+            self._number(), session.index, self.path, slot.id, event.task, event.line, event.line, partial=partial
         )
         session.n_requests += 1
         request.held_tokens = slot.length
@@ -254,6 +256,12 @@ class Tracker:
         for slot in self.slots.values():
             if slot.request is not None and slot.released:
                 self.finish(slot)
+
+    def give_up(self, number: int) -> None:
+        """Close the request with this number: too many that started later are already finished."""
+        for slot in self.slots.values():
+            if slot.request is not None and slot.request.index == number:
+                self.finish(slot, lost=True)
 
     def close_open(self, lost: bool = True) -> None:
         """End of the log, or of the process: close what is still open."""

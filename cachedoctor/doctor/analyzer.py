@@ -1,0 +1,185 @@
+"""The one object around which batch, pipe and tail are loops: feed bytes, ask for the report at any time.
+
+Knows every stage and its order. Knows no file, no terminal, no format but the wire form of a request.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from functools import lru_cache
+
+import cachedoctor
+from cachedoctor.doctor.diagnosis import Diagnosis
+from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.spool import Spool
+from cachedoctor.engines.base import Catalogue, Event
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.tracker import WANTED, Tracker
+from cachedoctor.model import Finding, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
+from cachedoctor.report.json_v1 import encode_request
+from cachedoctor.rules import registry
+
+
+@lru_cache(maxsize=1)
+def _catalogue() -> Catalogue:
+    return Catalogue(ROWS)
+
+
+class Analyzer:
+    """Feeds on the bytes of one input after the other."""
+
+    def __init__(self, build: int | None = None) -> None:
+        self._build = build
+        self._catalogue = _catalogue()
+        self._rules, broken = registry.load()
+        self._diagnosis = Diagnosis(self._rules, broken)
+        self._spool = Spool()
+        self._inputs: list[InputInfo] = []
+        self._sessions: list[Session] = []
+        self._totals = Totals()
+        self._trackers: dict[str | None, Tracker] = {}
+        self._open: dict[int, Tracker] = {}
+        self._number = 0
+        self._intake: Intake | None = None
+        self._interrupted = False
+
+    # ---- input
+
+    def open(self, path: str, *, continues: bool = False) -> InputInfo:
+        """Begin an input. ``continues``: it is the next rotation of the one before, the same server goes on."""
+        self.close()
+        if not continues:
+            self._close_trackers()
+            self._trackers = {}
+        for tracker in self._trackers.values():
+            tracker.path = path
+        self._intake = Intake(path)
+        self._inputs.append(self._intake.info)
+        return self._intake.info
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
+        assert self._intake is not None, "open() comes first"
+        return self._segments(self._intake.feed(chunk))
+
+    def idle(self) -> list[str]:
+        """The live input fell silent: close what waits for lines that will not come."""
+        for tracker in self._trackers.values():
+            tracker.quiet()
+        return self._collect()
+
+    def close(self) -> None:
+        """End of the open input."""
+        if self._intake is not None:
+            self._segments(self._intake.finish())
+            self._intake = None
+
+    def _segments(self, segments: list[Segment]) -> list[str]:
+        if not segments:
+            return []
+        before = self._catalogue.recognised
+        if len(segments) == 1:
+            self._drive(segments[0].origin, self._catalogue.scan(segments[0], WANTED))
+        else:  # several servers in one file: their requests count in the order of the lines
+            merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
+            for origin, event in merged:
+                self._tracker(origin).feed(event)
+        info = self._inputs[-1]
+        info.recognised += self._catalogue.recognised - before
+        if info.recognised:
+            info.engine = "llama.cpp"
+        return self._collect()
+
+    def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
+        for event in self._catalogue.scan(segment, WANTED):
+            yield segment.origin, event
+
+    def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
+        tracker = self._trackers.get(origin)
+        for event in events:
+            if tracker is None:
+                tracker = self._tracker(origin)
+            tracker.feed(event)
+            if len(tracker.finished) > 256:
+                self._collect()
+
+    def _tracker(self, origin: str | None) -> Tracker:
+        tracker = self._trackers.get(origin)
+        if tracker is None:
+            tracker = Tracker(self._inputs[-1].path, origin, self._new_session, self._next_number, self._build)
+            self._trackers[origin] = tracker
+        return tracker
+
+    def _new_session(self, path: str, origin: str | None) -> Session:
+        session = Session(len(self._sessions), path, origin)
+        if any(s.path == path and s.origin == origin and s.n_requests for s in self._sessions[-16:]):
+            session.settings["restarted"] = Setting(True, None)
+        self._sessions.append(session)
+        return session
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number - 1
+
+    # ---- output
+
+    def _collect(self) -> list[str]:
+        new: list[str] = []
+        for tracker in list(self._trackers.values()):
+            overdue = self._spool.overdue
+            if overdue is not None:
+                tracker.give_up(overdue)
+            for request in tracker.finished:
+                new += self._take(request)
+            tracker.finished.clear()
+        return new
+
+    def _take(self, request: Request) -> list[str]:
+        session = self._sessions[request.session]
+        new = self._diagnosis.examine(request, session, request.index)
+        totals = self._totals
+        if request.parent is None:
+            totals.requests += 1
+            if request.cached_tokens is not None and request.prompt_tokens is not None:
+                totals.prompt_tokens += request.prompt_tokens
+                totals.cached_tokens += request.cached_tokens
+                totals.processed_tokens += request.processed_tokens or 0
+                totals.prompt_ms += request.prompt_ms or 0.0
+        self._spool.add(request.index, encode_request(request, request.index))
+        return new
+
+    def _close_trackers(self) -> None:
+        for tracker in self._trackers.values():
+            tracker.close_open()
+        self._collect()
+
+    def findings(self) -> list[Finding]:
+        """Findings so far, the costliest first."""
+        return self._diagnosis.findings()
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a rule failed."""
+        return self._diagnosis.crashed
+
+    def finish(self, interrupted: bool = False) -> Report:
+        """Close everything and give the report."""
+        self.close()
+        self._close_trackers()
+        self._interrupted = interrupted
+        return self.snapshot()
+
+    def snapshot(self) -> Report:
+        """Give the report of what has been seen so far."""
+        totals = self._totals
+        totals.reuse = totals.cached_tokens / totals.prompt_tokens if totals.prompt_tokens else None
+        totals.avoidable_tokens = self._diagnosis.avoidable_tokens
+        totals.avoidable_ms = round(self._diagnosis.avoidable_ms, 3) if totals.requests else None
+        totals.prompt_ms = round(totals.prompt_ms, 3)
+        sessions = [s for s in self._sessions if s.n_requests or s.seen]
+        return Report(
+            cachedoctor.__version__, self._inputs, sessions, totals, self._spool, self._diagnosis.findings(),
+            self._diagnosis.not_evaluated(sessions), [RuleInfo(r.code, r.name, r.summary, r.url) for r in self._rules],
+            self._interrupted,
+        )  # fmt: skip

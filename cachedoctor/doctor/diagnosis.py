@@ -1,0 +1,168 @@
+"""Runs the rules over finished requests and groups what they report into findings.
+
+Knows rules as such, not one of them by name. State is bounded: 8 requests per thread, one group per cause.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from cachedoctor.model import (
+    SEVERITY_ORDER,
+    Cost,
+    Evidence,
+    Finding,
+    Mark,
+    NotEvaluated,
+    Request,
+    Session,
+    Severity,
+)
+from cachedoctor.rules.base import WARN_TOKENS, Group, Hit, Rule, Situation, Words
+from cachedoctor.rules.registry import Broken
+
+WINDOW = 8
+"""Requests of a thread that a rule can look back on."""
+FIRST, WORST = 20, 5
+"""Requests listed by a finding: the first and the worst."""
+
+
+class _Memory(msgspec.Struct):
+    """What is remembered of one session."""
+
+    threads: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
+    slots: dict[int, Request] = msgspec.field(default_factory=dict)
+    n_threads: int = 0
+    steals: int = 0
+
+
+class Diagnosis:
+    """Feeds on finished requests; ``findings`` can be asked for at any time."""
+
+    def __init__(self, rules: list[Rule], broken: list[Broken]) -> None:
+        self._rules = rules
+        self._broken = broken
+        self._crashed: dict[str, str] = {}
+        self._groups: dict[tuple[str, str, str, str | None], Group] = {}
+        self._memory: dict[int, _Memory] = {}
+        self.sessions: list[Session] = []
+        self.avoidable_tokens = 0
+        self.avoidable_ms = 0.0
+
+    def examine(self, request: Request, session: Session, number: int) -> list[str]:
+        """Run every rule on ``request``; returns the codes that opened a new finding."""
+        memory = self._memory.setdefault(session.index, _Memory())
+        thread = request.thread
+        history = list(memory.threads.get(thread, ())) if thread is not None else []
+        if thread is not None:
+            memory.n_threads = max(memory.n_threads, thread + 1)
+        situation = Situation(request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals)
+        opened, most = [], 0
+        for rule in self._rules:
+            hit = self._check(rule, situation)
+            if hit is None:
+                continue
+            situation.fired.add(rule.code)
+            request.codes.append(rule.code)
+            most = max(most, hit.tokens)
+            if self._group(rule, hit, request, session, number):
+                opened.append(rule.code)
+        self.avoidable_tokens += most
+        self.avoidable_ms += _share_ms(request, most)
+        self._remember(memory, request, situation)
+        return opened
+
+    def _check(self, rule: Rule, situation: Situation) -> Hit | None:
+        try:
+            return rule.check(situation)
+        except Exception as error:  # one broken rule must not end the run
+            self._crashed[rule.code] = repr(error)
+            return None
+
+    def _remember(self, memory: _Memory, request: Request, situation: Situation) -> None:
+        if situation.lost and situation.own_slot is False and request.thread_turn and not request.restored_from_ram:
+            memory.steals += 1
+        memory.slots[request.slot] = request
+        if request.thread is not None:
+            queue = memory.threads.get(request.thread)
+            if queue is None:
+                if len(memory.threads) >= 256:  # threads come and go; the oldest has long been forgotten
+                    del memory.threads[next(iter(memory.threads))]
+                queue = memory.threads[request.thread] = deque(maxlen=WINDOW)
+            queue.append(request)
+
+    def _group(self, rule: Rule, hit: Hit, request: Request, session: Session, number: int) -> bool:
+        key = (rule.code, hit.key, session.path, session.origin)
+        group = self._groups.get(key)
+        new = group is None
+        if group is None:
+            group = self._groups[key] = Group(session, hit, request)
+        elif hit.tokens > group.worst.tokens:
+            group.worst, group.worst_request, group.session = hit, request, session
+        group.count += 1
+        group.tokens += hit.tokens
+        group.ms += _share_ms(request, hit.tokens)
+        if len(group.first) < FIRST:
+            group.first.append(number)
+        group.top = sorted([*group.top, (hit.tokens, number)], key=lambda t: -t[0])[:WORST]
+        return new
+
+    # ---- what the report needs
+
+    def findings(self) -> list[Finding]:
+        """All findings, the costliest first."""
+        by_code = {rule.code: rule for rule in self._rules}
+        found = []
+        for (code, _, path, _), group in self._groups.items():
+            rule = by_code[code]
+            found.append((group, _finding(rule, rule.words(group), group, path)))
+        found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], f[1].code >= "CD4", -f[1].cost.tokens, f[1].code))
+        return [finding for _, finding in found]
+
+    def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
+        """Rules that these logs could not have shown, and what would enable them."""
+        out = [NotEvaluated(b.code, b.name, f"the rule could not be loaded: {b.error}", "report this as a bug") for b in self._broken]
+        for rule in self._rules:
+            if rule.code in self._crashed:
+                out.append(NotEvaluated(rule.code, rule.name, f"the rule failed: {self._crashed[rule.code]}", "report this as a bug"))
+                continue
+            active = [s for s in sessions if s.n_requests]
+            needs = [rule.needs(s) for s in active]
+            if needs and needs[0] is not None and all(need is not None for need in needs):
+                out.append(NotEvaluated(rule.code, rule.name, needs[0][0], needs[0][1]))
+        return out
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a rule failed; the exit status tells."""
+        return bool(self._crashed or self._broken)
+
+
+def _share_ms(request: Request, tokens: int) -> float:
+    """Time of ``tokens`` at the speed that this request had, milliseconds."""
+    if not request.prompt_ms or not request.processed_tokens:
+        return 0.0
+    return request.prompt_ms * min(tokens, request.processed_tokens) / request.processed_tokens
+
+
+def _severity(rule: Rule, group: Group) -> Severity:
+    if rule.severity != "by-cost":
+        return rule.severity
+    return "warning" if group.tokens >= WARN_TOKENS else "note"
+
+
+def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
+    marks = [("primary", *group.worst.primary), *(("related", *r) for r in group.worst.related)]
+    evidence = [_evidence(role, mark, label, path, group.session) for role, mark, label in marks]
+    worst = [number for _, number in group.top if number not in group.first]
+    return Finding(
+        rule.code, rule.name, _severity(rule, group), group.worst.confidence, words.claim, group.first + worst, group.count,
+        evidence, Cost(group.tokens, round(group.ms, 3) if group.ms else None), words.why, words.ruled_out, words.remedies, words.references,
+    )  # fmt: skip
+
+
+def _evidence(role: str, mark: Mark, label: str, path: str, session: Session) -> Evidence:
+    text = mark.text.decode("utf-8", "replace")
+    return Evidence(path, session.index, mark.line, text, "primary" if role == "primary" else "related", label)

@@ -1,0 +1,44 @@
+"""Finished requests wait here, on disk once they are many, in the order in which they started.
+
+Knows bytes and numbers. Knows no field of a request.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+_IN_MEMORY = 1 << 20
+"""Bytes kept in memory before a temporary file takes over."""
+MAX_WAITING = 4096
+"""Requests that may wait for one that started before them."""
+
+
+class Spool:
+    """Takes requests in any order near the right one, gives them in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # lives as long as the report
+        self._waiting: dict[int, bytes] = {}
+        self._next = 0
+
+    @property
+    def overdue(self) -> int | None:
+        """Number of the request that too many others wait for, or None."""
+        return self._next if len(self._waiting) > MAX_WAITING else None
+
+    def add(self, number: int, line: bytes) -> None:
+        """Take the request with this number (0, 1, 2 ... without gaps)."""
+        self._waiting[number] = line
+        while (ready := self._waiting.pop(self._next, None)) is not None:
+            self._file.write(ready + b"\n")
+            self._next += 1
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield every request taken so far; numbers still missing are skipped."""
+        self._file.seek(0)
+        for line in self._file:
+            yield line[:-1]
+        self._file.seek(0, 2)
+        for number in sorted(self._waiting):
+            yield self._waiting[number]

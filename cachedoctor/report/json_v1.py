@@ -1,0 +1,111 @@
+"""The JSON report, ``cachedoctor.report/1``: frozen wire types, written as a stream.
+
+Knows the contract (docs/schemas/report-v1.schema.json). Only additions are allowed here. Knows nothing of how a value came about.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import msgspec
+
+from cachedoctor.model import Report, Request, Session
+
+SCHEMA = "cachedoctor.report/1"
+
+
+class CheckpointsV1(msgspec.Struct):
+    """Context checkpoints of a request; null where the build hides them."""
+
+    tried: int | None
+    restored: int | None
+    created: int | None
+    erased: int | None
+
+
+class RequestV1(msgspec.Struct):
+    """A row of ``requests``."""
+
+    index: int
+    session: int
+    path: str
+    slot: int
+    task: int
+    parent: int | None
+    thread: int | None
+    first_line: int
+    last_line: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    processed_tokens: int | None
+    generated_tokens: int | None
+    derived: list[str]
+    prompt_ms: float | None
+    selected_by: str | None
+    similarity: float | None
+    f_keep: float | None
+    common_prefix_tokens: int | None
+    restored_from_ram: bool | None
+    checkpoints: CheckpointsV1
+    lost_tokens: int | None
+    outcome: str
+    partial: bool
+    codes: list[str]
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_request(r: Request, index: int) -> bytes:
+    """One request as a JSON object without newline; ``index`` counts over the whole report."""
+    return _encoder.encode(
+        RequestV1(
+            index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line, r.prompt_tokens,
+            r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms, r.selected_by, r.similarity,
+            r.f_keep, r.common_prefix_tokens, r.restored_from_ram, CheckpointsV1(r.tried, r.restored, r.created, r.erased),
+            r.lost_tokens, r.outcome, r.partial, r.codes,
+        )
+    )  # fmt: skip
+
+
+def _session(s: Session) -> dict[str, Any]:
+    return {
+        "index": s.index, "path": s.path, "origin": s.origin, "engine": s.engine, "build": s.build, "build_min": s.build_min,
+        "build_max": s.build_max, "build_source": s.build_source, "model": s.model, "memory": s.memory, "n_slots": s.n_slots,
+        "n_ctx_slot": s.n_ctx_slot, "settings": {k: {"value": v.value, "line": v.line} for k, v in s.settings.items()},
+        "first_line": s.first_line, "last_line": s.last_line,
+    }  # fmt: skip
+
+
+def head(report: Report) -> dict[str, Any]:
+    """Everything of the report that stands before the requests."""
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "cachedoctor", "version": report.tool_version},
+        "interrupted": report.interrupted,
+        "inputs": report.inputs,
+        "sessions": [_session(s) for s in report.sessions],
+        "totals": report.totals,
+    }
+
+
+def tail(report: Report) -> dict[str, Any]:
+    """Everything of the report that stands after the requests."""
+    return {
+        "samples": [],
+        "batches": [],
+        "findings": report.findings,
+        "not_evaluated": report.not_evaluated,
+        "rules": report.rules,
+    }
+
+
+def render(report: Report, out: IO[bytes]) -> None:
+    """Write the report to ``out``; requests stream through, one a line."""
+    before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
+    out.write(before[:-1] + b',"requests":[')
+    first = True
+    for line in report.requests.lines():
+        out.write((b"\n" if first else b",\n") + line)
+        first = False
+    out.write(b"\n]," + after[1:] + b"\n")

@@ -1,0 +1,23 @@
+"""CD903: nothing in the input is a server's log line that we know."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words
+
+
+def check(_: Situation) -> Hit | None:
+    """Never fires on a request: the doctor asks for the words when an input holds none."""
+    return None
+
+
+def words(_: Group | None) -> Words:
+    """Say what a usable input looks like."""
+    return Words(
+        "no line of this input is a llama-server log line that cachedoctor knows",
+        "llama-server lines look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error.",
+        [Remedy("Give the server's own output, in the whole.", ["llama-server ... 2>&1 | tee server.log", "cachedoctor analyze server.log"])],
+    )
+
+
+RULE = Rule("CD903", "unknown-format", "Nothing in the input was recognised", check, words, severity="note")

@@ -1,0 +1,51 @@
+"""Finds the rules by the names of their files. Knows no rule by name."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import msgspec
+
+from cachedoctor.rules.base import Rule
+
+_FOLDER = Path(__file__).parent
+
+
+class Broken(msgspec.Struct):
+    """A rule whose module could not be imported: the run goes on without it."""
+
+    code: str
+    name: str
+    error: str
+
+
+def modules() -> list[str]:
+    """Names of the rule modules in the order of their codes, ``cd101_billing_header``."""
+    return sorted(p.stem for p in _FOLDER.glob("cd[0-9][0-9][0-9]_*.py"))
+
+
+def load() -> tuple[list[Rule], list[Broken]]:
+    """Import every rule; one that fails is reported, not fatal."""
+    rules, broken = [], []
+    for module in modules():
+        code, _, name = module.partition("_")
+        try:
+            rules.append(importlib.import_module(f"cachedoctor.rules.{module}").RULE)
+        except Exception as error:  # a broken rule must not take the others with it
+            broken.append(Broken(code.upper(), name.replace("_", "-"), repr(error)))
+    return rules, broken
+
+
+def find(wanted: str) -> Path | None:
+    """Page of the rule with this code or name; imports nothing."""
+    key = wanted.lower().replace("-", "_")
+    for module in modules():
+        if key in (module, module[:5], module[6:]):
+            return _FOLDER / f"{module}.md"
+    return None
+
+
+def names() -> list[tuple[str, str]]:
+    """(code, name) of every rule, without importing one."""
+    return [(m[:5].upper(), m[6:].replace("_", "-")) for m in modules()]
