@@ -118,7 +118,7 @@ class Diagnosis:
         for (code, _, path, _), group in self._groups.items():
             rule = by_code[code]
             found.append((group, _finding(rule, rule.words(group), group, path)))
-        found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], f[1].code >= "CD4", -f[1].cost.tokens, f[1].code))
+        found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:

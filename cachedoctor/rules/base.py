@@ -163,6 +163,8 @@ class Rule(msgspec.Struct):
     needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
     """(reason, what would enable it) when this log could not have shown it."""
     severity: Literal["by-cost"] | Severity = "by-cost"
+    after: tuple[str, ...] = ()
+    """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
 
     @property
     def url(self) -> str:

@@ -6,6 +6,7 @@ from cachedoctor.knowledge import flags
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.changes import cost_of_change
 
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
@@ -30,7 +31,7 @@ def check(s: Situation) -> Hit | None:
     if end is None or not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
     return Hit(
-        s.client_lost if s.server_lost >= MIN_LOST else s.lost, "medium", proof(r, ("n_past", "common prefix"), ("select", "most of the new prompt matches, less of the old one is kept"),
+        cost_of_change(s), "medium", proof(r, ("n_past", "common prefix"), ("select", "most of the new prompt matches, less of the old one is kept"),
                                       ("timing", "tokens recomputed"))[0],
         proof(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
         {"lcp": s.lcp, "end": end, "changed": r.lost_client},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.changes import cost_of_change
 
 
 def check(s: Situation) -> Hit | None:
@@ -16,8 +17,8 @@ def check(s: Situation) -> Hit | None:
         return None
     shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("new", "the new prompt"),
                   ("select", "share of the slot's content that was kept"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    # when the server lost more on top, that part is the server's finding
-    tokens = s.client_lost if s.server_lost >= MIN_LOST else s.lost
+    again = any("CD105" in h.codes for h in s.history)
+    tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     return Hit(tokens, "medium" if s.own_slot else "low", shown[0], shown[1:4],
                {"lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client})
 
@@ -37,4 +38,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD105", "history-rewritten", "Old messages changed behind the head of the prompt", check, words)
+RULE = Rule("CD105", "history-rewritten", "Old messages changed behind the head of the prompt", check, words,
+            after=("CD101", "CD102", "CD104", "CD402"))

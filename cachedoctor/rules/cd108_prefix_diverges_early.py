@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cachedoctor.model import Confidence, Remedy, RuledOut
-from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules import advice, ram
+from cachedoctor.rules.base import EARLY, MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 
 
 def _confidence(s: Situation) -> Confidence:
@@ -12,6 +12,10 @@ def _confidence(s: Situation) -> Confidence:
     r = s.request
     if r.new_text and " | " in r.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
+    if s.own_slot is False and r.ram_best_lcp is not None:
+        return "high" if r.ram_best_lcp < EARLY * s.whole else "low"
+    if s.own_slot is False:
+        return "medium" if r.ram_looked else "low"
     if s.own_slot is None or r.other_candidates:
         return "low"
     nothing_in_ram = r.ram_looked and r.restored_from_ram is False
@@ -22,7 +26,9 @@ def _confidence(s: Situation) -> Confidence:
 def check(s: Situation) -> Hit | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
     r = s.request
-    if not s.lost or not s.early or s.own_slot is False or s.fired & {"CD101", "CD102"}:
+    if not s.lost or not s.early or s.fired & {"CD101", "CD102", "CD402"}:
+        return None
+    if s.own_slot is False and not ram.copy_refused(s):
         return None
     most = s.lcp_at_most
     if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
@@ -33,6 +39,13 @@ def check(s: Situation) -> Hit | None:
     beyond = sum(c.pos_max + 1 > most for c in r.checks)
     return Hit(s.lost, _confidence(s), shown[0], shown[1:4],
                {"lcp": s.lcp, "most": most, "reference": r.reference_tokens, "beyond": beyond, "checks": len(r.checks), "own": s.own_slot})
+
+
+_WHOSE = {
+    True: "The requests grow one after the other on this slot, so it is the same conversation with a changed head. ",
+    False: "The slot had been taken by another conversation, and this one's own copy in RAM did not match either. ",
+    None: "Either the head of this conversation changed, or another conversation held the slot. ",
+}
 
 
 def words(g: Group) -> Words:
@@ -46,14 +59,14 @@ def words(g: Group) -> Words:
     return Words(
         f"the prompt differs from the one before it {where}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
-        + ("The requests grow one after the other on this slot, so it is the same conversation with a changed head. "
-           if f["own"] else "Either the head of this conversation changed, or another conversation held the slot. ")
+        + _WHOSE[f["own"]]
         + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
         [advice.show_text(g.session),
          Remedy("With Claude Code, first rule out its billing header.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
          Remedy("Or save two consecutive request bodies of the client and compare them.", ["cachedoctor diff request1.json request2.json"])],
-        out if f["own"] else [*out, RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")],
+        out if f["own"] is not None else [*out, RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")],
     )
 
 
-RULE = Rule("CD108", "prefix-diverges-early", "The prompt changed near its head; the log shows where, not what", check, words)
+RULE = Rule("CD108", "prefix-diverges-early", "The prompt changed near its head; the log shows where, not what", check, words,
+            after=("CD101", "CD102", "CD402"))

@@ -67,4 +67,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD201", "no-usable-checkpoint", "The prefix matched, but no checkpoint lay at or below it", check, words, needs=advice.needs_accounting)
+RULE = Rule("CD201", "no-usable-checkpoint", "The prefix matched, but no checkpoint lay at or below it", check, words, needs=advice.needs_accounting,
+            after=("CD109", "CD202", "CD205", "CD208"))

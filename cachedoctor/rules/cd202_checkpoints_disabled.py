@@ -45,4 +45,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD202", "checkpoints-disabled", "Context checkpoints are switched off", check, words, needs=advice.needs_accounting)
+RULE = Rule("CD202", "checkpoints-disabled", "Context checkpoints are switched off", check, words, needs=advice.needs_accounting,
+            after=("CD109",))

@@ -34,4 +34,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD208", "swa-window-lost", "The sliding window moved past the common prefix", check, words, needs=advice.needs_accounting)
+RULE = Rule("CD208", "swa-window-lost", "The sliding window moved past the common prefix", check, words, needs=advice.needs_accounting,
+            after=("CD109", "CD202", "CD205"))

@@ -12,7 +12,7 @@ def other_held(s: Situation) -> bool:
     r = s.request
     if not s.lost or s.own_slot is not False or r.thread_turn == 0 or r.restored_from_ram:
         return False
-    return r.t_last != -1 and not s.fired & {"CD101", "CD102"}
+    return r.t_last != -1 and not s.fired & {"CD101", "CD102", "CD108"}
 
 
 def check(s: Situation) -> Hit | None:
@@ -39,4 +39,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD301", "slot-held-other-prompt", "Another conversation had taken the slot", check, words)
+RULE = Rule("CD301", "slot-held-other-prompt", "Another conversation had taken the slot", check, words,
+            after=("CD108", "CD302", "CD303", "CD304"))

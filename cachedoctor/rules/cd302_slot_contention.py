@@ -7,14 +7,14 @@ from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.cd301_slot_held_other_prompt import other_held
 
-STEALS = 2
+STEALS = 1
 """Earlier losses of the same kind before it is called contention."""
 
 
 def check(s: Situation) -> Hit | None:
     """Fire when several slots, or three and more conversations, are not enough and it happened before."""
     r, slots = s.request, s.session.n_slots or 1
-    if not other_held(s) or s.steals < STEALS or s.threads <= max(slots, 2):
+    if not other_held(s) or s.steals < STEALS or s.fired & {"CD304"} or s.threads <= max(slots, 2):
         return None
     shown = proof(r, ("select", "the slot's content does not match"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
     return Hit(s.lost, "medium", shown[0], shown[1:3], {"threads": s.threads, "slots": slots})
@@ -33,4 +33,4 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD302", "slot-contention", "More conversations than slots", check, words)
+RULE = Rule("CD302", "slot-contention", "More conversations than slots", check, words, after=("CD108", "CD304"))

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut, Session
-from cachedoctor.rules import advice
+from cachedoctor.model import RuledOut
+from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.cd301_slot_held_other_prompt import other_held
-
-
-def known_off(session: Session) -> bool:
-    """Off by its start-up line, or by updates that never appear although this level would print them."""
-    if session.setting("cache_ram_mib") is not None:
-        return bool(session.setting("cache_ram_mib") == 0)
-    if session.at_least(6751) is not True or session.seen & {"pc_update_begin", "pc_looking", "pc_state"}:
-        return False
-    return bool(session.seen & {"seq_rm", "new_prompt"}) and session.setting("mmproj") is not True
 
 
 def check(s: Situation) -> Hit | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
     r = s.request
-    if not other_held(s) or not known_off(s.session) or s.fired & {"CD302"}:
+    if not other_held(s) or ram.state(s.session) != "off" or s.session.at_least(6629) is False or s.fired & {"CD302"}:
         return None
     off = s.session.settings.get("cache_ram_mib")
     shown = proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held"),
@@ -42,4 +33,4 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD303", "cache-ram-disabled", "The RAM prompt cache is off and slots change hands", check, words)
+RULE = Rule("CD303", "cache-ram-disabled", "The RAM prompt cache is off and slots change hands", check, words, after=("CD108", "CD302"))

@@ -37,4 +37,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD304", "cache-ram-too-small", "The RAM prompt cache is too small for the conversations", check, words)
+RULE = Rule("CD304", "cache-ram-too-small", "The RAM prompt cache is too small for the conversations", check, words,
+            after=("CD108", "CD109", "CD201", "CD205"))

@@ -32,4 +32,5 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD901", "log-too-terse", "Tokens were lost, and this log cannot show why", check, words, severity="note")
+RULE = Rule("CD901", "log-too-terse", "Tokens were lost, and this log cannot show why", check, words, severity="note",
+            after=tuple(f"CD{n}" for n in (101, 102, 104, 105, 108, 109, 201, 202, 205, 208, 209, 301, 302, 303, 304, 401, 402, 404)))

@@ -34,7 +34,22 @@ def load() -> tuple[list[Rule], list[Broken]]:
             rules.append(importlib.import_module(f"cachedoctor.rules.{module}").RULE)
         except Exception as error:  # a broken rule must not take the others with it
             broken.append(Broken(code.upper(), name.replace("_", "-"), repr(error)))
-    return rules, broken
+    return _causes_first(rules), broken
+
+
+def _causes_first(rules: list[Rule]) -> list[Rule]:
+    """Order the rules so that each comes behind the causes it names in ``after``."""
+    ordered: list[Rule] = []
+    waiting = list(rules)
+    while waiting:
+        done = {rule.code for rule in ordered}
+        known = {rule.code for rule in waiting} | done
+        ready = [rule for rule in waiting if all(code in done or code not in known for code in rule.after)]
+        if not ready:
+            raise ValueError(f"rules wait for each other: {', '.join(rule.code for rule in waiting)}")
+        ordered += ready[:1]
+        waiting.remove(ready[0])
+    return ordered
 
 
 def find(wanted: str) -> Path | None:

@@ -39,9 +39,12 @@ def derive_counts(request: Request) -> None:
         request.derived.append("processed_tokens")
 
 
-def common_prefix(request: Request, session: Session) -> None:
-    """Fill in the common prefix where it was not printed: from the rounded shares, from what was reused."""
-    cached, prompt = request.cached_tokens, request.prompt_tokens
+def common_prefix(request: Request, session: Session, shown: bool) -> None:
+    """Fill in the common prefix where it was not printed: from the rounded shares, from what was reused.
+
+    ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
+    """
+    cached = request.cached_tokens
     if request.common_prefix_tokens is None and not request.restored_from_ram:
         low, high = _from_shares(request)
         if low is not None and high is not None:
@@ -53,8 +56,9 @@ def common_prefix(request: Request, session: Session) -> None:
                 guess = cached
             request.common_prefix_tokens = max(guess, cached or 0)
             request.derived.append("common_prefix_tokens")
-    if request.common_prefix_tokens is None and cached is not None and (cached or session.memory == "attention"):
-        if session.memory == "attention" or (prompt is not None and request.held_tokens == cached):
+    if request.common_prefix_tokens is None and cached:  # nothing reused may also mean cache_prompt = false
+        uncut = shown and not (request.forced or request.checks or request.restored or request.truncate_failed_at is not None)
+        if session.memory == "attention" or uncut or request.held_tokens == cached:
             request.common_prefix_tokens = cached
             request.derived.append("common_prefix_tokens")
     lcp = request.common_prefix_tokens

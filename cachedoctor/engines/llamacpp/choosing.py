@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp.slot_state import Choice, SlotState
+from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.model import Mark, Request, Setting
 
 if TYPE_CHECKING:
@@ -37,26 +38,28 @@ def hand_over(choice: Choice, request: Request, tracker: Tracker) -> None:
     if tracker.session.seen & {"pc_looking", "pc_found"}:
         request.restored_from_ram = choice.found_keep is not None
     if choice.found_keep is not None and choice.found_sim is not None:
-        _swap(choice, request, tracker)
+        keep = choice.found_keep
+        request.similarity, request.f_keep = choice.found_sim, keep
+        exact = next(((n, lcp) for n, lcp in choice.candidates if n and abs(lcp / n - keep) < 0.0006), None)
+        request.common_prefix_tokens, request.lcp_exact = (exact[1], True) if exact else (None, False)
+        request.held_tokens, request.held_thread = exact[0] if exact else None, None
 
 
-def _swap(choice: Choice, request: Request, tracker: Tracker) -> None:
-    """A better prompt came from RAM: it is what the request continues, and the shares of the choice no longer hold."""
-    keep, sim = choice.found_keep or 0.0, choice.found_sim or 0.0
-    exact = next(((n, lcp) for n, lcp in choice.candidates if n and abs(lcp / n - keep) < 0.0006), None)
-    thread = tracker.threads.by_total(exact[0], 1) if exact else None
-    if exact is not None:
-        request.common_prefix_tokens, request.lcp_exact = exact[1], True
-    elif request.prompt_tokens:
-        request.common_prefix_tokens = round(sim * request.prompt_tokens)
-    else:
-        request.common_prefix_tokens, request.lcp_exact = None, False
-    if thread is None and keep and request.prompt_tokens:
-        total = sim * request.prompt_tokens / keep
-        thread = tracker.threads.by_total(total, 2 + 0.001 * total / keep)
-    request.similarity, request.f_keep = sim, keep
-    request.held_thread = thread.id if thread else None
-    request.held_tokens = thread.total if thread else None
+def settle_swap(request: Request, threads: Threads) -> None:
+    """A better prompt came from RAM: find whose it was, now that the prompt's length is known."""
+    keep, sim, prompt = request.f_keep, request.similarity, request.prompt_tokens
+    if not keep or not sim or not prompt:
+        return
+    if request.common_prefix_tokens is None:
+        request.common_prefix_tokens = round(sim * prompt)
+        request.derived.append("common_prefix_tokens")
+    total = request.held_tokens or sim * prompt / keep
+    slack = 1 if request.held_tokens else 2 + 0.001 * prompt / keep
+    thread = threads.by_total(total, slack, request.first_line)
+    if thread is not None:
+        request.held_thread, request.held_tokens = thread.id, thread.total
+        if keep >= 0.9995 and not request.lcp_exact:
+            request.common_prefix_tokens = thread.total
 
 
 def _choice(tracker: Tracker, event: Event, slot: SlotState) -> Choice:
@@ -98,6 +101,11 @@ def _selected(tracker: Tracker, event: Event, slot: SlotState) -> None:
         choice.selected_by = "id"
 
 
+def _empty(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    if slot.request is None or slot.released:
+        slot.length, slot.thread = 0, None
+
+
 def _looking(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
     if choice is not None:
@@ -105,8 +113,8 @@ def _looking(tracker: Tracker, event: Event, slot: SlotState) -> None:
         choice.marks["ram"] = Mark(event.line, event.text)
         if choice.f_keep is None and event.fields["f_keep"] >= 0:
             choice.f_keep, choice.similarity = event.fields["f_keep"], event.fields["sim" if "sim" in event.fields else "f_sim"]
-        elif event.fields["f_keep"] < 0:
-            tracker.chosen and setattr(tracker.chosen, "length", 0)
+        elif event.fields["f_keep"] < 0 and tracker.chosen is not None:
+            tracker.chosen.length, tracker.chosen.thread = 0, None
 
 
 def _found(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -168,6 +176,7 @@ HANDLERS: dict[str, Callable[[Tracker, Event, SlotState], None]] = {
     "slot_select_lcs": _selected,
     "slot_select_lru": _selected,
     "slot_select_id": _selected,
+    "slot_skip_empty": _empty,
     "pc_looking": _looking,
     "pc_found": _found,
     "pc_candidate": _candidate,

@@ -11,6 +11,8 @@ from cachedoctor.model import Request
 
 KEPT = 64
 """Tokens: a request that lacks no more than this of the slot's content continues it."""
+MAX_TURN = 1024
+"""Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
 
@@ -26,6 +28,8 @@ class Thread(msgspec.Struct):
     turns: int = 0
     last: int = 0
     """Index of its last request."""
+    ended: int = 0
+    """Line of the end of its last request."""
     common: int = 0
     """Longest common prefix of its last request with what it continued, tokens."""
 
@@ -41,24 +45,29 @@ class Threads:
         """Return the thread with this number, if it is still remembered."""
         return None if id is None else self._threads.get(id)
 
-    def by_total(self, total: float, slack: float) -> Thread | None:
-        """Return the newest thread that ended near ``total`` tokens."""
-        near = [t for t in self._threads.values() if abs(t.total - total) <= slack]
+    def by_total(self, total: float, slack: float, before: int) -> Thread | None:
+        """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
+        near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
-    def join(self, request: Request, swapped: Thread | None) -> Thread | None:
+    def join(self, request: Request) -> Thread | None:
         """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``."""
-        prompt = request.prompt_tokens
-        if prompt is None:
-            return self.get(request.held_thread) if (request.f_keep or 0) >= 0.5 else None
-        if swapped is not None:
-            return swapped
+        prompt, start, cached = request.prompt_tokens, request.first_line, request.cached_tokens or 0
         held = self.get(request.held_thread)
+        if prompt is None:
+            return held if (request.f_keep or 0) >= 0.5 else None
         lcp = request.common_prefix_tokens
         if held is not None and lcp is not None and request.held_tokens:
             if lcp >= request.held_tokens - KEPT or lcp >= request.held_tokens * 0.5:
                 return held
-        able = [t for t in self._threads.values() if t.total <= prompt and prompt - t.total <= max(2000, t.total)]
+        if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
+            found = self.by_total(cached, 8, start)
+            if found is not None:
+                return found
+        able = [
+            t for t in self._threads.values()
+            if t.ended < start and t.total <= prompt and prompt - t.total <= max(MAX_TURN, t.total * 0.5)
+        ]  # fmt: skip
         request.other_candidates = sum(t is not held for t in able)
         others = [t for t in able if t is not held]
         if held in able and held is not None and (not others or held.common < held.prompt * 0.5 and held.turns > 1):
@@ -81,6 +90,7 @@ class Threads:
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
         thread.turns += 1
+        thread.ended = request.last_line
         thread.last = request.index
         thread.common = request.common_prefix_tokens or 0
         return thread

@@ -56,6 +56,7 @@ class Tracker:
         self._rows.clear()
         self._clock = 0.0
         self._last_task = -1
+        self._zero_seen = False
         self._asleep = False
 
     # ---- events
@@ -131,14 +132,16 @@ class Tracker:
 
     def _launch(self, event: Event) -> None:
         seconds = uptime_seconds(event.stamp)
-        reset = event.task == 0 and self._last_task > 0
+        reset = event.task == 0 and (self._zero_seen or self._last_task > 16)
         if self.session.n_requests and (reset or (seconds is not None and seconds < self._clock - 1.0)):
             self._restart(event)
         if seconds is not None:
             self._clock = seconds
         self._last_task = max(self._last_task, event.task)
+        self._zero_seen |= event.task == 0
         slot = self.slot(event.slot)
         request = self.begin(event, slot)
+        self._clear_idle(slot)
         if event.fields.get("is_child"):
             request.parent = -1  # the parent is launched right after its children
         else:
@@ -146,6 +149,14 @@ class Tracker:
                 child = other.request
                 if child is not None and child.parent == -1:
                     child.parent = event.task
+
+    def _clear_idle(self, taken: SlotState) -> None:
+        """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
+        s = self.session
+        if s.setting("kv_unified") is True and s.setting("cache_idle_slots") is not False and s.at_least(8672):
+            for slot in self.slots.values():
+                if slot is not taken and (slot.request is None or slot.released) and s.setting("cache_ram_mib") != 0:
+                    slot.length, slot.thread = 0, None
 
     def begin(self, event: Event, slot: SlotState, partial: bool = False) -> Request:
         """Open the request that ``event`` starts (or, ``partial``, is the first line of that we see)."""
@@ -222,19 +233,17 @@ class Tracker:
     def _settle(self, request: Request, slot: SlotState) -> None:
         session = self.session
         accounting.derive_counts(request)
-        accounting.common_prefix(request, session)
+        if request.restored_from_ram:
+            choosing.settle_swap(request, self.threads)
+        accounting.common_prefix(request, session, self.checkpoint_lines_shown())
         if self.checkpoint_lines_shown():
             for name in ("tried", "restored", "created", "erased"):
                 if getattr(request, name) is None:
                     setattr(request, name, 0)
-        swapped = self.threads.get(request.held_thread) if request.restored_from_ram else None
-        thread = self.threads.join(request, swapped) if request.parent is None else None
-        first = thread is None and request.parent is None
-        cold = first and (request.prompt_tokens is not None) and not (request.partial and slot.length is None)
-        unsure = first and request.held_tokens is None and request.t_last != -1 and not session.starts_cold
+        thread = self.threads.join(request) if request.parent is None else None
+        cold = thread is None and request.prompt_tokens is not None and request.held_tokens is not None
         request.thread_turn = 0 if thread is None else thread.turns
-        reference = thread.total if thread is not None else request.held_tokens
-        accounting.judge(request, reference, cold and not unsure)
+        accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
         if request.released_tokens is not None:
             slot.length = request.released_tokens
         if request.released_tokens is None or request.error is not None:
