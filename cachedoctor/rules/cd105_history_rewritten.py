@@ -17,7 +17,8 @@ def check(s: Situation) -> Hit | None:
         return None
     shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("new", "the new prompt"),
                   ("select", "share of the slot's content that was kept"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    again = any("CD105" in h.codes for h in s.history)
+    earlier = [("CD105" in h.codes) for h in s.history]
+    again = sum(earlier) >= 2 or earlier[-1:] == [True]
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     return Hit(tokens, "medium" if s.own_slot else "low", shown[0], shown[1:4],
                {"lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client})
@@ -27,7 +28,8 @@ def words(g: Group) -> Words:
     """Say where the history parts and what in a client does that."""
     f, r = g.worst.facts, g.worst_request
     return Words(
-        f"the history changed from token {n(f['lcp'])} of {n(f['reference'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"the history changed from token {n(f['lcp'])} of {n(f['reference'])} on "
+        + (f"again and again: {n(g.tokens)} tokens recomputed over {times(g.count)}" if g.tokens else f"({n(f['changed'])} tokens dropped): {times(g.count)}"),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
         "differently. Reuse ends there.",
         [Remedy("Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."),

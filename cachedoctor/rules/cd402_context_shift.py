@@ -22,7 +22,7 @@ def words(g: Group) -> Words:
     """Say what the shift did."""
     limit = f" of {n(g.worst.facts['limit'])} tokens" if g.worst.facts["limit"] else ""
     return Words(
-        f"the context{limit} was full and was shifted: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"the context{limit} was full and was shifted: {times(g.count)}" + (f", {n(g.tokens)} tokens recomputed" if g.tokens else ""),
         "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
         [Remedy("Raise the context, or let the client compact its history before the limit.", ["llama-server ... -c <tokens>"]),
          Remedy("Or switch the shift off, so that the limit is reported instead.", ["llama-server ... --no-context-shift"])],

@@ -10,13 +10,14 @@ from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words,
 def check(s: Situation) -> Hit | None:
     """Fire when a loss is left that no rule could explain."""
     r = s.request
-    known = max((s.server_lost if s.lcp is not None else s.lost) - 0, 0)
-    if not s.lost or s.fired or r.shifted or known < max(MIN_LOST, 0.05 * (r.reference_tokens or 0)):
+    left = s.server_lost if s.lcp is not None else s.lost
+    explained = s.fired - {"CD104", "CD105"}  # these explain what the client changed, not what the server lost on top
+    if not s.lost or explained or r.shifted or left < max(MIN_LOST, 0.05 * (r.reference_tokens or 0)):
         return None
     if s.lcp is not None and 2 * (r.cached_tokens or 0) >= s.lcp:
         return None  # an older checkpoint was used: the normal grain of such memory
     shown = proof(r, ("select", "the slot choice"), ("timing", "tokens recomputed"), ("release", "length at the end"), ("start", "the request"))
-    return Hit(s.lost, "low", shown[0], shown[1:3], {"reference": r.reference_tokens, "cached": r.cached_tokens, "similarity": r.similarity, "f_keep": r.f_keep})
+    return Hit(left, "low", shown[0], shown[1:3], {"reference": r.reference_tokens, "cached": r.cached_tokens, "similarity": r.similarity, "f_keep": r.f_keep})
 
 
 def words(g: Group) -> Words:

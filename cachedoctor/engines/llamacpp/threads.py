@@ -30,8 +30,8 @@ class Thread(msgspec.Struct):
     """Index of its last request."""
     ended: int = 0
     """Line of the end of its last request."""
-    common: int = 0
-    """Longest common prefix of its last request with what it continued, tokens."""
+    changed_head: bool = False
+    """Its last request found its own previous turn in the slot, and most of it no longer matched."""
 
 
 class Threads:
@@ -70,7 +70,7 @@ class Threads:
         ]  # fmt: skip
         request.other_candidates = sum(t is not held for t in able)
         others = [t for t in able if t is not held]
-        if held in able and held is not None and (not others or held.common < held.prompt * 0.5 and held.turns > 1):
+        if held in able and held is not None and (not others or held.changed_head):
             return held
         if others:
             return max(others, key=lambda t: t.total)
@@ -86,11 +86,12 @@ class Threads:
             self._threads[thread.id] = thread
             if len(self._threads) > MAX_THREADS:
                 del self._threads[min(self._threads.values(), key=lambda t: t.last).id]
+        kept = request.common_prefix_tokens or request.cached_tokens or 0
+        thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
         thread.turns += 1
         thread.ended = request.last_line
         thread.last = request.index
-        thread.common = request.common_prefix_tokens or 0
         return thread
