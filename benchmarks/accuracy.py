@@ -4,8 +4,8 @@ usage: accuracy.py DIR [--wrapped] [--workers 2]
 
 DIR is a folder of runs: DIR/**/<run>/{server.log,truth.json}. ``truth.json`` holds ``requests``, each with
 ``prompt_tokens``, ``cached_tokens``, ``processed_tokens`` (all null: the request got no answer, it is left out).
-With ``--wrapped`` also <run>/wrapped/*.log, the same log in the wrapping of a container, a journal and so on; where such
-a file begins after the start-up lines, the same numbers are expected.
+With ``--wrapped`` also <run>/wrapped/*.log, the same log in the wrapping of a container, a journal and so on; where
+such a file begins after the start-up lines, the same numbers are expected.
 
 A request is exact when all three numbers are equal, unknown when some are null and no other differs, wrong when one
 differs, missing when the report does not have it. Prints a tally per folder and lists everything but the exact ones.

@@ -67,12 +67,16 @@ ANSWERS_CHECKPOINTED: dict[str, set[str]] = {
 }
 """Further right answers where the model is hybrid or recurrent."""
 
-HEALTHY = {"identical_prompt_resent", "restored_from_checkpoint", "swa_full_enabled", "client_cancelled", "parallel_choices_n2"}
+HEALTHY = {
+    "identical_prompt_resent", "restored_from_checkpoint", "swa_full_enabled", "client_cancelled", "parallel_choices_n2",
+}  # fmt: skip
 """Slugs that give no finding above note; those that begin with ``none_`` too."""
 
 FALLBACK = {"log-too-terse", "prefix-diverges-early"}
 
-NO_CAUSE = {"server-restarted", "context-shift", "cache-reuse-unsupported", "log-too-terse", "log-cut", "unknown-format"}
+NO_CAUSE = {
+    "server-restarted", "context-shift", "cache-reuse-unsupported", "log-too-terse", "log-cut", "unknown-format",
+}  # fmt: skip
 """Notes that name no cause of a loss."""
 
 VERDICTS = ("ok", "fallback", "not named", "WRONG", "unjudged")
@@ -81,7 +85,8 @@ VERDICTS = ("ok", "fallback", "not named", "WRONG", "unjudged")
 def healthy(truth: dict[str, Any]) -> bool:
     """Whether a run must give no finding above note."""
     slug = truth["expected_cause"]
-    return truth["loss_side"] == "none" or truth["expected_cause_shows"] is False or slug in HEALTHY or slug.startswith("none_")
+    by_design = slug in HEALTHY or slug.startswith("none_")
+    return by_design or truth["loss_side"] == "none" or truth["expected_cause_shows"] is False
 
 
 def verdict(truth: dict[str, Any], answer: str, severity: str | None) -> str:
@@ -114,14 +119,18 @@ def examine(run: Path) -> dict[str, Any]:
         "shows": truth["expected_cause_shows"], "healthy": healthy(truth),
     }  # fmt: skip
     if isinstance(report, str):
-        return row | {"answer": "crash", "verdict": "WRONG", "confidence": None, "severity": None, "claim": report, "findings": []}
+        row |= {"answer": "crash", "verdict": "WRONG", "confidence": None, "severity": None, "claim": report}
+        return row | {"findings": [], "not_evaluated": []}
     ordered = sorted(report.findings, key=lambda f: f.severity == "note")  # keeps the order of each half
     first = ordered[0] if ordered else None
     answer, severity = (first.name, first.severity) if first else (SILENT, None)
     return row | {
         "answer": answer, "severity": severity, "confidence": first.confidence if first else None,
         "verdict": verdict(truth, answer, severity), "claim": first.claim if first else "",
-        "findings": [{"name": f.name, "severity": f.severity, "confidence": f.confidence, "tokens": f.cost.tokens} for f in report.findings],
+        "findings": [
+            {"name": f.name, "severity": f.severity, "confidence": f.confidence, "tokens": f.cost.tokens}
+            for f in report.findings
+        ],
         "not_evaluated": [n.name for n in report.not_evaluated],
     }  # fmt: skip
 
@@ -146,7 +155,8 @@ def matrix(rows: list[dict[str, Any]]) -> None:
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Print the tallies and the wrong runs; returns those with high confidence."""
     print(f"\n{'':10}{'runs':>8}" + "".join(f"{v:>11}" for v in VERDICTS))
-    for name, members in (("loss", [r for r in rows if not r["healthy"]]), ("healthy", [r for r in rows if r["healthy"]]), ("all", rows)):
+    sound = [r for r in rows if r["healthy"]]
+    for name, members in (("loss", [r for r in rows if not r["healthy"]]), ("healthy", sound), ("all", rows)):
         counts = Counter(r["verdict"] for r in members)
         print(f"{name:10}{len(members):8,}" + "".join(f"{counts[v]:11,}" for v in VERDICTS))
     wrong = [r for r in rows if r["verdict"] == "WRONG"]
@@ -161,7 +171,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=Path)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write one object per run ('-': standard output, nothing else)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write one object per run (-: to standard output only)")
     parser.add_argument("--workers", type=int, default=runs.WORKERS)
     a = parser.parse_args()
     found = runs.find(a.dir)

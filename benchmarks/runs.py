@@ -1,4 +1,4 @@
-"""Runs with known truth: ``DIR/**/<run>/{server.log,truth.json}``, and the analysis of one. Knows no measure of right and wrong."""
+"""Runs with known truth, ``DIR/**/<run>/{server.log,truth.json}``, and their analysis. Judges nothing."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.engines.base import Catalogue, Event
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.llamacpp.tracker import WANTED, Tracker
+from cachedoctor.engines.llamacpp.tracker import ONCE, WANTED, Tracker
+from cachedoctor.engines.scanner import Scanner
 from cachedoctor.model import Finding, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
@@ -31,7 +32,7 @@ class Analyzer:
 
     def __init__(self, build: int | None = None) -> None:
         self._build = build
-        self._catalogue = _catalogue()
+        self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
         self._spool = Spool()
@@ -54,6 +55,7 @@ class Analyzer:
             self._trackers = {}
         for tracker in self._trackers.values():
             tracker.path = path
+        self._scanners = {}
         self._intake = Intake(path)
         self._inputs.append(self._intake.info)
         return self._intake.info
@@ -78,21 +80,20 @@ class Analyzer:
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
-        before = self._catalogue.recognised
         if len(segments) == 1:
-            self._drive(segments[0].origin, self._catalogue.scan(segments[0], WANTED))
+            self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
         else:  # several servers in one file: their requests count in the order of the lines
             merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
             for origin, event in merged:
                 self._tracker(origin).feed(event)
         info = self._inputs[-1]
-        info.recognised += self._catalogue.recognised - before
+        info.recognised = sum(scanner.recognised for scanner in self._scanners.values())
         if info.recognised:
             info.engine = "llama.cpp"
         return self._collect()
 
     def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
-        for event in self._catalogue.scan(segment, WANTED):
+        for event in self._scanner(segment.origin).scan(segment):
             yield segment.origin, event
 
     def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
@@ -103,6 +104,12 @@ class Analyzer:
             tracker.feed(event)
             if len(tracker.finished) > 256:
                 self._collect()
+
+    def _scanner(self, origin: str | None) -> Scanner:
+        scanner = self._scanners.get(origin)
+        if scanner is None:
+            scanner = self._scanners[origin] = Scanner(_catalogue(), WANTED, ONCE)
+        return scanner
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)

@@ -60,7 +60,7 @@ class Diagnosis:
             memory.n_threads = max(memory.n_threads, thread + 1)
         situation = Situation(request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals)
         opened, most = [], 0
-        for rule in self._rules:
+        for rule in () if situation.eventless else self._rules:
             hit = self._check(rule, situation)
             if hit is None:
                 continue

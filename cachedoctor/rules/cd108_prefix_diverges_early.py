@@ -18,6 +18,8 @@ def _confidence(s: Situation) -> Confidence:
         return "medium" if r.ram_looked else "low"
     if s.own_slot is None or r.other_candidates:
         return "low"
+    if r.common_prefix_tokens is None and "CD108" not in (s.history[-1].codes if s.history else ()):
+        return "low"  # once, and only bounded by the LRU choice: the slot may have been erased
     nothing_in_ram = r.ram_looked and r.restored_from_ram is False
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread == r.thread)
     return "high" if r.lcp_exact and alone and nothing_in_ram else "medium" if alone or nothing_in_ram else "low"
@@ -31,6 +33,8 @@ def check(s: Situation) -> Hit | None:
     if s.own_slot is False and not ram.copy_refused(s):
         return None
     most = s.lcp_at_most
+    if s.lcp is None and s.session.seen & {"slotfile_appended", "slotfile_restored"}:
+        return None  # slots are saved, erased and restored from outside, which prints nothing
     if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
         return None
     shown = proof(r, ("n_past", "common prefix with what the slot held"), ("select", "similarity with every idle slot is low"),

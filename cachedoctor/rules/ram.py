@@ -12,13 +12,13 @@ def state(session: Session) -> Literal["on", "off"] | None:
     """On or off by a start-up line, by updates that appear, or that never appear at a level that would show them."""
     if session.at_least(6629) is False:
         return "off"  # the cache came with PR #16391, between b6628 and b6751
+    if session.setting("mmproj") is True and session.at_least(7965) is False:
+        return "off"  # announced, but not used with mmproj up to b7964
     limit = session.setting("cache_ram_mib")
     if limit is not None:
         return "off" if limit == 0 else "on"
     if session.seen & {"pc_update_begin", "pc_looking", "pc_state", "pc_saving", "pc_found", "ram_evictions"}:
         return "on"
-    if session.setting("mmproj") is True and session.at_least(7965) is False:
-        return "off"  # not used with mmproj up to b7964
     if session.seen & {"seq_rm", "new_prompt"} and session.at_least(6751) and session.n_requests > 1:
         return "off"
     if session.starts_cold and session.at_least(8929) and session.setting("cache_idle_slots") is not False:

@@ -654,6 +654,9 @@ ROWS: list[R] = [
       "      total time =     843.07 ms /  1880 tokens"),
     R("timing_draft", "bare", 5311, 9093, "I5311", "draft acceptance rate = {rate:f} ({n_accepted:d} accepted / {n_generated:d} generated)",
       "draft acceptance rate = 0.70312 (   90 accepted /   128 generated)"),
+    # the forcing line as terminals and pastes cut it
+    R("force_full", "slot", 5456, 11549, "W5456 T9873", "forcing full prompt re-processing",
+      "slot update_slots: id  0 | task 20 | forcing full prompt re-processing"),
     # the process ends
     R("abort", "lib", 5311, 11549, "O5311", "{func:func}: GGML_ASSERT({what:text}) failed",
       "/src/llama-kv-cache.cpp:842: GGML_ASSERT(seq_id >= 0) failed"),

@@ -85,7 +85,9 @@ class Threads:
             self._next += 1
             self._threads[thread.id] = thread
             if len(self._threads) > MAX_THREADS:
-                del self._threads[min(self._threads.values(), key=lambda t: t.last).id]
+                del self._threads[next(iter(self._threads))]
+        else:  # the one used last stands last
+            self._threads[thread.id] = self._threads.pop(thread.id, thread)
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
         thread.total = total

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines.base import Event, Message, uptime_seconds
+from cachedoctor.engines.base import Event, Message
 from cachedoctor.engines.llamacpp import accounting, choosing, processing
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
@@ -20,6 +20,9 @@ Handler = Callable[["Tracker", Event, SlotState], None]
 HANDLERS: dict[str, Handler] = {**choosing.HANDLERS, **processing.HANDLERS}
 
 _WHOLE = frozenset({"launch", "sleep_enter", "timing_total"})
+
+ONCE = frozenset({"seq_rm"})
+"""Printed for every batch; only the first of a request says what was reused."""
 
 WANTED = frozenset(HANDLERS) | STARTUP | _WHOLE | {"timing_prompt", "timing_eval", "timing_head", "abort"}
 
@@ -131,7 +134,7 @@ class Tracker:
     # ---- the life of a request
 
     def _launch(self, event: Event) -> None:
-        seconds = uptime_seconds(event.stamp)
+        seconds = event.seconds
         reset = event.task == 0 and (self._zero_seen or self._last_task > 16)
         if self.session.n_requests and (reset or (seconds is not None and seconds < self._clock - 1.0)):
             self._restart(event)

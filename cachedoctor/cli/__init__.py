@@ -1,0 +1,53 @@
+"""The command line: one file per command. Imports nothing but typer before a command runs.
+
+Knows commands, exit statuses and the words of errors. Knows no log.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+
+from cachedoctor.cli import analyze, explain, rules, terminal
+
+app = typer.Typer(
+    name="cachedoctor",
+    help="Why was my prompt recomputed? Reads llama-server logs and answers with evidence.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("analyze")(analyze.analyze)
+app.command("explain")(explain.explain)
+app.command("rules")(rules.rules)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import cachedoctor
+
+        typer.echo(f"cachedoctor {cachedoctor.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+def main() -> None:
+    """Run the command line; never ends in a traceback unless CACHEDOCTOR_DEBUG is set."""
+    if hasattr(signal, "SIGPIPE"):
+        # A reader that went away (| head) ends us silently, as it ends every Unix tool.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        app()
+    except Exception as error:
+        raise SystemExit(terminal.failed(error)) from None

@@ -1,0 +1,195 @@
+"""``cachedoctor analyze``: logs in, report out.
+
+Knows the order of the steps and the exit statuses. Knows no log line.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.live import Live
+from cachedoctor.cli.sink import Sink
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.model import InputInfo, Report
+
+_INTERRUPTED, _FAULT, _NOTHING, _FOUND = 130, 2, 3, 1
+_PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
+
+
+class _Job(NamedTuple):
+    paths: list[str]
+    follow: str | None
+    format: Literal["text", "json"]
+    build: int | None
+    fail_on: Literal["note", "warning", "error"] | None
+
+
+def analyze(
+    ctx: typer.Context,
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="LOG", help="Logs of one server, plain or gz, xz, bz2, zst; - is standard input."),
+    ] = None,
+    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the report.")] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
+    ] = None,
+    follow: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.")
+    ] = None,
+    build: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Build of llama.cpp, when the log does not say it.")
+    ] = None,
+    fail_on: Annotated[
+        Literal["note", "warning", "error"] | None, typer.Option(help="Exit with 1 when a finding is that severe.")
+    ] = None,
+    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+    width: Annotated[
+        int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
+    ] = None,
+) -> None:
+    """Say why prompts were recomputed, and what fixes it.
+
+    Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
+    3 nothing in the input was recognised; 130 interrupted.
+    """
+    job = _Job(_paths(ctx, logs or [], follow), follow, format, build, fail_on)
+    _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
+    with Interrupts() as interrupts, Sink(output) as sink:
+        look = terminal.look(sink.path is not None, color, width)
+        status = _run(job, sink, look, interrupts)
+    raise typer.Exit(status)
+
+
+def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]:
+    if follow is not None:
+        if logs:
+            ctx.fail("give either logs or --follow FILE, not both")
+        return []
+    if logs:
+        return logs
+    if terminal.piped():
+        return ["-"]
+    typer.echo(ctx.get_help(), err=True)
+    raise typer.Exit(_FAULT)
+
+
+def _spare_inputs(output: str | None, inputs: list[str]) -> None:
+    from cachedoctor.model import CacheDoctorError
+
+    if output is None or not os.path.isfile(output):
+        return
+    for path in inputs:
+        if os.path.exists(path) and os.path.samefile(output, path):
+            raise CacheDoctorError(f"{output}: is an input and would be overwritten", "give another file with -o")
+
+
+def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> int:
+    live = Live(sink, look) if _is_live(job, sink) else None
+    analyzer = _stepwise(job.build, live, interrupts)
+    errors, interrupted = _feed(job, analyzer)
+    report = analyzer.finish(interrupted)
+    _write(report, job, sink, look)
+    for info in report.inputs:
+        if info.error is not None:
+            terminal.complain(info.error, _hint(info, errors))
+    if analyzer.crashed:
+        terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
+    if interrupted:
+        return _INTERRUPTED
+    return _status(job, report, analyzer.crashed)
+
+
+def _is_live(job: _Job, sink: Sink) -> bool:
+    if job.format != "text" or sink.path is not None:
+        return False
+    if job.follow is not None:
+        return True
+    # `analyze < server.log` is a file like any other.
+    return "-" in job.paths and sys.stdin is not None and not stat.S_ISREG(os.fstat(0).st_mode)
+
+
+def _stepwise(build: int | None, live: Live | None, interrupts: Interrupts) -> Analyzer:
+    from cachedoctor.doctor.analyzer import Analyzer
+
+    class Stepwise(Analyzer):
+        """An interrupt never finds a step half done; live output hears of every step."""
+
+        def open(self, path: str, *, continues: bool = False) -> InputInfo:
+            with interrupts.held():
+                return super().open(path, continues=continues)
+
+        def feed(self, chunk: bytes) -> list[str]:
+            with interrupts.held():
+                new = super().feed(chunk)
+                if live is not None:
+                    live.step(new, False, self.findings)
+                return new
+
+        def idle(self) -> list[str]:
+            with interrupts.held():
+                new = super().idle()
+                if live is not None:
+                    live.step(new, True, self.findings)
+                return new
+
+    return Stepwise(build)
+
+
+def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[str], bool]:
+    from cachedoctor.doctor.run import drive, feed_all
+
+    try:
+        if job.follow is None:
+            return feed_all(analyzer, job.paths), False
+        from cachedoctor.sources.follow import FollowSource
+
+        error = drive(analyzer, FollowSource(job.follow))
+        return [] if error is None else [error], False
+    except KeyboardInterrupt:
+        return [], True
+
+
+def _write(report: Report, job: _Job, sink: Sink, look: terminal.Look) -> None:
+    if job.format == "json":
+        from cachedoctor.report.json_v1 import render as render_json
+
+        with sink.writing() as out:
+            render_json(report, out)
+    elif any(i.error is None or i.lines for i in report.inputs):  # else the errors on standard error say it all
+        import io
+
+        from cachedoctor.report.text import render
+
+        text = io.StringIO()
+        render(report, text, look.width, color=look.color, ascii_only=look.ascii_only)
+        with sink.writing() as out:
+            out.write(look.encode(text.getvalue()))
+
+
+def _hint(info: InputInfo, errors: list[str]) -> str:
+    head = f"{info.error}; "
+    return next((e[len(head) :] for e in errors if e.startswith(head)), "")
+
+
+def _status(job: _Job, report: Report, crashed: bool) -> int:
+    from cachedoctor.model import SEVERITY_ORDER
+
+    if crashed or any(i.error is not None for i in report.inputs):
+        return _FAULT
+    if not any(i.recognised for i in report.inputs):
+        empty = not any(i.bytes for i in report.inputs)
+        what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
+        terminal.complain(what, _PIPE if empty else "cachedoctor explain unknown-format says what is expected")
+        return _NOTHING
+    levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
+    return _FOUND if job.fail_on and max(levels, default=-1) >= SEVERITY_ORDER[job.fail_on] else 0

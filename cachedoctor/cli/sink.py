@@ -1,0 +1,104 @@
+"""Where a report goes: the standard output, or a file that appears only when it is whole. Knows no format."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO
+
+
+class Sink:
+    """One output. In a ``with`` block: left by an exception, the file keeps its old content."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = None if path == "-" else path
+        """The file, or None for the standard output."""
+        self._temporary: str | None = None
+        self._target = ""
+        self._stream: IO[bytes] | None = None
+
+    def __enter__(self) -> Sink:
+        with self._faults():
+            self._stream = self._standard() if self.path is None else self._opened(self.path)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self.path is None or self._stream is None:
+            return
+        with contextlib.ExitStack() as cleanup:
+            if self._temporary is not None:
+                cleanup.callback(_remove, self._temporary)
+            if kind is not None:
+                # What is still buffered fails again when the disk is full; the first error says it all.
+                with contextlib.suppress(OSError):
+                    self._stream.close()
+                return
+            with self._faults():
+                self._stream.close()
+                if self._temporary is not None:
+                    os.replace(self._temporary, self._target)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[IO[bytes]]:
+        """Give the stream; a fault of the output ends the run with one line."""
+        if self._stream is None:
+            raise RuntimeError("a sink is opened by its with block")
+        with self._faults():
+            yield self._stream
+            self._stream.flush()
+
+    def _standard(self) -> IO[bytes]:
+        if sys.stdout is None:
+            raise OSError(0, "it is closed")
+        return sys.stdout.buffer
+
+    def _opened(self, path: str) -> IO[bytes]:
+        if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe has no old content to protect
+            return open(path, "wb")
+        self._target = os.path.realpath(path)
+        mode = None
+        if os.path.exists(self._target):
+            if not os.access(self._target, os.W_OK):
+                raise PermissionError(0, "Permission denied")
+            mode = stat.S_IMODE(os.stat(self._target).st_mode)
+        folder, name = os.path.split(self._target)
+        temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(4)}.tmp")
+        stream = open(temporary, "xb")  # noqa: SIM115  # closed by __exit__
+        self._temporary = temporary
+        if mode is not None:
+            os.chmod(temporary, mode)
+        return stream
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            from cachedoctor.model import CacheDoctorError
+
+            name = "the standard output" if self.path is None else self.path
+            if self.path is None and sys.stdout is not None:
+                # Python writes what is left in the buffer once more at its end, and would complain once more.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            what = f"{name}: cannot be written ({fault.strerror or fault})"
+            raise CacheDoctorError(what, _hint(fault, self.path)) from fault
+
+
+def _hint(fault: OSError, path: str | None) -> str:
+    if isinstance(fault, FileNotFoundError):
+        return f"there is no folder {os.path.dirname(path or '')}: create it"
+    if isinstance(fault, IsADirectoryError):
+        return f"give a file name, e.g. {os.path.join(path or '', 'report.txt')}"
+    if isinstance(fault, PermissionError):
+        return "give a file that you may write, with -o FILE"
+    return "free some space, or write elsewhere with -o FILE"
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,0 +1,74 @@
+"""What the terminal can show, and how errors are worded. Knows the environment; knows no command."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+import sys
+from typing import Literal, NamedTuple
+
+Color = Literal["auto", "always", "never"]
+
+_BUG = "this is a bug: please report it with the output of CACHEDOCTOR_DEBUG=1"
+
+
+class Look(NamedTuple):
+    """How text is to be shown on one output."""
+
+    width: int
+    color: bool
+    ascii_only: bool
+    encoding: str
+
+    def encode(self, text: str) -> bytes:
+        """Give the bytes for the output; no character is ever a reason to fail."""
+        return text.encode(self.encoding, "backslashreplace")
+
+
+def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look:
+    """Say how text is shown on the standard output, or in a file (which is UTF-8)."""
+    tty = not to_file and sys.stdout is not None and sys.stdout.isatty()
+    wanted = color == "always" or (color == "auto" and _colorful(tty) and not to_file)
+    encoding = "utf-8" if to_file or sys.stdout is None else sys.stdout.encoding or "ascii"
+    ascii_only = codecs.lookup(encoding).name != "utf-8"
+    return Look(width or shutil.get_terminal_size((80, 24)).columns, wanted, ascii_only, encoding)
+
+
+def _colorful(tty: bool) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return tty and os.environ.get("TERM") != "dumb"
+
+
+def piped() -> bool:
+    """Whether something other than a person is at the standard input."""
+    return sys.stdin is not None and not sys.stdin.isatty()
+
+
+def complain(message: str, hint: str = "", kind: str = "error") -> None:
+    """Write one line on the standard error."""
+    from cachedoctor.report.text_safe import visible
+
+    tail = f" (hint: {hint})" if hint else ""
+    print(visible(f"cachedoctor: {kind}: {message}{tail}"), file=sys.stderr)
+
+
+def failed(error: Exception) -> int:
+    """Say what went wrong and give the exit status."""
+    from cachedoctor.model import CacheDoctorError
+
+    if os.environ.get("CACHEDOCTOR_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, CacheDoctorError):
+        complain(error.message, error.hint)
+        return error.exit_code
+    if isinstance(error, OSError):  # the spool of requests, most likely: its folder is full or gone
+        complain(str(error), "check the free space, also where temporary files go (TMPDIR)")
+        return 2
+    complain(f"{type(error).__name__}: {error}", _BUG, "internal error")
+    return 2

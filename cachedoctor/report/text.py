@@ -1,0 +1,86 @@
+"""The text report: what the server is, what the traffic cost, why, what could not be checked.
+
+Knows the Report and how its parts are shown. Never asks the terminal: width and colour are arguments.
+"""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from cachedoctor.model import Finding, NotEvaluated, Report
+from cachedoctor.report import text_finding, text_header
+from cachedoctor.report.text_page import Page
+from cachedoctor.report.text_words import count, number, percent
+
+
+def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
+    """Write the whole report.
+
+    Args:
+        width: cells of a row; commands, paths and addresses may be longer.
+        color: whether ``out`` understands escape codes.
+        ascii_only: whether ``out`` can show ASCII only.
+    """
+    page = Page(out, width, color, ascii_only)
+    text_header.show(page, report)
+    where = {s.index: text_header.place(s) for s in report.sessions} if len(report.sessions) > 1 else {}
+    for finding in report.findings:
+        session = finding.evidence[0].session if finding.evidence else -1
+        page.gap()
+        text_finding.show(page, finding, where.get(session, ""), report.totals.prompt_ms)
+    if report.not_evaluated:
+        page.gap()
+        _not_evaluated(page, report.not_evaluated)
+    page.gap()
+    _footer(page, report)
+
+
+def render_finding(
+    finding: Finding, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False
+) -> None:
+    """Write one finding and an empty row, as live output does."""
+    page = Page(out, width, color, ascii_only)
+    text_finding.show(page, finding)
+    page.gap()
+
+
+def _not_evaluated(page: Page, rules: list[NotEvaluated]) -> None:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for rule in sorted(rules, key=lambda r: r.code):
+        groups.setdefault((rule.reason, rule.enable), []).append(f"{rule.code} {rule.name}")
+    page.row(("Could not be evaluated", "bold"))
+    for (reason, enable), names in groups.items():
+        page.prose(["  "], ", ".join(names), 2)
+        page.prose(["    "], reason, 4)
+        # A command stands on a row of its own, so that it can be copied.
+        advice, *commands = enable.split("\n")
+        page.prose(["    ", ("to enable: ", "bold")], advice, 4)
+        for command in commands:
+            page.row("      ", (command, "green"))
+
+
+def _footer(page: Page, report: Report) -> None:
+    if report.interrupted:
+        page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
+    page.prose([], _read(report), 2)
+    page.prose([], _verdict(report), 2)
+
+
+def _read(report: Report) -> str:
+    lines = sum(i.lines for i in report.inputs)
+    inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
+    if not lines:
+        return f"Read 0 lines{inputs}."
+    known = percent(sum(i.recognised for i in report.inputs), lines)
+    return f"Read {count(lines, 'line')}{inputs}, {known} recognised."
+
+
+def _verdict(report: Report) -> str:
+    open_rules = len({rule.code for rule in report.not_evaluated})
+    left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
+    if report.findings:
+        return f"{text_finding.severities(report.findings)}{left}."
+    if not report.totals.requests:
+        return "No requests in it: nothing was checked."
+    checked = len(report.rules) - open_rules
+    return f"No findings. {count(checked, 'rule')} checked {count(report.totals.requests, 'request')}{left}."

@@ -1,0 +1,80 @@
+"""One finding as text: claim, evidence, cost, why, what it is not, fix. Knows Finding and Page only."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Evidence, Finding
+from cachedoctor.report.text_page import Page
+from cachedoctor.report.text_words import count, duration, number, percent
+
+SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_GUTTER = "blue"
+_KEY = "bold"
+
+
+def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0) -> None:
+    """Write ``finding``.
+
+    Args:
+        where: which server of the input, when there are several.
+        prompt_ms: prompt time of the whole log, to say the share of it.
+    """
+    style = SEVERITY_STYLE[finding.severity]
+    page.prose([(f"{finding.severity}[{finding.code}]", style), f" {finding.name}: "], finding.claim, 2, "bold")
+    if finding.evidence:
+        _evidence(page, finding.evidence, style, where)
+    _said(page, "cost", _cost(finding, prompt_ms))
+    _said(page, "why", finding.why)
+    _said(page, "confidence", finding.confidence)
+    for other in finding.ruled_out:
+        _said(page, "not this", f"{other.name}: {other.why}")
+    for remedy in finding.remedies:
+        _said(page, "fix", remedy.text)
+        for command in remedy.commands:
+            page.row("      ", (command, "green"))
+    for reference in finding.references:
+        _said(page, "see", reference)
+    page.row("  = ", ("more: ", _KEY), f"cachedoctor explain {finding.code}")
+
+
+def _said(page: Page, key: str, words: str) -> None:
+    if words:
+        page.prose(["  = ", (f"{key}: ", _KEY)], words, 4)
+
+
+def _cost(finding: Finding, prompt_ms: float) -> str:
+    cost = finding.cost
+    if not cost.tokens:
+        return ""
+    words = f"{count(cost.tokens, 'token')} recomputed in {count(finding.count, 'request')}"
+    if cost.ms is None:
+        return words
+    share = f", {percent(min(cost.ms, prompt_ms), prompt_ms)} of all prompt time" if prompt_ms else ""
+    return f"{words}, {duration(cost.ms)}{share}"
+
+
+def _evidence(page: Page, evidence: list[Evidence], style: str, where: str) -> None:
+    """Write the lines in the order of the log; the one that proves the claim has ``>`` before and ``^`` below it."""
+    primary = next((e for e in evidence if e.role == "primary"), evidence[0])
+    wide = max(len(str(e.line)) for e in evidence)
+    blank = " " * (wide + 2)
+    page.row((f"{' ' * wide}--> ", _GUTTER), _location(primary), f" ({where})" if where else "")
+    page.row((f"{blank} |", _GUTTER))
+    for line in sorted(evidence, key=lambda e: (e.path != primary.path, e.path, e.line)):
+        if line.path != primary.path:
+            page.row((f"{' ' * wide}::: ", _GUTTER), _location(line))
+        mark, below, tint = (">", "^ ", style) if line is primary else (" ", "- ", _GUTTER)
+        gutter = (f"{blank} | ", _GUTTER)
+        page.excerpt([(f"{mark} {line.line:>{wide}} | ", tint)], [gutter], line.text, page.width - wide - 5)
+        page.prose([gutter, (below, tint)], line.label, wide + 7, style if line is primary else "")
+    page.row((f"{blank} |", _GUTTER))
+
+
+def _location(line: Evidence) -> str:
+    return f"{'<stdin>' if line.path == '-' else line.path}:{line.line}"
+
+
+def severities(findings: list[Finding]) -> str:
+    """Count findings by severity, ``2 findings: 1 error, 1 warning``."""
+    tally = {word: sum(f.severity == word for f in findings) for word in ("error", "warning", "note")}
+    kinds = ", ".join(count(n, word) for word, n in tally.items() if n)
+    return f"{number(len(findings))} {'finding' if len(findings) == 1 else 'findings'}: {kinds}"

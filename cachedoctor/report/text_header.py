@@ -1,0 +1,91 @@
+"""Head of the text report: what the servers are, what the traffic cost, which inputs failed.
+
+Knows Report and Page, and how builds are worded. Knows no finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cachedoctor.knowledge import builds
+from cachedoctor.model import Report, Session, Totals
+from cachedoctor.report.text_page import Page
+from cachedoctor.report.text_safe import cut
+from cachedoctor.report.text_words import count, duration, number, percent
+
+MANY = 5
+"""Sessions listed one by one; more are summed up by what they are."""
+
+_SOURCE = {"line": "", "option": " (given by --build)", "wording": " (by its wording)"}
+
+
+def show(page: Page, report: Report) -> None:
+    """Write the head of the report."""
+    for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
+        _keyed(page, "server", words)
+    if report.sessions:
+        for key, words in _traffic(report.totals):
+            _keyed(page, key, words)
+    for info in report.inputs:
+        if info.error is not None:
+            _keyed(page, "input", f"error: {info.error}")
+
+
+def _keyed(page: Page, key: str, words: str) -> None:
+    page.prose([(f"{key:<10}", "bold")], words, 10)
+
+
+def _servers(sessions: list[Session], several_inputs: bool) -> list[str]:
+    if len(sessions) == 1:
+        return [describe(sessions[0])]
+    if len(sessions) <= MANY:
+        return [f"{s.index + 1}. {describe(s)} · {_extent(s, several_inputs)}" for s in sessions]
+    kinds = Counter(describe(s) for s in sessions)
+    rows = [f"{number(n)} x {words}" for words, n in kinds.most_common(MANY)]
+    left = len(sessions) - sum(n for _, n in kinds.most_common(MANY))
+    return [*rows, f"and {count(left, 'other session')}"] if left else rows
+
+
+def describe(session: Session) -> str:
+    """Say what a server is; unknown parts are named as unknown."""
+    build = builds.describe(session.build, session.build_min, session.build_max)
+    parts = [f"{session.engine} {build}{_SOURCE.get(session.build_source or '', '')}"]
+    parts.append(f"{session.memory} memory" if session.memory else "kind of memory unknown")
+    slots = count(session.n_slots, "slot") if session.n_slots else "slots unknown"
+    parts.append(f"{slots} x {number(session.n_ctx_slot)} tokens" if session.n_ctx_slot else slots)
+    if session.model:
+        parts.append(cut(session.model, 60))
+    return " · ".join(parts)
+
+
+def place(session: Session) -> str:
+    """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
+    return session.origin or f"server {session.index + 1}"
+
+
+def _extent(session: Session, several_inputs: bool) -> str:
+    origin = f"{session.origin} · " if session.origin else ""
+    path = f"{session.path} " if several_inputs else ""
+    lines = f"lines {session.first_line:,} to {session.last_line:,}"
+    return f"{origin}{count(session.n_requests, 'request')}, {path}{lines}"
+
+
+def _traffic(totals: Totals) -> list[tuple[str, str]]:
+    requests = count(totals.requests, "request")
+    if not totals.prompt_tokens:
+        unknown = "; the log does not say how long their prompts were" if totals.requests else ""
+        return [("traffic", requests + unknown)]
+    spent = f" in {duration(totals.prompt_ms)}" if totals.prompt_ms else ""
+    rows = [
+        ("traffic", f"{requests}, {count(totals.prompt_tokens, 'prompt token')}"),
+        ("reused", _share(totals.cached_tokens, totals.prompt_tokens)),
+        ("computed", _share(totals.processed_tokens, totals.prompt_tokens) + spent),
+    ]
+    if totals.avoidable_tokens:
+        time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
+        rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time))
+    return rows
+
+
+def _share(tokens: int, whole: int) -> str:
+    return f"{count(tokens, 'token')} ({percent(tokens, whole)})"

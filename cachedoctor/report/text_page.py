@@ -1,0 +1,67 @@
+"""A page of text: rows of parts, wrapped, coloured when wanted, free of control characters.
+
+Knows the terminal through rich. Knows no report.
+"""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from cachedoctor.report.text_safe import cut, rows, visible
+
+_PROSE = 100
+"""Cells: sentences on wider rows are hard to read."""
+
+Part = str | tuple[str, str]
+"""Text, or text and its style."""
+
+
+class Page:
+    """Writes to ``out`` rows of at most ``width`` cells, except for what has to stay whole."""
+
+    def __init__(self, out: TextIO, width: int, color: bool = False, ascii_only: bool = False) -> None:
+        self.width = width
+        self._ascii = ascii_only
+        self._empty = True
+        # Everything is said, nothing is asked of the environment: the same report gives the same bytes.
+        self._console = Console(
+            file=out, width=width, color_system="standard" if color else None, force_terminal=color, no_color=not color,
+            force_jupyter=False, legacy_windows=False, highlight=False, markup=False, emoji=False,
+        )  # fmt: skip
+
+    def gap(self) -> None:
+        """Write an empty row between two parts, none at the top."""
+        if not self._empty:
+            self._console.print()
+
+    def row(self, *parts: Part) -> None:
+        """Write one row as it is, however long: a command or a path must be copyable."""
+        # Text objects are never read as markup; soft_wrap keeps rich from breaking or cutting them.
+        text = Text()
+        for part in parts:
+            words, style = (part, "") if isinstance(part, str) else part
+            text.append(visible(words, self._ascii), style)
+        text.rstrip()
+        self._empty = False
+        self._console.print(text, soft_wrap=True)
+
+    def prose(self, head: list[Part], body: str, indent: int, style: str = "") -> None:
+        """Write ``head`` and ``body``, broken at spaces, later rows indented by ``indent``."""
+        used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self._ascii)) for p in head)
+        width = min(self.width, _PROSE)
+        first, *others = rows(visible(body, self._ascii), width - used, width - indent)
+        self.row(*head, (first, style))
+        for other in others:
+            self.row(" " * indent, (other, style))
+
+    def excerpt(self, head: list[Part], gutter: list[Part], text: str, room: int) -> None:
+        """Write a log line behind ``head``, further rows behind ``gutter``; the middle of a long line is left out."""
+        shown = cut(text, max(2 * room, 160), self._ascii)
+        first, *others = rows(shown, room, room - 4, fold=True)
+        self.row(*head, first)
+        for other in others:
+            self.row(*gutter, "    ", other)

@@ -1,0 +1,35 @@
+"""Numbers as people read them: separators, units, plurals. Knows no report."""
+
+from __future__ import annotations
+
+
+def number(value: float) -> str:
+    """Write a whole number with thousands separators."""
+    return f"{value:,.0f}"
+
+
+def count(value: int, noun: str) -> str:
+    """Write a number and its noun, in the plural unless there is one."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def percent(part: float, whole: float) -> str:
+    """Write a share; ``whole`` is not 0. Only what is all or nothing reads 100 % or 0 %."""
+    share = 100 * part / whole
+    if 0 < share < 0.1:
+        return "< 0.1 %"
+    if 99.9 < share < 100:
+        return "> 99.9 %"
+    return f"{share:.0f} %" if share in (0, 100) else f"{share:.1f} %"
+
+
+def duration(ms: float) -> str:
+    """Write a time in the unit that fits it."""
+    if ms < 999.5:
+        return f"{ms:.0f} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"

@@ -1,0 +1,78 @@
+"""What holds for the repository as a whole."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import cachedoctor
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:" + "|".join(["work", "root", "home", "Users"]) + r")/\w[^\s\"'`)]*")
+SAMPLE_DATA = ("fixtures/", "cachedoctor/engines/llamacpp/messages.py")
+"""Log lines as servers printed them may hold any path."""
+
+
+def tracked() -> list[str]:
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_path_of_a_machine_is_in_the_repository():
+    found = []
+    for name in tracked():
+        if name.startswith(SAMPLE_DATA):
+            continue
+        data = (ROOT / name).read_bytes()
+        if b"\0" in data:
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+            found += [f"{name}:{number}: {path}" for path in MACHINE_PATH.findall(line)]
+    assert found == []
+
+
+def test_every_dependency_has_its_reason_in_the_architecture_page():
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    wanted = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
+    wanted += [entry for group in groups.values() for entry in group if isinstance(entry, str)]
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names = [re.match(r"[\w.-]+", entry)[0] for entry in wanted]
+    assert [name for name in names if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", page)] == []
+
+
+def test_version_is_the_newest_of_the_changelog():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(\d[^\]]*)\]", changelog, re.MULTILINE)[0] == cachedoctor.__version__
+
+
+def test_license_is_the_one_that_the_package_names():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, cachedoctor; print(*{m.partition('.')[0] for m in sys.modules})"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("COV", "PYTHONSTARTUP"))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=env)
+    assert set(done.stdout.split()) & {"polars", "rich", "typer", "msgspec", "regex", "rapidfuzz"} == set()
+
+
+@pytest.mark.parametrize("script", ["scripts/demo", "scripts/test", "scripts/check-readme", ".ci/run"])
+def test_scripts_can_be_executed(script):
+    assert os.access(ROOT / script, os.X_OK)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md"])
+def test_links_between_pages_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [t for t in targets if not ((ROOT / page).parent / t).exists()] == []
