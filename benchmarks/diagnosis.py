@@ -68,7 +68,8 @@ ANSWERS_CHECKPOINTED: dict[str, set[str]] = {
 """Further right answers where the model is hybrid or recurrent."""
 
 HEALTHY = {
-    "identical_prompt_resent", "restored_from_checkpoint", "swa_full_enabled", "client_cancelled", "parallel_choices_n2",
+    "identical_prompt_resent", "restored_from_checkpoint", "swa_full_enabled", "client_cancelled",
+    "parallel_choices_n2",
 }  # fmt: skip
 """Slugs that give no finding above note; those that begin with ``none_`` too."""
 
@@ -171,7 +172,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=Path)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write one object per run (-: to standard output only)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write one object per run (-: only that, to stdout)")
     parser.add_argument("--workers", type=int, default=runs.WORKERS)
     a = parser.parse_args()
     found = runs.find(a.dir)

@@ -39,6 +39,13 @@ stamp() { # what an installation depends on
     cksum <"$ROOT/pyproject.toml"
 }
 
+pip_install() { # what pip says is shown only when it fails
+    said=$(cd "$ROOT" && "$VENV/bin/python" -m pip install -q "$@" 2>&1) || {
+        echo "$said" >&2
+        return 1
+    }
+}
+
 # ensure [GROUP]: the package (editable: the code may change without a new installation) and a dependency group
 ensure() {
     make_venv || return 1
@@ -47,10 +54,10 @@ ensure() {
     echo "installing cachedoctor${1:+ and the $1 tools} into .venv ..." >&2
     if [ -n "${1:-}" ]; then
         "$VENV/bin/python" -c 'import pip, sys; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
-            "$VENV/bin/python" -m pip install -q --upgrade 'pip>=25.1' || return 1
-        (cd "$ROOT" && "$VENV/bin/python" -m pip install -q -e . --group "$1") || return 1
+            pip_install --upgrade 'pip>=25.1' || return 1
+        pip_install -e . --group "$1" || return 1
     else
-        (cd "$ROOT" && "$VENV/bin/python" -m pip install -q -e .) || return 1
+        pip_install -e . || return 1
     fi
     stamp >"$mark"
 }

@@ -14,8 +14,9 @@ from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.engines.base import Catalogue, Event
+from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.llamacpp.tracker import ONCE, WANTED, Tracker
+from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.model import Finding, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
 from cachedoctor.report.json_v1 import encode_request
@@ -24,7 +25,7 @@ from cachedoctor.rules import registry
 
 @lru_cache(maxsize=1)
 def _catalogue() -> Catalogue:
-    return Catalogue(ROWS)
+    return Catalogue(ROWS, fused.PATTERN)
 
 
 class Analyzer:
@@ -108,13 +109,13 @@ class Analyzer:
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            scanner = self._scanners[origin] = Scanner(_catalogue(), WANTED, ONCE)
+            scanner = self._scanners[origin] = Scanner(_catalogue(), PLAN)
         return scanner
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)
         if tracker is None:
-            tracker = Tracker(self._inputs[-1].path, origin, self._new_session, self._next_number, self._build)
+            tracker = Tracker(self._inputs[-1].path, origin, self._new_session, self._next_number, self._scanner(origin), self._build)
             self._trackers[origin] = tracker
         return tracker
 

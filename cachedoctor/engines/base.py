@@ -6,7 +6,7 @@ Knows how a row becomes a pattern. Knows no particular message, no request, no r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -51,7 +51,8 @@ class Event(msgspec.Struct, gc=False):
 
     message: str
     """Id of the message, the same over all its wordings."""
-    row: Message
+    row: Message | None
+    """None for an event that stands for several lines."""
     fields: dict[str, Any]
     slot: int
     """Slot id, -1 when the line names none."""
@@ -62,12 +63,32 @@ class Event(msgspec.Struct, gc=False):
     block: bytes
     start: int
     """Offset of the line in the block."""
+    end: int = 0
+    """Offset behind the last line, for an event that stands for several."""
+    groups: tuple[bytes | None, ...] = ()
+    """Groups of the fused pattern, for an event that stands for several lines."""
+    lines: Sequence[int] = ()
+    """Their line numbers."""
 
     @property
     def text(self) -> bytes:
         """The whole line without its wrapper."""
         end = self.block.find(b"\n", self.start)
         return self.block[self.start : end if end >= 0 else None]
+
+    @property
+    def whole(self) -> bytes:
+        """All lines of an event that stands for several."""
+        return self.block[self.start : self.end]
+
+    @property
+    def last_text(self) -> bytes:
+        """The last line of an event that stands for several."""
+        return self.block[self.block.rfind(b"\n", self.start, self.end) + 1 : self.end]
+
+    def line_at(self, index: int) -> int:
+        """Line number of one of several lines."""
+        return self.lines[index]
 
     @property
     def seconds(self) -> float | None:
@@ -110,6 +131,8 @@ class Message:
         self.names: tuple[str, ...] = ()
         self.integers = False
         """All fields are integers: the scanner converts them without running Python code per field."""
+        self.repeats = False
+        """Printed again and again for one task; set by the scanner's plan."""
 
     def prepare(self) -> None:
         """Compile the pattern of the whole message up to the end of its line; until then it is too costly to hold."""
@@ -160,7 +183,8 @@ class Catalogue:
     _OTHER = rb"(?:srv|que|res|cmn|spec) +(?:[^\s:]*: *)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 
-    def __init__(self, rows: list[Message]) -> None:
+    def __init__(self, rows: list[Message], fused: bytes = b"") -> None:
+        """``fused``: a pattern that stands behind the slot prefix and reads several lines at once."""
         self.rows = rows
         self.by_head: dict[tuple[str, bytes], list[Message]] = {}
         heads: dict[str, set[str]] = {"slot": set(), "srv": set(), "bare": set()}
@@ -172,11 +196,13 @@ class Catalogue:
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
         slot, other, bare = (trie_pattern(sorted(heads[g])) for g in ("slot", "srv", "bare"))
         # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `; digits are token ids.
+        shortcut = fused + rb"|" if fused else b""
         self.pattern = re.compile(
-            rb"\n" + self._STAMP + rb"(?:" + self._SLOT + rb"(" + slot + rb"|(?=[ \t]*(?:\n|-?\d)))"
+            rb"\n" + self._STAMP + rb"(?:" + self._SLOT + rb"(?:" + shortcut + rb"(" + slot + rb"|(?=[ \t]*(?:\n|-?\d))))"
             rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
         )
-        """Anchored at the newline before a line; groups: slot id, task id, and the head in one of groups 3 to 5."""
+        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in one
+        of three groups: behind a slot prefix, behind a server prefix, bare."""
 
     def candidates(self, group: str, head: bytes) -> list[Message]:
         """Rows that begin with ``head``; blanks in the log may be collapsed or doubled."""

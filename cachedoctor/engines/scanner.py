@@ -8,36 +8,66 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from cachedoctor.engines.base import Catalogue, Event, Message
 from cachedoctor.model import Segment
 
-_GROUPS = {3: "slot", 4: "srv", 5: "bare"}
+_KINDS = ("slot", "srv", "bare")
+_MAX_COUNTS = 4096
+"""Counts waiting to be taken; lines of requests that never end must not fill the memory."""
+
+
+class Plan(msgspec.Struct):
+    """What a scanner delivers."""
+
+    wanted: frozenset[str]
+    """Messages that somebody listens to."""
+    once: frozenset[str] = frozenset()
+    """Of these only the first line per slot and task is delivered."""
+    counted: frozenset[str] = frozenset()
+    """Like ``once``, and all lines are counted per slot and task."""
+    fused_groups: int = 0
+    """Groups of the catalogue's fused pattern."""
 
 
 class Scanner:
-    """Scans segments for the messages that somebody listens to.
+    """Scans the segments of one origin."""
 
-    Of a message in ``once`` only the first line per slot and task is delivered.
-    """
-
-    def __init__(self, catalogue: Catalogue, wanted: frozenset[str], once: frozenset[str] = frozenset()) -> None:
+    def __init__(self, catalogue: Catalogue, plan: Plan) -> None:
         self._catalogue = catalogue
-        self._wanted = wanted
-        self._once = once
-        self._rows: dict[int, dict[bytes, list[Message]]] = {group: {} for group in _GROUPS}
+        self._plan = plan
+        self._first_group = 3 + plan.fused_groups
+        self._rows: dict[int, dict[bytes, list[Message]]] = {self._first_group + i: {} for i in range(3)}
         self._last: dict[tuple[str, bytes], bytes] = {}
+        self._counts: dict[tuple[str, bytes, bytes], int] = {}
         self.recognised = 0
         """Lines that began like a message of the catalogue, wanted or not."""
+
+    def take(self, message: str, slot: int, task: int) -> int:
+        """How many lines of a counted message the task has had on the slot; counting starts anew."""
+        return self._counts.pop((message, b"%d" % slot, b"%d" % task), 0)
 
     def scan(self, segment: Segment) -> Iterator[Event]:
         """Events in line order."""
         data = b"\n" + segment.data
-        rows_of, once, last, count = self._rows, self._once, self._last, data.count
+        rows_of, count, slot_group = self._rows, data.count, self._first_group
         first, numbers = segment.first, segment.numbers
         line, counted, seen = -1, 0, 0
         for found in self._catalogue.pattern.finditer(data):
             seen += 1
             group = found.lastindex
+            if group < slot_group:
+                at, end = found.start() + 1, found.end()
+                line += count(b"\n", counted, at)
+                counted = at
+                more = count(b"\n", at, end)
+                seen += more
+                spans = range(first + line, first + line + more + 1) if numbers is None else numbers[line : line + more + 1]
+                yield Event(
+                    "fused", None, {}, int(found[1]), int(found[2]), spans[0], data, at, end, found.groups()[2 : slot_group - 1], spans
+                )  # fmt: skip
+                continue
             head = found[group]
             rows = rows_of[group].get(head)
             if rows is None:
@@ -45,20 +75,18 @@ class Scanner:
             if not rows:
                 continue
             row = rows[0]
-            if group == 3:
+            slot = task = b"-1"
+            if group == slot_group:
                 slot, task = found[1], found[2]
-                if row.id in once:
-                    if last.get((row.id, slot)) == task:
-                        continue
-                    last[row.id, slot] = task
-            else:
-                slot = task = b"-1"
+                if row.repeats and self._repeated(row.id, slot, task):
+                    continue
             start = found.end() - len(head)
             match = row.exact_match(data, start)
             if match is None:
-                row, fields = self._other(rows, data, start)
-                if row is None or row.id not in self._wanted:
+                other, fields = self._other(rows, data, start)
+                if other is None or other.id not in self._plan.wanted:
                     continue
+                row = other
             elif row.integers:
                 fields = dict(zip(row.names, map(int, match.groups())))  # noqa: B905  # same length by construction, and hot
             else:
@@ -69,14 +97,31 @@ class Scanner:
             yield Event(row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at)
         self.recognised += seen
 
+    def recognise_all(self, lines: bytes) -> list[Message]:
+        """Rows of several lines, one by one."""
+        return [event.row for line in lines.split(b"\n") for event in self._catalogue.recognise(line) if event.row]
+
+    def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
+        """Note a line of a message that is printed again and again; only the first one is an event."""
+        if message in self._plan.counted:
+            key = (message, slot, task)
+            if len(self._counts) > _MAX_COUNTS:
+                self._counts.clear()
+            self._counts[key] = self._counts.get(key, 0) + 1
+        if self._last.get((message, slot)) == task:
+            return True
+        self._last[message, slot] = task
+        return False
+
     def _learn(self, group: int, head: bytes) -> list[Message]:
         """Rows for a spelling of a head that is met for the first time; none when nobody listens to any of them."""
-        rows = self._catalogue.candidates(_GROUPS[group], head)
-        if not any(row.id in self._wanted for row in rows):
+        rows = self._catalogue.candidates(_KINDS[group - self._first_group], head)
+        if not any(row.id in self._plan.wanted for row in rows):
             rows = []
         for row in rows:
             row.prepare()
-        if len(self._rows[group]) < 4096:  # spellings differ in blanks only; hostile text must not fill the memory
+            row.repeats = row.id in self._plan.once or row.id in self._plan.counted
+        if len(self._rows[group]) < _MAX_COUNTS:  # spellings differ in blanks only; hostile text must not fill the memory
             self._rows[group][head] = rows
         return rows
 

@@ -69,7 +69,7 @@ def rows(text: str, first: int, room: int, fold: bool = False) -> list[str]:
     out, row, used, limit = [], "", 0, first
     for piece in _pieces(text, max(room, 1) if fold else None):
         need = cell_len(piece.rstrip())
-        if row and used + need > limit:
+        if used + need > limit and (row or limit < room):
             out.append(row.rstrip())
             row, used, limit = "", 0, room
         row += piece

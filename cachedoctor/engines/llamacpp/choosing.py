@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp import requests
 from cachedoctor.engines.llamacpp.slot_state import Choice, SlotState
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.model import Mark, Request, Setting
@@ -62,42 +63,41 @@ def settle_swap(request: Request, threads: Threads) -> None:
             request.common_prefix_tokens = thread.total
 
 
-def _choice(tracker: Tracker, event: Event, slot: SlotState) -> Choice:
-    if slot.choice is None:
-        slot.choice = Choice(event.line)
-    tracker.chosen = slot
-    return slot.choice
-
-
 def _pending(tracker: Tracker) -> Choice | None:
     return tracker.chosen.choice if tracker.chosen is not None else None
 
 
 def _checking(tracker: Tracker, event: Event, slot: SlotState) -> None:
     if slot.request is not None and slot.released:
-        tracker.finish(slot)
+        requests.finish(tracker, slot)
     slot.choice = Choice(event.line, lcp=event.fields["lcp_len"], n_prompt=event.fields["n_prompt"])
 
 
-def _selected(tracker: Tracker, event: Event, slot: SlotState) -> None:
+def choose(
+    tracker: Tracker, slot: SlotState, line: int, text: bytes, similarity: float | None, f_keep: float | None, t_last: int | None
+) -> Choice:
+    """Note the choice of a slot: by similarity when given, else by LRU when ``t_last`` is given."""
     if slot.request is not None and slot.released:
-        tracker.finish(slot)
+        requests.finish(tracker, slot)
     old = slot.choice
-    slot.choice = None
-    choice = _choice(tracker, event, slot)
+    choice = slot.choice = Choice(line)
+    tracker.chosen = slot
     if old is not None and old.selected_by is None:
         choice.lcp, choice.n_prompt, choice.line = old.lcp, old.n_prompt, old.line
-    choice.marks["select"] = Mark(event.line, event.text)
+    choice.marks["select"] = Mark(line, text)
+    choice.similarity, choice.f_keep, choice.t_last = similarity, f_keep, t_last
+    choice.selected_by = "lcp" if similarity is not None else "lru" if t_last is not None else None
+    return choice
+
+
+def _selected(tracker: Tracker, event: Event, slot: SlotState) -> None:
     fields = event.fields
-    if event.message == "slot_select_lcp":
-        choice.selected_by, choice.similarity, choice.f_keep = "lcp", fields["f_sim_best"], fields["f_keep"]
-    elif event.message == "slot_select_lcs":
+    choice = choose(tracker, slot, event.line, event.text, fields.get("f_sim_best"), fields.get("f_keep"), fields.get("t_last"))
+    if event.message == "slot_select_lcs":
         # up to b6628 the share is of the slot's content, and the length is printed
         choice.selected_by, choice.f_keep = "lcp", fields["similarity"]
         choice.lcp = fields["lcs_len"] if "thold" in fields else None
-    elif event.message == "slot_select_lru":
-        choice.selected_by, choice.t_last = "lru", fields["t_last"]
-    else:
+    elif event.message == "slot_select_id":
         choice.selected_by = "id"
 
 
@@ -135,11 +135,8 @@ def _candidate(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
-    length = event.fields["length"]
     if choice is not None:
-        choice.saved = length
-    if len(tracker.ram) < _MAX_RAM:
-        tracker.ram.append(length)
+        choice.saved = event.fields["length"]
 
 
 def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -154,13 +151,11 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A slot was emptied: after its save to RAM, or because memory ran out."""
     if event.message == "slot_purge":
         slot = tracker.slot(event.fields["id_slot"])
-        tracker.purged = True
     if slot.request is None or slot.released:
         slot.length, slot.thread = 0, None
 
 
 def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    slot.restored_file = True
     slot.length, slot.thread = None, None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp import requests
 from cachedoctor.engines.llamacpp.overlong import parse_error
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Check, Mark, Request
@@ -23,7 +24,7 @@ _MAX_TEXT = 2000
 
 
 def _new_prompt(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.prompt_tokens = event.fields["n_prompt_tokens"]
     request.marks["prompt"] = Mark(event.line, event.text)
     if tracker.session.n_ctx_slot is None:
@@ -32,21 +33,21 @@ def _new_prompt(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 def _input_truncated(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.prompt_tokens = event.fields["n_prompt_tokens"]
     request.cut_prompt = True
     request.marks["cut"] = Mark(event.line, event.text)
 
 
 def _init_sampler(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     if request.prompt_tokens is None:
         request.prompt_tokens = event.fields["n_total"]
 
 
 def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """``n_past = LCP, slot.prompt.tokens.size() = held``: printed when the memory may be unable to go back."""
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.common_prefix_tokens, request.lcp_exact = event.fields["n_past"], True
     request.held_tokens = event.fields["n_cache_tokens"]
     request.marks["n_past"] = Mark(event.line, event.text)
@@ -59,7 +60,7 @@ def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
         if "cached" in request.marks:
             return
     else:
-        request = tracker.begin(event, slot, partial=True)
+        request = requests.begin(tracker, slot, event.task, event.line, event.text, partial=True)
         request.marks["cached"] = Mark(event.line, event.text)
         return  # the log begins inside the request: this may be any of its batches
     request.last_line = event.line
@@ -69,7 +70,7 @@ def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     if request.truncate_failed_at is None:
         request.truncate_failed_at = event.fields.get("p0", event.fields.get("n_past"))
         request.cached_tokens = 0
@@ -77,22 +78,23 @@ def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _forced(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.forced = True
     request.marks["forced"] = Mark(event.line, event.text)
 
 
 def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.tried = (request.tried or 0) + 1
     if len(request.checks) < _MAX_CHECKS:
         fields = event.fields
         request.checks.append(Check(fields["pos_min"], fields["pos_max"], fields["pos_min_thold"], event.line))
-    request.marks["check"] = Mark(event.line, event.text)
+    if "check" not in request.marks:
+        request.marks["check"] = Mark(event.line, event.text)
 
 
 def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
     fields = event.fields
     request.restored_tokens = fields.get("n_past", fields.get("n_tokens", fields["pos_max"] + 1))
@@ -100,42 +102,30 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = slot.request
-    if request is None or request.task != event.task:
-        request = tracker.request_of(event, slot)
-    request.created = (request.created or 0) + 1
-    fields = event.fields
-    held = slot.checkpoints
-    held.append((fields["pos_min"], fields["pos_max"], fields.get("n_tokens")))
-    limit = fields.get("max") or 32
-    if len(held) > limit:
-        del held[: len(held) - limit]
+    """Mark the first of a request; how many follow is counted when it ends."""
+    requests.of_event(tracker, event, slot)
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = slot.request
-    if request is not None:
-        request.erased = (request.erased or 0) + 1
-        request.marks["erased"] = Mark(event.line, event.text)
-    at = (event.fields["pos_min"], event.fields["pos_max"])
-    slot.checkpoints[:] = [c for c in slot.checkpoints if c[:2] != at]
+    if slot.request is not None:
+        slot.request.erased = (slot.request.erased or 0) + 1
+        slot.request.marks["erased"] = Mark(event.line, event.text)
 
 
 def _dropped(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A checkpoint left a full list, or was too close to another."""
+    slot.checkpoints = max(0, slot.checkpoints - 1)
     if slot.request is not None:
         slot.request.marks["dropped"] = Mark(event.line, event.text)
-    at = (event.fields["pos_min"], event.fields["pos_max"])
-    slot.checkpoints[:] = [c for c in slot.checkpoints if c[:2] != at]
 
 
 def _chunk(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.reused_chunks += event.fields["n_match"]
 
 
 def _diff(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     text = event.fields.get("str", "")[:_MAX_TEXT]
     if event.message == "diff_old":
         request.old_text = text
@@ -147,11 +137,12 @@ def _diff(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 def _released(tracker: Tracker, event: Event, slot: SlotState) -> None:
     tokens = event.fields.get("n_tokens", event.fields.get("n_past", 0))
-    tracker.released(event, slot, tokens, bool(event.fields["truncated"]))
+    request = requests.of_event(tracker, event, slot)
+    requests.release(tracker, request, slot, tokens, bool(event.fields["truncated"]), event.line, event.text)
 
 
 def _shifted(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = tracker.request_of(event, slot)
+    request = requests.of_event(tracker, event, slot)
     request.shifted = True
     request.marks["shift"] = Mark(event.line, event.text)
 
@@ -174,10 +165,9 @@ def _error(tracker: Tracker, event: Event, slot: SlotState) -> None:
     if request is None:
         free = next((s for s in tracker.slots.values() if s.request is None), None) or tracker.slot(len(tracker.slots))
         length, thread = free.length, free.thread
-        request = tracker.begin(event, free)
-        request.task = task
+        request = requests.begin(tracker, free, task, event.line, event.text)
         parse_error(request, event)
-        tracker.finish(free)
+        requests.finish(tracker, free)
         free.length, free.thread = length, thread
         return
     parse_error(request, event)

@@ -43,13 +43,9 @@ class SlotState(msgspec.Struct):
     """Tokens held; None when unknown."""
     thread: int | None = None
     """Thread whose text it holds."""
-    checkpoints: list[tuple[int, int, int | None]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max, n_tokens) of the checkpoints held, oldest first, where the log shows them."""
+    checkpoints: int = 0
+    """Context checkpoints held, counted from the lines that create, erase and drop them."""
     choice: Choice | None = None
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""
     released: bool = False
-    shifted: bool = False
-    """A context shift moved the content: no later prompt can match it."""
-    restored_file: bool = False
-    """The content came from a slot file."""

@@ -1,0 +1,150 @@
+"""The life of a request: launched, timed, released, finished. Knows the order of events in each era.
+
+Knows no wording of a line and no rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp import accounting, choosing
+from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.model import Mark, Request
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.llamacpp.tracker import Tracker
+
+_SHOWS_CHECKPOINTS = frozenset(
+    {"new_prompt", "seq_rm", "ckpt_created", "ckpt_created_swa", "ckpt_check", "ckpt_restored", "ckpt_erased", "force_full", "pc_looking"}
+)
+_MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
+
+
+def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, partial: bool = False) -> Request:
+    """Open the request that a line starts (or, ``partial``, whose first line in this log it is)."""
+    if slot.request is not None:
+        finish(tracker, slot, lost=not slot.released)
+    session, choice = tracker.session, slot.choice
+    request = Request(tracker.number(), session.index, tracker.path, slot.id, task, line, line, partial=partial)
+    session.n_requests += 1
+    request.held_tokens = slot.length
+    request.held_thread = slot.thread
+    request.marks["start"] = Mark(line, text)
+    if session.seen & _MAKES_CHECKPOINTS:
+        request.held_checkpoints = slot.checkpoints
+    if choice is not None:
+        choosing.hand_over(choice, request, tracker)
+        slot.choice = None
+    slot.request, slot.released = request, False
+    return request
+
+
+def of_event(tracker: Tracker, event: Event, slot: SlotState) -> Request:
+    """Return the request that a slot line belongs to; a log that begins in the middle opens it here."""
+    request = slot.request
+    if request is None or (event.task >= 0 and request.task != event.task):
+        request = begin(tracker, slot, event.task, event.line, event.text, partial=True)
+    request.last_line = event.line
+    return request
+
+
+def launch(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, child: bool) -> None:
+    """Start a task on a slot; choices of ``n > 1`` are launched right before their parent."""
+    request = begin(tracker, slot, task, line, text)
+    tracker.clear_idle(slot)
+    if child:
+        request.parent = -1
+        tracker.children = True
+    elif tracker.children:
+        tracker.children = False
+        for other in tracker.slots.values():
+            if other.request is not None and other.request.parent == -1:
+                other.request.parent = task
+
+
+def timed_prompt(request: Request, ms: float, processed: int, line: int, text: bytes) -> None:
+    """Take the prompt's timing line."""
+    request.last_line = line
+    request.processed_tokens = processed
+    request.prompt_ms = ms if 0 <= ms < float("inf") else None  # inf and nan are printed for nothing processed
+    request.marks["timing"] = Mark(line, text)
+
+
+def timing(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """Take a timing line; those without prefix belong to the header above them."""
+    owner = slot if event.slot >= 0 else tracker.timing
+    if owner is None or (owner.request is None and event.slot < 0):
+        return  # a log cut inside the block
+    if event.slot >= 0:
+        request = of_event(tracker, event, owner)
+    elif owner.request is not None:
+        request = owner.request
+    if event.message == "timing_prompt":
+        timed_prompt(request, event.fields["prompt_ms"], event.fields["n_prompt_processed"], event.line, event.text)
+    else:
+        request.last_line = event.line
+        request.generated_tokens = event.fields["n_gen"]
+        if owner.released:
+            finish(tracker, owner)
+
+
+def release(tracker: Tracker, request: Request, slot: SlotState, tokens: int, truncated: bool, line: int, text: bytes) -> None:
+    """Handle the release of a slot: up to b6628 the timing lines follow it, later they precede it."""
+    request.last_line = line
+    request.released_tokens = tokens
+    request.shifted |= truncated
+    request.marks["release"] = Mark(line, text)
+    slot.released = True
+    if request.generated_tokens is not None or request.cancelled or request.error is not None:
+        finish(tracker, slot)
+
+
+def finish(tracker: Tracker, slot: SlotState, lost: bool = False) -> None:
+    """Close the request of ``slot``. ``lost``: its end is not in the log."""
+    request = slot.request
+    if request is None:
+        return
+    slot.request, slot.released = None, False
+    if lost:
+        request.partial = True
+    elif request.generated_tokens is None and request.error is None and not request.partial:
+        request.cancelled = True  # released without timing lines
+    if request.parent == -1:
+        request.parent = None
+    _count_checkpoints(tracker, request, slot)
+    _settle(tracker, request, slot)
+    tracker.finished.append(request)
+
+
+def _count_checkpoints(tracker: Tracker, request: Request, slot: SlotState) -> None:
+    seen = tracker.session.seen
+    if not seen & _SHOWS_CHECKPOINTS:
+        return  # hidden at this level: unknown, not none
+    name = "ckpt_created" if "ckpt_created" in seen else "ckpt_created_swa"
+    request.created = tracker.take(name, request.slot, request.task)
+    request.tried, request.restored, request.erased = request.tried or 0, request.restored or 0, request.erased or 0
+    limit = tracker.session.setting("ctx_checkpoints")
+    slot.checkpoints = max(0, slot.checkpoints + request.created - request.erased)
+    if limit is not None and limit >= 0:
+        slot.checkpoints = min(slot.checkpoints, limit)
+
+
+def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
+    session, threads = tracker.session, tracker.threads
+    accounting.derive_counts(request)
+    if request.restored_from_ram:
+        choosing.settle_swap(request, threads)
+    accounting.common_prefix(request, session, bool(session.seen & _SHOWS_CHECKPOINTS))
+    thread = threads.join(request) if request.parent is None else None
+    cold = thread is None and request.prompt_tokens is not None and request.held_tokens is not None
+    request.thread_turn = 0 if thread is None else thread.turns
+    accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
+    if request.released_tokens is None:
+        return
+    slot.length = request.released_tokens
+    if request.error is not None:
+        return
+    if request.parent is None and (request.prompt_tokens is not None or request.cancelled):
+        record = threads.record(request, thread, request.released_tokens)
+        request.thread = slot.thread = record.id
