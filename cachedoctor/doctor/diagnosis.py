@@ -25,6 +25,9 @@ from cachedoctor.rules.registry import Broken
 
 WINDOW = 8
 """Requests of a thread that a rule can look back on."""
+MAX_THREADS = 256
+"""Threads remembered per session: they come and go, the oldest has long been forgotten."""
+_HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 FIRST, WORST = 20, 5
 """Requests listed by a finding: the first and the worst."""
 
@@ -55,12 +58,15 @@ class Diagnosis:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
         memory = self._memory.setdefault(session.index, _Memory())
         thread = request.thread
+        if thread is not None and thread >= memory.n_threads:
+            memory.n_threads = thread + 1
+        if request.outcome in _HEALTHY and not (request.partial or request.shifted or "restarted" in session.settings):
+            _remember(memory, request)  # nothing that any rule could report
+            return []
         history = list(memory.threads.get(thread, ())) if thread is not None else []
-        if thread is not None:
-            memory.n_threads = max(memory.n_threads, thread + 1)
         situation = Situation(request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals)
         opened, most = [], 0
-        for rule in () if situation.eventless else self._rules:
+        for rule in self._rules:
             hit = self._check(rule, situation)
             if hit is None:
                 continue
@@ -71,7 +77,9 @@ class Diagnosis:
                 opened.append(rule.code)
         self.avoidable_tokens += most
         self.avoidable_ms += _share_ms(request, most)
-        self._remember(memory, request, situation)
+        if situation.lost and situation.own_slot is False and request.thread_turn and not request.restored_from_ram:
+            memory.steals += 1
+        _remember(memory, request)
         return opened
 
     def _check(self, rule: Rule, situation: Situation) -> Hit | None:
@@ -80,18 +88,6 @@ class Diagnosis:
         except Exception as error:  # one broken rule must not end the run
             self._crashed[rule.code] = repr(error)
             return None
-
-    def _remember(self, memory: _Memory, request: Request, situation: Situation) -> None:
-        if situation.lost and situation.own_slot is False and request.thread_turn and not request.restored_from_ram:
-            memory.steals += 1
-        memory.slots[request.slot] = request
-        if request.thread is not None:
-            queue = memory.threads.get(request.thread)
-            if queue is None:
-                if len(memory.threads) >= 256:  # threads come and go; the oldest has long been forgotten
-                    del memory.threads[next(iter(memory.threads))]
-                queue = memory.threads[request.thread] = deque(maxlen=WINDOW)
-            queue.append(request)
 
     def _group(self, rule: Rule, hit: Hit, request: Request, session: Session, number: int) -> bool:
         key = (rule.code, hit.key, session.path, session.origin)
@@ -138,6 +134,17 @@ class Diagnosis:
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
         return bool(self._crashed or self._broken)
+
+
+def _remember(memory: _Memory, request: Request) -> None:
+    memory.slots[request.slot] = request
+    if request.thread is not None:
+        queue = memory.threads.get(request.thread)
+        if queue is None:
+            if len(memory.threads) >= MAX_THREADS:
+                del memory.threads[next(iter(memory.threads))]
+            queue = memory.threads[request.thread] = deque(maxlen=WINDOW)
+        queue.append(request)
 
 
 def _share_ms(request: Request, tokens: int) -> float:

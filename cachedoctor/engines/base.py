@@ -86,10 +86,6 @@ class Event(msgspec.Struct, gc=False):
         """The last line of an event that stands for several."""
         return self.block[self.block.rfind(b"\n", self.start, self.end) + 1 : self.end]
 
-    def line_at(self, index: int) -> int:
-        """Line number of one of several lines."""
-        return self.lines[index]
-
     @property
     def seconds(self) -> float | None:
         """Uptime in seconds, or None when the line carries no clock."""

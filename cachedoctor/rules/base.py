@@ -49,14 +49,6 @@ class Situation(msgspec.Struct):
         return 0 if small or r.outcome not in ("partial", "reprocessed") else r.lost_tokens or 0
 
     @property
-    def eventless(self) -> bool:
-        """Nothing that any rule could report: no loss, no error, no cut, no shift, no restart."""
-        r = self.request
-        if r.outcome in ("partial", "reprocessed", "failed") or r.partial or r.shifted:
-            return False
-        return not self.session.settings.get("restarted")
-
-    @property
     def lcp(self) -> int | None:
         """Longest common prefix in tokens, or None."""
         return self.request.common_prefix_tokens

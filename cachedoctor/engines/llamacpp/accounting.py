@@ -68,40 +68,44 @@ def common_prefix(request: Request, session: Session, shown: bool) -> None:
 
 def _from_shares(request: Request) -> tuple[int | None, int | None]:
     """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals."""
-    low, high = 0.0, float("inf")
-    for share, whole in ((request.similarity, request.prompt_tokens), (request.f_keep, request.held_tokens)):
-        if share is not None and whole:
-            low, high = max(low, (share - 0.0005) * whole), min(high, (share + 0.0005) * whole)
-    if high == float("inf") or high < low - 2:
+    prompt, held = request.prompt_tokens, request.held_tokens
+    low, high = 0.0, -1.0
+    if request.similarity is not None and prompt:
+        low, high = (request.similarity - 0.0005) * prompt, (request.similarity + 0.0005) * prompt
+    if request.f_keep is not None and held:
+        keep_low, keep_high = (request.f_keep - 0.0005) * held, (request.f_keep + 0.0005) * held
+        low = keep_low if keep_low > low else low
+        high = keep_high if high < 0 or keep_high < high else high
+    if high < 0 or high < low - 2:
         return None, None
-    return max(0, int(low + 0.999)), max(0, int(high))
+    return (int(low + 0.999) if low > 0 else 0), int(high)
 
 
 def judge(request: Request, reference: int | None, cold: bool) -> None:
     """Set outcome and lost tokens. ``cold``: no reference existed."""
     request.reference_tokens = reference
-    cached = request.cached_tokens
+    cached, prompt = request.cached_tokens, request.prompt_tokens
     if request.error is not None:
         request.outcome = "failed"
-        return
-    if request.cancelled:
+    elif request.cancelled:
         request.outcome = "cancelled"
-        return
-    if cold:
+    elif cold:
         request.outcome = "cold" if cached is not None else "unknown"
-        return
-    if reference is None or cached is None or request.prompt_tokens is None:
-        request.outcome = "unknown"
-        return
-    reachable = min(reference, request.prompt_tokens - 1)
+    elif reference is not None and cached is not None and prompt is not None:
+        _compare(request, reference, cached, prompt)
+
+
+def _compare(request: Request, reference: int, cached: int, prompt: int) -> None:
+    reachable = reference if reference < prompt else prompt - 1
     if cached >= reachable - NEAR:
         request.outcome = "reused"
-    elif cached <= max(8, reference * 0.05):
+    elif cached <= 8 or cached <= reference * 0.05:
         request.outcome = "reprocessed"
     else:
         request.outcome = "partial"
-    request.lost_tokens = max(0, reference - cached)
+    request.lost_tokens = reference - cached if reference > cached else 0
     lcp = request.common_prefix_tokens
     if lcp is not None:
-        request.lost_client = max(0, reference - max(lcp, cached))
-        request.lost_server = max(0, lcp - cached)
+        kept = lcp if lcp > cached else cached
+        request.lost_client = reference - kept if reference > kept else 0
+        request.lost_server = kept - cached

@@ -17,7 +17,7 @@ from cachedoctor.model import Check, Mark, Request
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
 
-_MAX_CHECKS = 256
+MAX_CHECKS = 256
 """Checked checkpoints kept per request; a list holds 32 by default."""
 _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
@@ -53,20 +53,22 @@ def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request.marks["n_past"] = Mark(event.line, event.text)
 
 
-def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """Count the first one of a request; the line is repeated for every batch."""
+def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line: int, text: bytes) -> Request:
+    """Take what was reused from the first batch of a request; the line is repeated for every batch."""
     request = slot.request
-    if request is not None and request.task == event.task:
-        if "cached" in request.marks:
-            return
-    else:
-        request = requests.begin(tracker, slot, event.task, event.line, event.text, partial=True)
-        request.marks["cached"] = Mark(event.line, event.text)
-        return  # the log begins inside the request: this may be any of its batches
-    request.last_line = event.line
-    request.marks["cached"] = Mark(event.line, event.text)
+    if request is None or request.task != task:
+        request = requests.begin(tracker, slot, task, line, text, partial=True)
+        request.marks["cached"] = Mark(line, text)  # the log begins inside the request: this may be any of its batches
+    elif "cached" not in request.marks:
+        request.last_line = line
+        request.marks["cached"] = Mark(line, text)
+        request.cached_tokens = cached
+    return request
+
+
+def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
     fields = event.fields
-    request.cached_tokens = fields["n_tokens"] if "n_tokens" in fields else fields["n_past"]
+    first_batch(tracker, slot, event.task, fields["n_tokens"] if "n_tokens" in fields else fields["n_past"], event.line, event.text)
 
 
 def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -86,7 +88,7 @@ def _forced(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.tried = (request.tried or 0) + 1
-    if len(request.checks) < _MAX_CHECKS:
+    if len(request.checks) < MAX_CHECKS:
         fields = event.fields
         request.checks.append(Check(fields["pos_min"], fields["pos_max"], fields["pos_min_thold"], event.line))
     if "check" not in request.marks:

@@ -122,7 +122,7 @@ def _count_checkpoints(tracker: Tracker, request: Request, slot: SlotState) -> N
     if not seen & _SHOWS_CHECKPOINTS:
         return  # hidden at this level: unknown, not none
     name = "ckpt_created" if "ckpt_created" in seen else "ckpt_created_swa"
-    request.created = tracker.take(name, request.slot, request.task)
+    request.created = (request.created or 0) + tracker.take(name, request.slot, request.task)
     request.tried, request.restored, request.erased = request.tried or 0, request.restored or 0, request.erased or 0
     limit = tracker.session.setting("ctx_checkpoints")
     slot.checkpoints = max(0, slot.checkpoints + request.created - request.erased)

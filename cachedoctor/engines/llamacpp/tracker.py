@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.base import Event, Message
-from cachedoctor.engines.llamacpp import choosing, fused, processing, requests
+from cachedoctor.engines.llamacpp import choosing, fused, processing, requests, together
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
@@ -64,7 +64,7 @@ class Tracker:
         self.origin = origin
         self.number = number
         self.take = scanner.take
-        self._lines_of = scanner.recognise_all
+        self.lines_of = scanner.recognise_all
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
@@ -83,9 +83,9 @@ class Tracker:
         self.timing: SlotState | None = None
         self.children = False
         self.asleep = False
-        self._rows: set[Message] = set()
+        self.rows: set[Message] = set()
         self._started: set[str] = set()
-        self._shapes: set[object] = set()
+        self.shapes: set[object] = set()
         self._clock = 0.0
         self._last_task = -1
         self._zero_seen = False
@@ -94,10 +94,10 @@ class Tracker:
         """Take the next event; finished requests are appended to ``self.finished``."""
         self.session.last_line = event.line
         if event.row is None:
-            self._fused(event)
+            together.feed(self, event)
             return
-        if event.row not in self._rows:
-            self._first_sight(event.row)
+        if event.row not in self.rows:
+            self.first_sight(event.row)
         handler = HANDLERS.get(event.message)
         if handler is not None:
             slot = self.slot(event.slot) if event.slot >= 0 else self.chosen or self.slot(0)
@@ -112,10 +112,10 @@ class Tracker:
             found = self.slots[id] = SlotState(id, length=0 if self.session.starts_cold else None)
         return found
 
-    def _first_sight(self, row: Message) -> None:
+    def first_sight(self, row: Message) -> None:
         """A wording seen for the first time narrows the build."""
         session = self.session
-        self._rows.add(row)
+        self.rows.add(row)
         session.seen.add(row.id)
         if session.build is not None or row.component in ("bare", "lib", "log", "error"):
             return
@@ -125,35 +125,6 @@ class Tracker:
         if new_low is None or new_high is None or new_low <= new_high:  # a fork may mix wordings: keep what was consistent
             session.build_min, session.build_max = new_low, new_high
             session.build_source = "wording" if new_low or new_high else None
-
-    # ---- several lines in one event
-
-    def _fused(self, event: Event) -> None:
-        f = event.groups
-        ended = f[fused.RELEASED] is not None
-        shape = (ended, f[fused.HEADER], f[fused.NEW_NAME], f[fused.T_LAST] is None)
-        if shape not in self._shapes:  # the rows of these lines have not been met yet
-            self._shapes.add(shape)
-            for row in self._lines_of(event.whole):
-                if row not in self._rows:
-                    self._first_sight(row)
-        slot = self.slot(event.slot)
-        if ended:
-            request = requests.of_event(self, event, slot)
-            header = 1 if f[fused.HEADER] else 0
-            text = event.whole.split(b"\n", 2)[header]
-            requests.timed_prompt(request, float(f[fused.PROMPT_MS] or 0), int(f[fused.PROCESSED] or 0), event.line_at(header), text)
-            request.generated_tokens = int(f[fused.GENERATED] or 0)
-            requests.release(self, request, slot, int(f[fused.RELEASED] or 0), f[fused.TRUNCATED] == b"1", event.line_at(-1), event.last_text)
-            return
-        similarity, keep, t_last = f[fused.SIMILARITY], f[fused.F_KEEP], f[fused.T_LAST]
-        choosing.choose(
-            self, slot, event.line, event.text,
-            None if similarity is None else float(similarity), None if keep is None else float(keep), None if t_last is None else int(t_last),
-        )  # fmt: skip
-        task = int(f[fused.TASK] or 0)
-        self.check_restart(event, task, event.seconds)
-        requests.launch(self, self.slot(event.slot), task, event.line_at(-1), event.last_text, False)
 
     # ---- lives of the server
 
@@ -186,7 +157,7 @@ class Tracker:
         self.close_open(lost=True)
         self._open(event.line)
         if event.row is not None:
-            self._first_sight(event.row)
+            self.first_sight(event.row)
 
     def clear_idle(self, taken: SlotState) -> None:
         """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
