@@ -46,6 +46,7 @@ class Diagnosis:
 
     def __init__(self, rules: list[Rule], broken: list[Broken]) -> None:
         self._rules = rules
+        self._any = [rule for rule in rules if rule.on == "any"]
         self._broken = broken
         self._crashed: dict[str, str] = {}
         self._groups: dict[tuple[str, str, str, str | None], Group] = {}
@@ -66,7 +67,7 @@ class Diagnosis:
         history = list(memory.threads.get(thread, ())) if thread is not None else []
         situation = Situation(request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals)
         opened, most = [], 0
-        for rule in self._rules:
+        for rule in self._rules if situation.lost else self._any:
             hit = self._check(rule, situation)
             if hit is None:
                 continue
@@ -102,7 +103,8 @@ class Diagnosis:
         group.ms += _share_ms(request, hit.tokens)
         if len(group.first) < FIRST:
             group.first.append(number)
-        group.top = sorted([*group.top, (hit.tokens, number)], key=lambda t: -t[0])[:WORST]
+        if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
+            group.top = sorted([*group.top, (hit.tokens, number)], key=lambda t: -t[0])[:WORST]
         return new
 
     # ---- what the report needs

@@ -25,82 +25,50 @@ EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
 
-class Situation(msgspec.Struct):
-    """A finished request, its session, and what came before it."""
+class Situation:
+    """A finished request, its session, what came before it, and the numbers that every rule asks for."""
 
-    request: Request
-    session: Session
-    history: list[Request]
-    """Earlier requests of the same thread, oldest first, at most 8."""
-    slot_before: Request | None
-    """The request that the slot served before this one."""
-    threads: int
-    """Threads of the session so far."""
-    steals: int = 0
-    """Requests of the session so far whose slot held another thread's prompt and that lost by it."""
-    fired: set[str] = msgspec.field(default_factory=set)
-    """Codes that earlier rules attached to this request."""
-
-    @property
-    def lost(self) -> int:
+    def __init__(
+        self, request: Request, session: Session, history: list[Request], slot_before: Request | None, threads: int, steals: int
+    ) -> None:
+        r = request
+        self.request = r
+        self.session = session
+        self.history = history
+        """Earlier requests of the same thread, oldest first, at most 8."""
+        self.slot_before = slot_before
+        """The request that the slot served before this one."""
+        self.threads = threads
+        """Threads of the session so far."""
+        self.steals = steals
+        """Requests of the session so far whose slot held another thread's prompt and that lost by it."""
+        self.fired: set[str] = set()
+        """Codes that earlier rules attached to this request."""
+        prompt, lcp, reference = r.prompt_tokens, r.common_prefix_tokens, r.reference_tokens or 0
+        worth = prompt is not None and prompt >= MIN_PROMPT and r.outcome in ("partial", "reprocessed")
+        self.lost: int = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 when unknown or not worth a word."""
-        r = self.request
-        small = r.prompt_tokens is None or r.prompt_tokens < MIN_PROMPT
-        return 0 if small or r.outcome not in ("partial", "reprocessed") else r.lost_tokens or 0
-
-    @property
-    def lcp(self) -> int | None:
+        self.lcp = lcp
         """Longest common prefix in tokens, or None."""
-        return self.request.common_prefix_tokens
-
-    @property
-    def lcp_at_most(self) -> int | None:
+        self.lcp_at_most = lcp
         """Upper bound of the common prefix: exact, or what an LRU choice leaves (similarity below the threshold)."""
-        r = self.request
-        if r.common_prefix_tokens is not None:
-            return r.common_prefix_tokens
-        if r.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
-            return int(r.prompt_tokens * 0.1)
-        return None
-
-    @property
-    def whole(self) -> int:
+        if lcp is None and r.selected_by == "lru" and r.held_tokens and prompt:
+            self.lcp_at_most = int(prompt * 0.1)
+        self.whole = min(reference, prompt or 0)
         """Tokens that could have been common: the shorter of reference and prompt."""
-        r = self.request
-        return min(r.reference_tokens or 0, r.prompt_tokens or 0)
-
-    @property
-    def own_slot(self) -> bool | None:
+        self.own_slot: bool | None = None
         """Whether the slot held this thread's previous turn; None when unknown."""
-        r = self.request
-        if r.thread is None or r.held_thread is None:
-            return None
-        return r.thread == r.held_thread and r.thread_turn > 0
-
-    @property
-    def early(self) -> bool:
+        if r.thread is not None and r.held_thread is not None:
+            self.own_slot = r.thread == r.held_thread and r.thread_turn > 0
+        self.early = self.lcp_at_most is not None and self.lcp_at_most < EARLY * self.whole
         """The common prefix is known to end early."""
-        most = self.lcp_at_most
-        return most is not None and most < EARLY * self.whole
-
-    @property
-    def late(self) -> bool:
+        self.late = lcp is not None and lcp > 16 and (lcp >= MIN_PROMPT or 2 * lcp >= (prompt or 0))
         """The common prefix is known to be long: 1,000 tokens or half of the prompt."""
-        lcp = self.lcp
-        return lcp is not None and (lcp >= MIN_PROMPT or 2 * lcp >= (self.request.prompt_tokens or 0)) and lcp > 16
-
-    @property
-    def client_lost(self) -> int:
+        repeats = lcp is None or prompt is None or lcp >= prompt - 4
+        self.client_lost: int = 0 if repeats else r.lost_client or 0
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
-        r, lcp = self.request, self.lcp
-        if lcp is None or r.prompt_tokens is None or lcp >= r.prompt_tokens - 4:
-            return 0
-        return r.lost_client or 0
-
-    @property
-    def server_lost(self) -> int:
+        self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
-        return (self.request.lost_server or 0) if self.lost else 0
 
     @property
     def rewinds_badly(self) -> bool | None:
@@ -163,6 +131,8 @@ class Rule(msgspec.Struct):
     needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
     """(reason, what would enable it) when this log could not have shown it."""
     severity: Literal["by-cost"] | Severity = "by-cost"
+    on: Literal["loss", "any"] = "loss"
+    """Asked only about requests that lost tokens, or about every one with a loss, an error, a cut, a shift or a restart."""
     after: tuple[str, ...] = ()
     """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
 

@@ -28,4 +28,4 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD401", "context-overflow", "A prompt did not fit into the context", check, words, severity="error")
+RULE = Rule("CD401", "context-overflow", "A prompt did not fit into the context", check, words, severity="error", on="any")

@@ -25,4 +25,4 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD404", "server-restarted", "The server was restarted; its caches were empty", check, words, severity="note")
+RULE = Rule("CD404", "server-restarted", "The server was restarted; its caches were empty", check, words, severity="note", on="any")

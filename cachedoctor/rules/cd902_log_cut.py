@@ -24,4 +24,4 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD902", "log-cut", "The log begins or ends inside a request", check, words, severity="note")
+RULE = Rule("CD902", "log-cut", "The log begins or ends inside a request", check, words, severity="note", on="any")
