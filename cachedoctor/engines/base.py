@@ -13,7 +13,7 @@ import msgspec
 
 from cachedoctor.engines.heads import literal_pattern, trie_pattern
 
-_CLOCK = re.compile(rb"(\d+\.\d\d\.\d\d\d\.\d\d\d) ")
+_CLOCK = re.compile(rb"(\d+)\.(\d\d)\.\d\d\d\.\d\d\d ")
 _HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 
 
@@ -65,8 +65,8 @@ class Event(msgspec.Struct, gc=False):
     """Offset of the line in the block."""
     end: int = 0
     """Offset behind the last line, for an event that stands for several."""
-    groups: tuple[bytes | None, ...] = ()
-    """Groups of the fused pattern, for an event that stands for several lines."""
+    match: re.Match[bytes] | None = None
+    """Match of the fused pattern, for an event that stands for several lines."""
     lines: Sequence[int] = ()
     """Their line numbers."""
 
@@ -82,21 +82,10 @@ class Event(msgspec.Struct, gc=False):
         return self.block[self.start : self.end]
 
     @property
-    def last_text(self) -> bytes:
-        """The last line of an event that stands for several."""
-        return self.block[self.block.rfind(b"\n", self.start, self.end) + 1 : self.end]
-
-    @property
-    def seconds(self) -> float | None:
-        """Uptime in seconds, or None when the line carries no clock."""
+    def seconds(self) -> int | None:
+        """Whole seconds since the start of the server (``M.SS.mmm.uuu``), or None when the line carries no clock."""
         found = _CLOCK.match(self.block, self.start)
-        return None if found is None else uptime_seconds(found.group(1))
-
-
-def uptime_seconds(stamp: bytes) -> float:
-    """Seconds since the start of the server from ``M.SS.mmm.uuu`` (minutes are unbounded)."""
-    minutes, seconds, millis, micros = stamp.split(b".")
-    return int(minutes) * 60 + int(seconds) + int(millis) / 1e3 + int(micros) / 1e6
+        return None if found is None else int(found[1]) * 60 + int(found[2])
 
 
 class Message:

@@ -14,6 +14,7 @@ from cachedoctor.engines.base import Catalogue, Event, Message
 from cachedoctor.model import Segment
 
 _KINDS = ("slot", "srv", "bare")
+_NO_FIELDS: dict[str, Any] = {}
 _MAX_COUNTS = 4096
 """Counts waiting to be taken; lines of requests that never end must not fill the memory."""
 
@@ -65,7 +66,7 @@ class Scanner:
                 seen += more
                 spans = range(first + line, first + line + more + 1) if numbers is None else numbers[line : line + more + 1]
                 yield Event(
-                    "fused", None, {}, int(found[1]), int(found[2]), spans[0], data, at, end, found.groups()[2 : slot_group - 1], spans
+                    "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
                 )  # fmt: skip
                 continue
             head = found[group]
@@ -97,9 +98,9 @@ class Scanner:
             yield Event(row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at)
         self.recognised += seen
 
-    def recognise_all(self, lines: bytes) -> list[Message]:
+    def recognise_all(self, lines: list[bytes]) -> list[Message]:
         """Rows of several lines, one by one."""
-        return [event.row for line in lines.split(b"\n") for event in self._catalogue.recognise(line) if event.row]
+        return [event.row for line in lines for event in self._catalogue.recognise(line) if event.row]
 
     def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
         """Note a line of a message that is printed again and again; only the first one is an event."""

@@ -11,7 +11,9 @@ from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words,
 def nothing_below(s: Situation) -> bool:
     """No checkpoint at or below the common prefix: all lie beyond, or none was held."""
     lcp = s.lcp
-    return lcp is not None and not any(c.pos_max + 1 <= lcp for c in s.request.checks)
+    r = s.request
+    ends = [c.pos_max for c in r.checks] or [b for _, b in r.held_positions]
+    return lcp is not None and not any(end + 1 <= lcp for end in ends)
 
 
 def server_could_not(s: Situation) -> bool:

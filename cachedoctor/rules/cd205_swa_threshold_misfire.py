@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Check, Remedy, RuledOut
+from cachedoctor.model import Check, Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 
@@ -24,7 +24,8 @@ def usable(check: Check, s: Situation) -> bool:
 def refused(s: Situation) -> Check | None:
     """Return the best usable checkpoint that was looked at and not restored, if its loss matters."""
     r = s.request
-    good = [c for c in r.checks if usable(c, s)]
+    looked = r.checks or [Check(a, b, (s.lcp or 0) - 1, 0) for a, b in r.held_positions if r.forced]
+    good = [c for c in looked if usable(c, s)]
     if not good:
         return None
     best = max(good, key=lambda c: c.pos_max)
@@ -41,8 +42,12 @@ def check(s: Situation) -> Hit | None:
     if best is None:
         return None
     shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("cached", "tokens reused"))
-    line = r.marks["check"]
-    return Hit(best.pos_max + 1 - (r.cached_tokens or 0), "high", (line, "the last checkpoint looked at"), shown,
+    sure: Confidence
+    if r.checks:
+        primary, sure = (r.marks["check"], "a checkpoint looked at"), "high"
+    else:
+        primary, sure = shown.pop(0), "medium"  # up to b8156 no check is printed: only the creation and the forcing are
+    return Hit(best.pos_max + 1 - (r.cached_tokens or 0), sure, primary, shown,
                {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line})
 
 
@@ -59,7 +64,8 @@ def words(g: Group) -> Words:
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         form,
         [Remedy(f"Update llama.cpp: {fixed}.")],
-        [RuledOut("prefix-diverges-early", f"line {f['line']} shows a checkpoint inside the common prefix"),
+        [RuledOut("prefix-diverges-early", f"line {f['line']} shows a checkpoint inside the common prefix" if f["line"] else
+                  f"the checkpoint created up to position {f['b']} lies inside the common prefix"),
          RuledOut("no-usable-checkpoint", f"[{f['a']}, {f['b']}] was usable")],
         ["https://github.com/ggml-org/llama.cpp/pull/21510"],
     )

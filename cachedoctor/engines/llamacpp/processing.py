@@ -17,6 +17,8 @@ from cachedoctor.model import Check, Mark, Request
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
 
+MAX_POSITIONS = 32
+"""Positions of checkpoints remembered per slot; builds without check lines hold 8."""
 MAX_CHECKS = 256
 """Checked checkpoints kept per request; a list holds 32 by default."""
 _MAX_TEXT = 2000
@@ -103,20 +105,33 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request.marks["restored"] = Mark(event.line, event.text)
 
 
+def hold(slot: SlotState, pos_min: int, pos_max: int) -> None:
+    """Remember where a checkpoint lies."""
+    slot.positions = [*slot.positions[-MAX_POSITIONS + 1 :], (pos_min, pos_max)]
+
+
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """Mark the first of a request; how many follow is counted when it ends."""
+    """Take the first of a request; how many follow is counted when it ends."""
     requests.of_event(tracker, event, slot)
+    hold(slot, event.fields["pos_min"], event.fields["pos_max"])
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1
         slot.request.marks["erased"] = Mark(event.line, event.text)
+    _forget(slot, event)
+
+
+def _forget(slot: SlotState, event: Event) -> None:
+    at = (event.fields["pos_min"], event.fields["pos_max"])
+    slot.positions = [held for held in slot.positions if held != at]
 
 
 def _dropped(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A checkpoint left a full list, or was too close to another."""
     slot.checkpoints = max(0, slot.checkpoints - 1)
+    _forget(slot, event)
     if slot.request is not None:
         slot.request.marks["dropped"] = Mark(event.line, event.text)
 

@@ -33,6 +33,7 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
     request.marks["start"] = Mark(line, text)
     if session.seen & _MAKES_CHECKPOINTS:
         request.held_checkpoints = slot.checkpoints
+        request.held_positions = slot.positions
     if choice is not None:
         choosing.hand_over(choice, request, tracker)
         slot.choice = None

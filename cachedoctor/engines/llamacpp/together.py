@@ -5,6 +5,8 @@ Knows what the groups of the fused pattern mean. Knows no other message.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
@@ -17,72 +19,82 @@ if TYPE_CHECKING:
 
 def feed(tracker: Tracker, event: Event) -> None:
     """Hand an event to what it stands for."""
-    groups = event.groups
-    if groups[fused.RELEASED] is not None:
-        shape: tuple[object, ...] = (groups[fused.HEADER],)
-        take = _end
-    elif groups[fused.TASK] is not None:
-        shape = (groups[fused.NEW_NAME], groups[fused.T_LAST] is None)
-        take = _choice
-    elif groups[fused.CACHED] is not None:
-        shape = (groups[fused.CACHED_WORD], fused.CREATED in (groups[fused.REST] or b""), 0)
-        take = _batches
+    match = event.match
+    assert match is not None  # an event without row comes from the fused pattern
+    last = match.lastindex or 0
+    if last >= fused.END:
+        shape: tuple[object, ...] = (fused.END, match[fused.END])
+    elif last in (fused.REST, fused.CHECKING):
+        shape = (last, match[fused.CACHED_WORD], fused.CREATED in (match[fused.REST] or b""), match[fused.CHECKING])
     else:
-        shape = (groups[fused.CHECKING], 0, 0, 0)
-        take = _checks
+        shape = (last, match[fused.NEW_NAME], match[fused.T_LAST] is None)
+    lines = event.whole.split(b"\n")
     if shape not in tracker.shapes:  # the rows of these lines have not been met yet
         tracker.shapes.add(shape)
-        for row in tracker.lines_of(event.whole):
+        for row in tracker.lines_of(lines):
             if row not in tracker.rows:
                 tracker.first_sight(row)
-    take(tracker, event)
-
-
-def _choice(tracker: Tracker, event: Event) -> None:
-    groups, slot = event.groups, tracker.slot(event.slot)
-    similarity, keep, t_last = groups[fused.SIMILARITY], groups[fused.F_KEEP], groups[fused.T_LAST]
-    if t_last is None:
-        choosing.choose(tracker, slot, event.line, event.text, float(similarity or 0), float(keep or 0), None)
+    if last >= fused.END:
+        _end(tracker, event, match, fused.END, event.task, lines, 0)
+    elif last == fused.REST:
+        _batches(tracker, event, match, lines)
+    elif last == fused.CHECKING:
+        _checks(tracker, event, lines)
     else:
-        choosing.choose(tracker, slot, event.line, event.text, None, None, int(t_last))
-    task = int(groups[fused.TASK] or 0)
-    tracker.check_restart(event, task, event.seconds)
-    requests.launch(tracker, tracker.slot(event.slot), task, event.lines[-1], event.last_text, False)
+        task = _choice(tracker, event, match, lines)
+        if last > fused.TASK:
+            _end(tracker, event, match, fused.WHOLE, task, lines, 2)
 
 
-def _batches(tracker: Tracker, event: Event) -> None:
+def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[bytes]) -> int:
     slot = tracker.slot(event.slot)
-    text = event.text
-    request = processing.first_batch(tracker, slot, event.task, int(event.groups[fused.CACHED] or 0), event.line, text)
-    rest = event.groups[fused.REST]
-    if rest:
-        created = rest.count(fused.CREATED)
-        if created:
-            request.created = (request.created or 0) + created
-            request.last_line = event.lines[rest[: rest.rfind(fused.CREATED)].count(b"\n")]
+    t_last = match[fused.T_LAST]
+    if t_last is None:
+        choosing.choose(tracker, slot, event.line, lines[0], float(match[fused.SIMILARITY]), float(match[fused.F_KEEP]), None)
+    else:
+        choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
+    task = int(match[fused.TASK])
+    tracker.check_restart(event, task, event.seconds)
+    requests.launch(tracker, tracker.slot(event.slot), task, event.lines[1], lines[1], False)
+    return task
 
 
-def _checks(tracker: Tracker, event: Event) -> None:
+def _end(
+    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: Sequence[bytes], at: int
+) -> None:
+    slot = tracker.slot(event.slot)
+    header, ms, processed, generated, released, truncated = match.group(first, first + 1, first + 2, first + 3, first + 4, first + 5)
+    if header:
+        tracker.timing = slot
+        at += 1
+    request = slot.request
+    if request is None or request.task != task:
+        request = requests.begin(tracker, slot, task, event.line, lines[0], partial=True)
+    requests.timed_prompt(request, float(ms), int(processed), event.lines[at], lines[at])
+    request.generated_tokens = int(generated)
+    requests.release(tracker, request, slot, int(released), truncated == b"1", event.lines[-1], lines[-1])
+
+
+def _batches(tracker: Tracker, event: Event, match: re.Match[bytes], lines: Sequence[bytes]) -> None:
+    slot = tracker.slot(event.slot)
+    request = processing.first_batch(tracker, slot, event.task, int(match[fused.CACHED]), event.line, lines[0])
+    rest = match[fused.REST]
+    created = rest.count(fused.CREATED)
+    if created:
+        request.created = (request.created or 0) + created
+        at = rest.rfind(fused.CREATED)
+        request.last_line = event.lines[rest.count(b"\n", 0, at)]
+        where = fused.READ_CREATED(rest, at + len(fused.CREATED))
+        if where is not None:
+            processing.hold(slot, int(where[1]), int(where[2]))
+
+
+def _checks(tracker: Tracker, event: Event, lines: Sequence[bytes]) -> None:
     request = requests.of_event(tracker, event, tracker.slot(event.slot))
     if "check" not in request.marks:
-        request.marks["check"] = Mark(event.line, event.text)
+        request.marks["check"] = Mark(event.line, lines[0])
     found = fused.READ_CHECKS(event.whole)
     request.tried = (request.tried or 0) + len(found)
     request.last_line = event.lines[-1]
     for at, (low, high, threshold) in enumerate(found[: processing.MAX_CHECKS - len(request.checks)]):
         request.checks.append(Check(int(low), int(high), int(threshold), event.lines[at]))
-
-
-def _end(tracker: Tracker, event: Event) -> None:
-    groups, slot = event.groups, tracker.slot(event.slot)
-    request = requests.of_event(tracker, event, slot)
-    if groups[fused.HEADER]:
-        tracker.timing = slot
-        start = event.block.find(b"\n", event.start) + 1
-        text, line = event.block[start : event.block.find(b"\n", start)], event.lines[1]
-    else:
-        text, line = event.text, event.line
-    requests.timed_prompt(request, float(groups[fused.PROMPT_MS] or 0), int(groups[fused.PROCESSED] or 0), line, text)
-    request.generated_tokens = int(groups[fused.GENERATED] or 0)
-    tokens, truncated = int(groups[fused.RELEASED] or 0), groups[fused.TRUNCATED] == b"1"
-    requests.release(tracker, request, slot, tokens, truncated, event.lines[-1], event.last_text)

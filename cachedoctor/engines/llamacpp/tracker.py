@@ -32,7 +32,7 @@ def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A sleeping server keeps its ids and loses its context, and with it every cache."""
     tracker.asleep = True
     for state in tracker.slots.values():
-        state.length, state.thread, state.checkpoints = 0, None, 0
+        state.length, state.thread, state.checkpoints, state.positions = 0, None, 0, []
 
 
 HANDLERS: dict[str, Handler] = {
@@ -86,7 +86,7 @@ class Tracker:
         self.rows: set[Message] = set()
         self._started: set[str] = set()
         self.shapes: set[object] = set()
-        self._clock = 0.0
+        self._clock = 0
         self._last_task = -1
         self._zero_seen = False
 
@@ -141,10 +141,10 @@ class Tracker:
         self._started.add(event.message)
         self.startup.apply(event)
 
-    def check_restart(self, event: Event, task: int, seconds: float | None) -> None:
+    def check_restart(self, event: Event, task: int, seconds: int | None) -> None:
         """A launch whose clock or task number fell back belongs to a new life, even without start-up lines."""
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
-        if self.session.n_requests and (reset or (seconds is not None and seconds < self._clock - 1.0)):
+        if self.session.n_requests and (reset or (seconds is not None and seconds < self._clock - 1)):
             choice = self.slot(event.slot).choice
             self._restart(event)
             self.slot(event.slot).choice = choice
