@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ HEAD = """\
 0.00.052.415 I srv          init: listening on http://127.0.0.1:8080
 """
 TURN = """\
+{similarity}\
 0.00.153.756 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = {task}
 0.00.153.904 I slot launch_slot_: id  0 | task {task} | processing task, is_child = 0
 0.00.153.920 I slot   operator(): id  0 | task {task} | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = {tokens}
@@ -35,12 +38,15 @@ TURN = """\
 0.00.343.903 I slot print_timing: id  0 | task {task} |        eval time =       6.86 ms /     6 tokens (    1.37 ms per token,   728.97 tokens per second)
 0.00.344.040 I slot      release: id  0 | task {task} | stop processing: n_tokens = {tokens}, truncated = 0
 """  # noqa: E501
+SIMILARITY = """\
+0.00.371.357 I slot get_availabl: id  0 | task -1 |  - checking sim = 0.030 (58/{tokens}) > 0.100
+"""
 DIFF = """\
 0.00.637.407 W slot   operator(): id  0 | task {task} | old: ... 01.e51; cc_entrypoint=cli; cch= | b791f;
 0.00.637.415 W slot   operator(): id  0 | task {task} | new: ... 01.e51; cc_entrypoint=cli; cch= | 0ed9c;
 """
-FIRST = HEAD + TURN.format(task=0, tokens=1900, diff="")
-SECOND = TURN.format(task=9, tokens=2035, diff=DIFF.format(task=9))
+FIRST = HEAD + TURN.format(task=0, tokens=1900, similarity="", diff="")
+SECOND = TURN.format(task=9, tokens=2035, similarity=SIMILARITY.format(tokens=2035), diff=DIFF.format(task=9))
 LOG = (FIRST + SECOND).encode()
 
 
@@ -260,10 +266,15 @@ def test_a_reader_that_goes_away_is_no_error(log: Path) -> None:
 # ---- live
 
 
-def start(*args: object, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*PYTHON, "analyze", *map(str, args)], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+@contextlib.contextmanager
+def started(*args: object, stdin: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``analyze`` in the background; a test that fails does not leave it behind."""
+    command = [*PYTHON, "analyze", *map(str, args)]
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def read_until(process: subprocess.Popen[bytes], words: bytes, seconds: float) -> float:
@@ -288,7 +299,7 @@ def write(process: subprocess.Popen[bytes], text: str) -> None:
 
 def test_a_finding_is_printed_within_half_a_second_and_ctrl_c_gives_the_report() -> None:
     """``tail -f server.log | cachedoctor analyze -``: at once, with no further line, and the summary on Ctrl-C."""
-    with start("-") as process:
+    with started("-") as process:
         write(process, FIRST)
         time.sleep(1)  # the start of the interpreter is not part of the promise
         write(process, SECOND)
@@ -305,7 +316,7 @@ def test_a_finding_is_printed_within_half_a_second_and_ctrl_c_gives_the_report()
 
 def test_a_steady_stream_is_live_as_well() -> None:
     """Findings do not wait for a silence that never comes."""
-    with start("-") as process:
+    with started("-") as process:
         write(process, FIRST)
         time.sleep(0.6)
         write(process, SECOND)
@@ -321,7 +332,7 @@ def test_a_steady_stream_is_live_as_well() -> None:
 def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
     """``--follow`` reads on; SIGTERM is the same as Ctrl-C."""
     log.write_text(FIRST)
-    with start("--follow", log, stdin=subprocess.DEVNULL) as process:
+    with started("--follow", log, stdin=subprocess.DEVNULL) as process:
         time.sleep(1)
         with log.open("a") as file:
             file.write(SECOND)
@@ -336,7 +347,7 @@ def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
 def test_an_interrupted_json_report_is_whole(tmp_path: Path) -> None:
     """Ctrl-C with ``-o``: the file is there, valid, and says that it was interrupted."""
     target = tmp_path / "report.json"
-    with start("-", "-f", "json", "-o", target) as process:
+    with started("-", "-f", "json", "-o", target) as process:
         write(process, FIRST)
         time.sleep(1)
         process.send_signal(signal.SIGINT)

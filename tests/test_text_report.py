@@ -6,6 +6,8 @@ import io
 import re
 
 import pytest
+from rich.cells import cell_len
+
 from cachedoctor.model import (
     Cost,
     Evidence,
@@ -22,10 +24,11 @@ from cachedoctor.model import (
 from cachedoctor.report.text import render, render_finding
 from cachedoctor.report.text_safe import cut, rows, visible
 from cachedoctor.report.text_words import duration, percent
-from rich.cells import cell_len
 
 COMMAND = "llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 --ctx-checkpoints 32 --swa-full -np 4"
 LINE = "slot update_slots: id  0 | task 27 | n_past = 58, slot.prompt.tokens.size() = 2040, seq_id = 0, pos_min = 2039"
+LRU = "slot get_availabl: id  0 | task -1 | selected slot by LRU"
+URL = "https://github.com/ggml-org/llama.cpp/pull/16391"
 
 
 class _NoRequests:
@@ -36,15 +39,15 @@ class _NoRequests:
 def finding(**changes: object) -> Finding:
     evidence = [
         Evidence("server.log", 0, 274, LINE, "primary", "common prefix with what the slot held"),
-        Evidence("server.log", 0, 62, "slot get_availabl: id  0 | task -1 | selected slot by LRU", "related", "low similarity"),
-    ]  # fmt: skip
+        Evidence("server.log", 0, 62, LRU, "related", "low similarity"),
+    ]
     fields: dict[str, object] = {
         "code": "CD108", "name": "prefix-diverges-early", "severity": "warning", "confidence": "high",
         "claim": "the prompt differs from the one before it after 58 tokens: 5,912 tokens recomputed over 3 requests",
         "requests": [1, 2, 3], "count": 3, "evidence": evidence, "cost": Cost(5912, 1254.9),
         "why": "The slot held 2,040 tokens, and the new prompt of 2,104 shares only its first tokens with them.",
         "ruled_out": [RuledOut("swa-threshold-misfire", "all 2 checkpoints lie beyond the common prefix of 58 tokens")],
-        "remedies": [Remedy("Keep prompts in RAM.", [COMMAND])], "references": ["https://github.com/ggml-org/llama.cpp/pull/16391"],
+        "remedies": [Remedy("Keep prompts in RAM.", [COMMAND])], "references": [URL],
     }  # fmt: skip
     return Finding(**{**fields, **changes})  # type: ignore[arg-type]
 
@@ -54,7 +57,8 @@ def report(**changes: object) -> Report:
                       n_ctx_slot=16384, last_line=302, n_requests=4)  # fmt: skip
     fields: dict[str, object] = {
         "tool_version": "0", "inputs": [InputInfo("server.log", "llama.cpp", 22369, 302, 193)], "sessions": [session],
-        "totals": Totals(4, 8001, 2089, 5912, 2089 / 8001, 1474.7, 5912, 1254.9), "requests": _NoRequests(), "findings": [finding()],
+        "totals": Totals(4, 8001, 2089, 5912, 2089 / 8001, 1474.7, 5912, 1254.9),
+        "requests": _NoRequests(), "findings": [finding()],
         "not_evaluated": [NotEvaluated(f"CD10{n}", name, "the log shows no text", "set the variable\nX=1 llama-server ...")
                           for n, name in [(2, "volatile-prefix"), (1, "billing-header")]],
         "rules": [RuleInfo(f"CD{n}", "r", "s", "u") for n in range(20)],
@@ -228,8 +232,8 @@ def test_evidence_of_two_files_names_both() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "expected"),
-    [(0, "0 ms"), (999.4, "999 ms"), (999.6, "1.0 s"), (59_949, "59.9 s"), (59_951, "1 min 00 s"), (680_000, "11 min 20 s"),
-     (3_599_600, "1 h 00 min"), (360_000_000, "100 h 00 min")],
+    [(0, "0 ms"), (999.4, "999 ms"), (999.6, "1.0 s"), (59_949, "59.9 s"), (59_951, "1 min 00 s"),
+     (680_000, "11 min 20 s"), (3_599_600, "1 h 00 min"), (360_000_000, "100 h 00 min")],
 )  # fmt: skip
 def test_durations(ms: float, expected: str) -> None:
     """Every time in the unit that fits it."""

@@ -63,7 +63,8 @@ class Analyzer:
 
     def feed(self, chunk: bytes) -> list[str]:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
-        assert self._intake is not None, "open() comes first"
+        if self._intake is None:
+            raise RuntimeError("open() comes before feed()")
         return self._segments(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
@@ -115,7 +116,9 @@ class Analyzer:
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)
         if tracker is None:
-            tracker = Tracker(self._inputs[-1].path, origin, self._new_session, self._next_number, self._scanner(origin), self._build)
+            tracker = Tracker(
+                self._inputs[-1].path, origin, self._new_session, self._next_number, self._scanner(origin), self._build
+            )
             self._trackers[origin] = tracker
         return tracker
 

@@ -65,7 +65,9 @@ class Diagnosis:
             _remember(memory, request)  # nothing that any rule could report
             return []
         history = list(memory.threads.get(thread, ())) if thread is not None else []
-        situation = Situation(request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals)
+        situation = Situation(
+            request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals
+        )
         opened, most = [], 0
         for rule in self._rules if situation.lost else self._any:
             hit = self._check(rule, situation)
@@ -121,10 +123,17 @@ class Diagnosis:
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
-        out = [NotEvaluated(b.code, b.name, f"the rule could not be loaded: {b.error}", "report this as a bug") for b in self._broken]
+        out = [
+            NotEvaluated(b.code, b.name, f"the rule could not be loaded: {b.error}", "report this as a bug")
+            for b in self._broken
+        ]
         for rule in self._rules:
             if rule.code in self._crashed:
-                out.append(NotEvaluated(rule.code, rule.name, f"the rule failed: {self._crashed[rule.code]}", "report this as a bug"))
+                out.append(
+                    NotEvaluated(
+                        rule.code, rule.name, f"the rule failed: {self._crashed[rule.code]}", "report this as a bug"
+                    )
+                )
                 continue
             active = [s for s in sessions if s.n_requests]
             needs = [rule.needs(s) for s in active]
@@ -167,9 +176,20 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
     evidence = [_evidence(role, mark, label, path, group.session) for role, mark, label in marks]
     worst = [number for _, number in group.top if number not in group.first]
     return Finding(
-        rule.code, rule.name, _severity(rule, group), group.worst.confidence, words.claim, group.first + worst, group.count,
-        evidence, Cost(group.tokens, round(group.ms, 3) if group.ms else None), words.why, words.ruled_out, words.remedies, words.references,
-    )  # fmt: skip
+        code=rule.code,
+        name=rule.name,
+        severity=_severity(rule, group),
+        confidence=group.worst.confidence,
+        claim=words.claim,
+        requests=group.first + worst,
+        count=group.count,
+        evidence=evidence,
+        cost=Cost(group.tokens, round(group.ms, 3) if group.ms else None),
+        why=words.why,
+        ruled_out=words.ruled_out,
+        remedies=words.remedies,
+        references=words.references,
+    )
 
 
 def _evidence(role: str, mark: Mark, label: str, path: str, session: Session) -> Evidence:

@@ -28,7 +28,9 @@ def _base(path: str) -> str:
     return _ROTATION.sub("", path)
 
 
-def drive(analyzer: Analyzer, source: Source, on_new: Callable[[list[str]], None] | None = None, *, continues: bool = False) -> str | None:
+def drive(
+    analyzer: Analyzer, source: Source, on_new: Callable[[list[str]], None] | None = None, *, continues: bool = False
+) -> str | None:
     """Feed one source to its end; returns the error that stopped it, or None."""
     info = analyzer.open(source.path, continues=continues)
     try:

@@ -91,13 +91,21 @@ class Event(msgspec.Struct, gc=False):
 class Message:
     """A row of a catalogue: one wording of one message.
 
-    ``template`` repeats the server's printf string with typed holes, ``{name:kind}``. Runs of blanks match any run of blanks, so that pasted text with collapsed columns is recognised.
+    ``template`` repeats the server's printf string with typed holes, ``{name:kind}``. Runs of
+    blanks match any run of blanks, so that pasted text with collapsed columns is recognised.
     ``levels`` says from which build on the message has which level: ``"I6751 T9873"`` is INFO from b6751 and TRACE
     from b9873 (I, W, E, D as usual; T trace, L library info, O always printed, P part of an error's text).
     """
 
     def __init__(
-        self, id: str, component: str, first: int, last: int, levels: str, template: str, sample: str,
+        self,
+        id: str,
+        component: str,
+        first: int,
+        last: int,
+        levels: str,
+        template: str,
+        sample: str,
         heads: tuple[str, ...] = (),
     ) -> None:
         self.id = id
@@ -107,7 +115,7 @@ class Message:
         self.levels = levels
         self.template = template
         self.sample = sample
-        self.has_func = template.startswith("{__func__:func}: ") or template.startswith("{func:func}: ")
+        self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
         self._prepared = False
@@ -180,14 +188,23 @@ class Catalogue:
                 self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
         slot, other, bare = (trie_pattern(sorted(heads[g])) for g in ("slot", "srv", "bare"))
-        # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `; digits are token ids.
+        # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
+        # digits are token ids.
         shortcut = fused + rb"|" if fused else b""
         self.pattern = re.compile(
-            rb"\n" + self._STAMP + rb"(?:" + self._SLOT + rb"(?:" + shortcut + rb"(" + slot + rb"|(?=[ \t]*(?:\n|-?\d))))"
+            rb"\n"
+            + self._STAMP
+            + rb"(?:"
+            + self._SLOT
+            + rb"(?:"
+            + shortcut
+            + rb"("
+            + slot
+            + rb"|(?=[ \t]*(?:\n|-?\d))))"
             rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
         )
-        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in one
-        of three groups: behind a slot prefix, behind a server prefix, bare."""
+        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
+        one of three groups: behind a slot prefix, behind a server prefix, bare."""
 
     def candidates(self, group: str, head: bytes) -> list[Message]:
         """Rows that begin with ``head``; blanks in the log may be collapsed or doubled."""
@@ -199,7 +216,8 @@ class Catalogue:
         """Every row that matches the single line ``body`` exactly (one, unless the catalogue is ambiguous)."""
         head = self._STAMP + rb"(?:" + self._SLOT + rb"()|" + self._OTHER + rb"()|)[ \t]*"
         found = re.match(head, body)
-        assert found is not None  # every part is optional
+        if found is None:
+            return []
         slot, task, is_slot, is_other = found.groups()
         group = "slot" if is_slot is not None else "srv" if is_other is not None else "bare"
         events = []

@@ -57,14 +57,16 @@ class Scanner:
         line, counted, seen = -1, 0, 0
         for found in self._catalogue.pattern.finditer(data):
             seen += 1
-            group = found.lastindex
+            group = found.lastindex or 0
             if group < slot_group:
                 at, end = found.start() + 1, found.end()
                 line += count(b"\n", counted, at)
                 counted = at
                 more = count(b"\n", at, end)
                 seen += more
-                spans = range(first + line, first + line + more + 1) if numbers is None else numbers[line : line + more + 1]
+                spans = (
+                    range(first + line, first + line + more + 1) if numbers is None else numbers[line : line + more + 1]
+                )
                 yield Event(
                     "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
                 )  # fmt: skip
@@ -95,7 +97,9 @@ class Scanner:
             at = found.start() + 1
             line += count(b"\n", counted, at)
             counted = at
-            yield Event(row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at)
+            yield Event(
+                row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at
+            )
         self.recognised += seen
 
     def recognise_all(self, lines: list[bytes]) -> list[Message]:
@@ -122,7 +126,9 @@ class Scanner:
         for row in rows:
             row.prepare()
             row.repeats = row.id in self._plan.once or row.id in self._plan.counted
-        if len(self._rows[group]) < _MAX_COUNTS:  # spellings differ in blanks only; hostile text must not fill the memory
+        if (
+            len(self._rows[group]) < _MAX_COUNTS
+        ):  # spellings differ in blanks only; hostile text must not fill the memory
             self._rows[group][head] = rows
         return rows
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 SAMPLED = (
     5311, 5353, 5456, 5586, 5671, 5704, 5772, 5833, 5937, 6123, 6180, 6301, 6451, 6628, 6751, 6900, 7079, 7376, 7551,
-    7710, 7827, 7964, 8156, 8352, 8353, 8672, 8929, 9093, 9294, 9538, 9713, 9873, 10068, 10229, 10566, 10809, 11063, 11549,
+    7710, 7827, 7964, 8156, 8352, 8353, 8672, 8929, 9093, 9294, 9538, 9713, 9873, 10068, 10229, 10566, 10809, 11063,
+    11549,
 )  # fmt: skip
-"""Builds whose sources or binaries were read. A wording first seen in one of them may be as old as the one before, plus 1."""
+"""Builds whose sources or binaries were read. A wording first seen in one of them may be as old as the one before it,
+plus 1."""
 
 NEWEST = SAMPLED[-1]
 

@@ -62,12 +62,18 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[str]]:
     """Return (words, commands) that make a build show the text around the divergence."""
     warn = "This writes prompt text into the log."
     if high is not None and high < 6900:
-        return "this build cannot show the text; from b6900 on it can, and the request bodies of the client would tell", []
+        return (
+            "this build cannot show the text; from b6900 on it can, and the request bodies of the client would tell",
+            [],
+        )
     if low is not None and low >= 10809:
         return f"set both variables and restart. {warn}", [
-            "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ...", "llama-server ... --log-prompts-dir DIR"]
+            "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ...",
+            "llama-server ... --log-prompts-dir DIR",
+        ]
     if low is not None and low >= 6900 and high is not None and high < 10809:
         more = ["llama-server ... --log-prompts-dir DIR"] if low >= 9713 else []
         return f"set the variable and restart. {warn}", ["LLAMA_SERVER_SLOTS_DEBUG=1 llama-server ...", *more]
     return f"set the variables and restart (the second only acts from b10809 on; both need b6900). {warn}", [
-        "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ..."]
+        "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ..."
+    ]

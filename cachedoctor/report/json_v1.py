@@ -1,6 +1,7 @@
 """The JSON report, ``cachedoctor.report/1``: frozen wire types, written as a stream.
 
-Knows the contract (docs/schemas/report-v1.schema.json). Only additions are allowed here. Knows nothing of how a value came about.
+Knows the contract (docs/schemas/report-v1.schema.json). Only additions are allowed here. Knows nothing
+of how a value came about.
 """
 
 from __future__ import annotations
@@ -58,23 +59,25 @@ _encoder = msgspec.json.Encoder()
 
 def encode_request(r: Request, index: int) -> bytes:
     """One request as a JSON object without newline; ``index`` counts over the whole report."""
+    checkpoints = CheckpointsV1(r.tried, r.restored, r.created, r.erased)
     return _encoder.encode(
         RequestV1(
-            index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line, r.prompt_tokens,
-            r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms, r.selected_by, r.similarity,
-            r.f_keep, r.common_prefix_tokens, r.restored_from_ram, CheckpointsV1(r.tried, r.restored, r.created, r.erased),
+            index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
+            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
+            r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, r.codes,
         )
     )  # fmt: skip
 
 
+_SESSION = (
+    "index", "path", "origin", "engine", "build", "build_min", "build_max", "build_source", "model", "memory",
+    "n_slots", "n_ctx_slot", "settings", "first_line", "last_line",
+)  # fmt: skip
+
+
 def _session(s: Session) -> dict[str, Any]:
-    return {
-        "index": s.index, "path": s.path, "origin": s.origin, "engine": s.engine, "build": s.build, "build_min": s.build_min,
-        "build_max": s.build_max, "build_source": s.build_source, "model": s.model, "memory": s.memory, "n_slots": s.n_slots,
-        "n_ctx_slot": s.n_ctx_slot, "settings": {k: {"value": v.value, "line": v.line} for k, v in s.settings.items()},
-        "first_line": s.first_line, "last_line": s.last_line,
-    }  # fmt: skip
+    return {name: getattr(s, name) for name in _SESSION}
 
 
 def head(report: Report) -> dict[str, Any]:

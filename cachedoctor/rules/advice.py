@@ -32,8 +32,10 @@ def option(session: Session, known: list[flags.Flag], value: str, what: str) -> 
         return Remedy(what, [f"llama-server ... {name} {value}".rstrip()])
     if high is not None and all(f.first is not None and high < f.first for f in known):
         return Remedy(f"{what} This build does not have the option: {flags.by_build(known)}. Update llama.cpp first.")
-    return Remedy(f"{what} The name depends on the build: {flags.by_build(known)}.",
-                  [f"llama-server ... {known[-1].name} {value}".rstrip()])
+    return Remedy(
+        f"{what} The name depends on the build: {flags.by_build(known)}.",
+        [f"llama-server ... {known[-1].name} {value}".rstrip()],
+    )
 
 
 MORE_SLOTS = Remedy(
@@ -45,8 +47,12 @@ MORE_SLOTS = Remedy(
 
 def cache_ram(session: Session, mib: int = 8192) -> Remedy:
     """Advise the RAM prompt cache with at least ``mib`` MiB."""
-    return option(session, flags.CACHE_RAM, str(mib),
-                  f"Keep prompts that lost their slot in RAM ({mib:,} MiB here; costs that much main memory, no VRAM).")
+    return option(
+        session,
+        flags.CACHE_RAM,
+        str(mib),
+        f"Keep prompts that lost their slot in RAM ({mib:,} MiB here; costs that much main memory, no VRAM).",
+    )
 
 
 def needs_text(session: Session) -> tuple[str, str] | None:

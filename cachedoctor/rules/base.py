@@ -29,7 +29,13 @@ class Situation:
     """A finished request, its session, what came before it, and the numbers that every rule asks for."""
 
     def __init__(
-        self, request: Request, session: Session, history: list[Request], slot_before: Request | None, threads: int, steals: int
+        self,
+        request: Request,
+        session: Session,
+        history: list[Request],
+        slot_before: Request | None,
+        threads: int,
+        steals: int,
     ) -> None:
         r = request
         self.request = r

@@ -37,7 +37,9 @@ def check(s: Situation) -> Hit | None:
         return None
     confidence: Confidence = "high" if field else "medium"
     return Hit(
-        s.lost, confidence, proof(r, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        s.lost,
+        confidence,
+        proof(r, ("new", "the new prompt, the bar marks the first differing token"))[0],
         proof(r, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
         {"field": field or "header", "lcp": s.lcp, "reference": r.reference_tokens},
     )
@@ -51,14 +53,34 @@ def words(g: Group) -> Words:
         f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched",
         "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
         "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages.",
-        [Remedy("Turn the header off in Claude Code: in the environment, or under \"env\" in ~/.claude/settings.json",
-                ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
-         Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header.")],
-        [RuledOut("slot-held-other-prompt", "the text before the bar is the same header, so the slot held this client's prompt"),
-         RuledOut("no-usable-checkpoint", f"the prompts differ from token {n(f['lcp'])} on; a checkpoint could save no more than that")],
+        [
+            Remedy(
+                'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
+                ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
+            ),
+            Remedy(
+                "Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."
+            ),
+        ],
+        [
+            RuledOut(
+                "slot-held-other-prompt",
+                "the text before the bar is the same header, so the slot held this client's prompt",
+            ),
+            RuledOut(
+                "no-usable-checkpoint",
+                f"the prompts differ from token {n(f['lcp'])} on; a checkpoint could save no more than that",
+            ),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"],
     )
 
 
-RULE = Rule("CD101", "billing-header", "A client's billing header changes in every request", check, words,
-            needs=advice.needs_text)
+RULE = Rule(
+    "CD101",
+    "billing-header",
+    "A client's billing header changes in every request",
+    check,
+    words,
+    needs=advice.needs_text,
+)

@@ -12,9 +12,17 @@ from cachedoctor.rules.cd101_billing_header import header_field
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _KINDS = [
-    ("date or time", re.compile(rf"\d{{4}}-\d\d|\d\d?:\d\d|\d{{4}}[/.]\d\d|{_DAY}|{_MONTH} \d|\b(?:date|time|clock|today|now)\b", re.I)),
+    (
+        "date or time",
+        re.compile(
+            rf"\d{{4}}-\d\d|\d\d?:\d\d|\d{{4}}[/.]\d\d|{_DAY}|{_MONTH} \d|\b(?:date|time|clock|today|now)\b", re.I
+        ),
+    ),
     ("UUID", re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}|[0-9a-f]{4}-[0-9a-f]{12}", re.I)),
-    ("random id", re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I)),
+    (
+        "random id",
+        re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I),
+    ),
 ]
 _VALUE = re.compile(r"^[\s\"':=]*[0-9A-Fa-f]")
 
@@ -44,7 +52,8 @@ def check(s: Situation) -> Hit | None:
     if kind is None or not before:
         return None  # without a word before the bar (SLOTS_N_DIFF=0) the kind would be a guess
     return Hit(
-        s.lost, "high" if kind != "number" else "medium",
+        s.lost,
+        "high" if kind != "number" else "medium",
         proof(r, ("new", "the new prompt, the bar marks the first differing token"))[0],
         proof(r, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
         {"kind": kind, "lcp": s.lcp},
@@ -58,12 +67,26 @@ def words(g: Group) -> Words:
         f"a {f['kind']} at token {n(f['lcp'])} changed: {n(g.tokens)} tokens recomputed over {times(g.count)}; "
         f"the prompt has {n(r.prompt_tokens)} tokens",
         "Reuse ends at the first differing token, however equal the rest is.",
-        [Remedy("In the client: freeze the value for the whole conversation, or move it into the last user message."),
-         Remedy("Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"])],
-        [RuledOut("billing-header", "the text at the bar is no billing header"),
-         RuledOut("slot-held-other-prompt", "the texts before the bar agree")],
+        [
+            Remedy(
+                "In the client: freeze the value for the whole conversation, or move it into the last user message."
+            ),
+            Remedy(
+                "Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"]
+            ),
+        ],
+        [
+            RuledOut("billing-header", "the text at the bar is no billing header"),
+            RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
+        ],
     )
 
 
-RULE = Rule("CD102", "volatile-prefix", "A date, time, id or counter in the head of the prompt changes", check, words,
-            needs=advice.needs_text)
+RULE = Rule(
+    "CD102",
+    "volatile-prefix",
+    "A date, time, id or counter in the head of the prompt changes",
+    check,
+    words,
+    needs=advice.needs_text,
+)

@@ -31,8 +31,14 @@ def check(s: Situation) -> Hit | None:
     if end is None or not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
     return Hit(
-        cost_of_change(s), "medium", proof(r, ("n_past", "common prefix"), ("select", "most of the new prompt matches, less of the old one is kept"),
-                                      ("timing", "tokens recomputed"))[0],
+        cost_of_change(s),
+        "medium",
+        proof(
+            r,
+            ("n_past", "common prefix"),
+            ("select", "most of the new prompt matches, less of the old one is kept"),
+            ("timing", "tokens recomputed"),
+        )[0],
         proof(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
         {"lcp": s.lcp, "end": end, "changed": r.lost_client},
     )
@@ -42,21 +48,38 @@ def words(g: Group) -> Words:
     """Say where the history was cut and how the server or the client keeps reasoning."""
     f, session = g.worst.facts, g.session
     low, high = advice.span(session)
-    remedies = [Remedy("In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026).")]
+    remedies = [
+        Remedy(
+            "In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026)."
+        )
+    ]
     if flags.name_for(flags.REASONING, low, high):
-        remedies.append(Remedy("Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
-                               ["llama-server ... --reasoning-preserve"]))
+        remedies.append(
+            Remedy(
+                "Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
+                ["llama-server ... --reasoning-preserve"],
+            )
+        )
     else:
-        remedies.append(Remedy("With a template that knows the switch (Qwen3.5 and newer), keep reasoning. It costs context.",
-                               ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"]))
+        remedies.append(
+            Remedy(
+                "With a template that knows the switch (Qwen3.5 and newer), keep reasoning. It costs context.",
+                ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"],
+            )
+        )
     return Words(
         f"the history changed where an earlier reply begins (token {n(f['lcp'])}): {n(f['changed'])} tokens of old turns are gone, "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
         "reasoning looks like: template or client leave it out once a new user message follows.",
         remedies,
-        [RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed, more than re-tokenisation explains"),
-         RuledOut("history-rewritten", "not excluded by lengths alone: an edited reply looks the same; only the text decides")],
+        [
+            RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed, more than re-tokenisation explains"),
+            RuledOut(
+                "history-rewritten",
+                "not excluded by lengths alone: an edited reply looks the same; only the text decides",
+            ),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/25105", "https://github.com/ggml-org/llama.cpp/pull/28174"],
     )
 

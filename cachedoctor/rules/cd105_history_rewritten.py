@@ -15,13 +15,24 @@ def check(s: Situation) -> Hit | None:
         return None
     if s.own_slot is False or s.lcp is None or r.shifted:
         return None
-    shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("new", "the new prompt"),
-                  ("select", "share of the slot's content that was kept"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    shown = proof(
+        r,
+        ("n_past", "common prefix, and what the slot held"),
+        ("new", "the new prompt"),
+        ("select", "share of the slot's content that was kept"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
     earlier = [("CD105" in h.codes) for h in s.history]
     again = sum(earlier) >= 2 or earlier[-1:] == [True]
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
-    return Hit(tokens, "medium" if s.own_slot else "low", shown[0], shown[1:4],
-               {"lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client})
+    return Hit(
+        tokens,
+        "medium" if s.own_slot else "low",
+        shown[0],
+        shown[1:4],
+        {"lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client},
+    )
 
 
 def words(g: Group) -> Words:
@@ -29,16 +40,32 @@ def words(g: Group) -> Words:
     f, r = g.worst.facts, g.worst_request
     return Words(
         f"the history changed from token {n(f['lcp'])} of {n(f['reference'])} on "
-        + (f"again and again: {n(g.tokens)} tokens recomputed over {times(g.count)}" if g.tokens else f"({n(f['changed'])} tokens dropped): {times(g.count)}"),
+        + (
+            f"again and again: {n(g.tokens)} tokens recomputed over {times(g.count)}"
+            if g.tokens
+            else f"({n(f['changed'])} tokens dropped): {times(g.count)}"
+        ),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
         "differently. Reuse ends there.",
-        [Remedy("Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."),
-         Remedy("If this was an edit or a compaction by hand, it costs once and is fine."),
-         advice.show_text(g.session)],
-        [RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
-         RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed")],
+        [
+            Remedy(
+                "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
+            ),
+            Remedy("If this was an edit or a compaction by hand, it costs once and is fine."),
+            advice.show_text(g.session),
+        ],
+        [
+            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
+            RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
+        ],
     )
 
 
-RULE = Rule("CD105", "history-rewritten", "Old messages changed behind the head of the prompt", check, words,
-            after=("CD101", "CD102", "CD104", "CD402"))
+RULE = Rule(
+    "CD105",
+    "history-rewritten",
+    "Old messages changed behind the head of the prompt",
+    check,
+    words,
+    after=("CD101", "CD102", "CD104", "CD402"),
+)

@@ -37,12 +37,32 @@ def check(s: Situation) -> Hit | None:
         return None  # slots are saved, erased and restored from outside, which prints nothing
     if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
         return None
-    shown = proof(r, ("n_past", "common prefix with what the slot held"), ("select", "similarity with every idle slot is low"),
-                  ("ram_candidate", "common prefix with a prompt in RAM"), ("cached", "tokens reused"), ("timing", "tokens recomputed"),
-                  ("new", "the new prompt, after the bar"), ("old", "what the slot held, after the bar"), ("check", "a checkpoint beyond the common prefix"))
+    shown = proof(
+        r,
+        ("n_past", "common prefix with what the slot held"),
+        ("select", "similarity with every idle slot is low"),
+        ("ram_candidate", "common prefix with a prompt in RAM"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+        ("new", "the new prompt, after the bar"),
+        ("old", "what the slot held, after the bar"),
+        ("check", "a checkpoint beyond the common prefix"),
+    )
     beyond = sum(c.pos_max + 1 > most for c in r.checks)
-    return Hit(s.lost, _confidence(s), shown[0], shown[1:4],
-               {"lcp": s.lcp, "most": most, "reference": r.reference_tokens, "beyond": beyond, "checks": len(r.checks), "own": s.own_slot})
+    return Hit(
+        s.lost,
+        _confidence(s),
+        shown[0],
+        shown[1:4],
+        {
+            "lcp": s.lcp,
+            "most": most,
+            "reference": r.reference_tokens,
+            "beyond": beyond,
+            "checks": len(r.checks),
+            "own": s.own_slot,
+        },
+    )
 
 
 _WHOSE = {
@@ -58,19 +78,39 @@ def words(g: Group) -> Words:
     where = f"after {n(f['lcp'])} tokens" if f["lcp"] is not None else f"within the first {n(f['most'])} tokens"
     out = [RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
     if f["checks"] and f["beyond"] == f["checks"]:
-        out.append(RuledOut("swa-threshold-misfire",
-                            f"all {f['checks']} checkpoints lie beyond the common prefix of {n(f['most'])} tokens: no threshold could have used them"))
+        out.append(
+            RuledOut(
+                "swa-threshold-misfire",
+                f"all {f['checks']} checkpoints lie beyond the common prefix of {n(f['most'])} tokens: no threshold could have used them",
+            )
+        )
     return Words(
         f"the prompt differs from the one before it {where}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
         + _WHOSE[f["own"]]
         + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
-        [advice.show_text(g.session),
-         Remedy("With Claude Code, first rule out its billing header.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
-         Remedy("Or save two consecutive request bodies of the client and compare them.", ["cachedoctor diff request1.json request2.json"])],
-        out if f["own"] is not None else [*out, RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")],
+        [
+            advice.show_text(g.session),
+            Remedy("With Claude Code, first rule out its billing header.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
+            Remedy(
+                "Or save two consecutive request bodies of the client and compare them.",
+                ["cachedoctor diff request1.json request2.json"],
+            ),
+        ],
+        out
+        if f["own"] is not None
+        else [
+            *out,
+            RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held"),
+        ],
     )
 
 
-RULE = Rule("CD108", "prefix-diverges-early", "The prompt changed near its head; the log shows where, not what", check, words,
-            after=("CD101", "CD102", "CD402"))
+RULE = Rule(
+    "CD108",
+    "prefix-diverges-early",
+    "The prompt changed near its head; the log shows where, not what",
+    check,
+    words,
+    after=("CD101", "CD102", "CD402"),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut, Session
-from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
 
@@ -29,8 +28,19 @@ def check(s: Situation) -> Hit | None:
     if visible and kept_all and s.session.memory != "attention" and r.checks:
         return None
     sure = visible and (s.session.memory == "attention" or kept_all) and not r.checks
-    shown = proof(r, ("select", "the slot holds nearly all of this prompt"), ("cached", "nothing reused"), ("timing", "tokens recomputed"))
-    return Hit(s.lost, "high" if sure else "medium" if visible or chosen else "low", shown[0], shown[1:], {"similarity": r.similarity, "visible": visible})
+    shown = proof(
+        r,
+        ("select", "the slot holds nearly all of this prompt"),
+        ("cached", "nothing reused"),
+        ("timing", "tokens recomputed"),
+    )
+    return Hit(
+        s.lost,
+        "high" if sure else "medium" if visible or chosen else "low",
+        shown[0],
+        shown[1:],
+        {"similarity": r.similarity, "visible": visible},
+    )
 
 
 def words(g: Group) -> Words:
@@ -42,11 +52,27 @@ def words(g: Group) -> Words:
     return Words(
         f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds.",
-        [Remedy("In the client: drop \"cache_prompt\": false from the request body (the default is true)."),
-         *([] if g.session.at_least(7964) is False else [Remedy("On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0), b7964 and newer.")])],
+        [
+            Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
+            *(
+                []
+                if g.session.at_least(7964) is False
+                else [Remedy("On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0), b7964 and newer.")]
+            ),
+        ],
         out,
     )
 
 
-RULE = Rule("CD109", "cache-prompt-off", "The request switched prompt caching off", check, words,
-            needs=lambda s: None if s.at_least(6629) is not False else ("b6628 and older print no slot choice", "b6751 or newer; the request bodies would tell"))
+RULE = Rule(
+    "CD109",
+    "cache-prompt-off",
+    "The request switched prompt caching off",
+    check,
+    words,
+    needs=lambda s: (
+        None
+        if s.at_least(6629) is not False
+        else ("b6628 and older print no slot choice", "b6751 or newer; the request bodies would tell")
+    ),
+)

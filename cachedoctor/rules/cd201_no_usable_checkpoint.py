@@ -21,7 +21,7 @@ def server_could_not(s: Situation) -> bool:
     r = s.request
     if not s.late or s.server_lost < MIN_LOST or s.rewinds_badly is not True or r.shifted:
         return False
-    if s.fired & {"CD109"} or r.truncate_failed_at is not None or s.own_slot is False and not r.lcp_exact:
+    if s.fired & {"CD109"} or r.truncate_failed_at is not None or (s.own_slot is False and not r.lcp_exact):
         return False
     return s.lcp is not None and 2 * (r.cached_tokens or 0) < s.lcp
 
@@ -33,18 +33,37 @@ def check(s: Situation) -> Hit | None:
         return None
     if not nothing_below(s):
         return None
-    shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("check", "a checkpoint beyond the common prefix"),
-                  ("select", "how much matched"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    shown = proof(
+        r,
+        ("n_past", "common prefix, and what the slot held"),
+        ("forced", "the symptom"),
+        ("check", "a checkpoint beyond the common prefix"),
+        ("select", "how much matched"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
     sure: Confidence = "high" if r.lcp_exact and r.forced else "medium"
-    return Hit(s.server_lost, sure, shown[0], shown[1:5],
-               {"lcp": s.lcp, "checks": len(r.checks), "lowest": min((c.pos_max + 1 for c in r.checks), default=None), "held": r.held_checkpoints})
+    return Hit(
+        s.server_lost,
+        sure,
+        shown[0],
+        shown[1:5],
+        {
+            "lcp": s.lcp,
+            "checks": len(r.checks),
+            "lowest": min((c.pos_max + 1 for c in r.checks), default=None),
+            "held": r.held_checkpoints,
+        },
+    )
 
 
 def _why_none(g: Group) -> str:
     f, session = g.worst.facts, g.session
     if f["checks"]:
-        return (f"All {f['checks']} checkpoints lie beyond the common prefix (the lowest covers {n(f['lowest'])} tokens); "
-                "this build makes them mostly near the end of the prompt.")
+        return (
+            f"All {f['checks']} checkpoints lie beyond the common prefix (the lowest covers {n(f['lowest'])} tokens); "
+            "this build makes them mostly near the end of the prompt."
+        )
     if session.at_least(6751) is False:
         return "This build makes no checkpoints for hybrid and recurrent models (they came between b6628 and b6751)."
     return "No checkpoint was held at that moment."
@@ -55,19 +74,42 @@ def words(g: Group) -> Words:
     f, session = g.worst.facts, g.session
     remedies = []
     if session.at_least(9873) is not True:
-        remedies.append(Remedy("Update llama.cpp: from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited or "
-                               "shortened history finds one."))
-    remedies.append(advice.option(session, flags.CTX_CHECKPOINTS, "64", "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models."))
-    remedies.append(Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces."))
+        remedies.append(
+            Remedy(
+                "Update llama.cpp: from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited or "
+                "shortened history finds one."
+            )
+        )
+    remedies.append(
+        advice.option(
+            session,
+            flags.CTX_CHECKPOINTS,
+            "64",
+            "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models.",
+        )
+    )
+    remedies.append(
+        Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+    )
     return Words(
         f"{n(f['lcp'])} tokens matched but the memory could not go back to them: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. " + _why_none(g),
+        "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
+        + _why_none(g),
         remedies,
-        [RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
-         RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")],
+        [
+            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
+            RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused"),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],
     )
 
 
-RULE = Rule("CD201", "no-usable-checkpoint", "The prefix matched, but no checkpoint lay at or below it", check, words, needs=advice.needs_accounting,
-            after=("CD109", "CD202", "CD205", "CD208"))
+RULE = Rule(
+    "CD201",
+    "no-usable-checkpoint",
+    "The prefix matched, but no checkpoint lay at or below it",
+    check,
+    words,
+    needs=advice.needs_accounting,
+    after=("CD109", "CD202", "CD205", "CD208"),
+)

@@ -13,9 +13,16 @@ def shown_off(session: Session, s: Situation) -> bool:
     """Known to be off: by the start-up line, or because a build that prints each creation printed none."""
     if session.setting("ctx_checkpoints") is not None:
         return bool(session.setting("ctx_checkpoints") == 0)
-    if session.at_least(6751) is not True or session.seen & {"ckpt_created", "ckpt_check", "ckpt_restored", "ckpt_erased"}:
+    if session.at_least(6751) is not True or session.seen & {
+        "ckpt_created",
+        "ckpt_check",
+        "ckpt_restored",
+        "ckpt_erased",
+    }:
         return False
-    printed = bool(session.seen & {"seq_rm", "new_prompt"}) or (session.at_least(9873) is False and "release" in session.seen)
+    printed = bool(session.seen & {"seq_rm", "new_prompt"}) or (
+        session.at_least(9873) is False and "release" in session.seen
+    )
     prompts = [h for h in s.history if (h.prompt_tokens or 0) >= 1000 and not h.partial]
     return printed and bool(prompts)
 
@@ -26,24 +33,55 @@ def check(s: Situation) -> Hit | None:
     if not server_could_not(s) or not shown_off(s.session, s):
         return None
     off = s.session.settings.get("ctx_checkpoints")
-    shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("select", "how much matched"),
-                  ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    return Hit(s.server_lost, "high" if off is not None and r.lcp_exact else "medium", shown[0], shown[1:4],
-               {"lcp": s.lcp, "line": off.line if off else None})
+    shown = proof(
+        r,
+        ("n_past", "common prefix, and what the slot held"),
+        ("forced", "the symptom"),
+        ("select", "how much matched"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
+    return Hit(
+        s.server_lost,
+        "high" if off is not None and r.lcp_exact else "medium",
+        shown[0],
+        shown[1:4],
+        {"lcp": s.lcp, "line": off.line if off else None},
+    )
 
 
 def words(g: Group) -> Words:
     """Name the option to drop."""
     f = g.worst.facts
-    known = f"Line {f['line']} says that they are disabled." if f["line"] else "This build prints every checkpoint it creates, and it printed none."
+    known = (
+        f"Line {f['line']} says that they are disabled."
+        if f["line"]
+        else "This build prints every checkpoint it creates, and it printed none."
+    )
     return Words(
         f"context checkpoints are off, so {n(f['lcp'])} matching tokens could not be reused: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Recurrent, hybrid and sliding-window models can only go back to a checkpoint. " + known,
-        [advice.option(g.session, flags.CTX_CHECKPOINTS, "32", "Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. Each checkpoint costs main memory.")],
-        [RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
-         RuledOut("swa-threshold-misfire", "there was no checkpoint to refuse")],
+        [
+            advice.option(
+                g.session,
+                flags.CTX_CHECKPOINTS,
+                "32",
+                "Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. Each checkpoint costs main memory.",
+            )
+        ],
+        [
+            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
+            RuledOut("swa-threshold-misfire", "there was no checkpoint to refuse"),
+        ],
     )
 
 
-RULE = Rule("CD202", "checkpoints-disabled", "Context checkpoints are switched off", check, words, needs=advice.needs_accounting,
-            after=("CD109",))
+RULE = Rule(
+    "CD202",
+    "checkpoints-disabled",
+    "Context checkpoints are switched off",
+    check,
+    words,
+    needs=advice.needs_accounting,
+    after=("CD109",),
+)

@@ -41,14 +41,21 @@ def check(s: Situation) -> Hit | None:
     best = refused(s)
     if best is None:
         return None
-    shown = proof(r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("cached", "tokens reused"))
+    shown = proof(
+        r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("cached", "tokens reused")
+    )
     sure: Confidence
     if r.checks:
         primary, sure = (r.marks["check"], "a checkpoint looked at"), "high"
     else:
         primary, sure = shown.pop(0), "medium"  # up to b8156 no check is printed: only the creation and the forcing are
-    return Hit(best.pos_max + 1 - (r.cached_tokens or 0), sure, primary, shown,
-               {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line})
+    return Hit(
+        best.pos_max + 1 - (r.cached_tokens or 0),
+        sure,
+        primary,
+        shown,
+        {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line},
+    )
 
 
 def words(g: Group) -> Words:
@@ -56,19 +63,34 @@ def words(g: Group) -> Words:
     f = g.worst.facts
     recurrent = f["a"] == f["b"]
     fixed = "b11549 restores it" if recurrent else "b9294 and b11549 restore it"
-    form = ("A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
-            if recurrent else
-            "With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510).")
+    form = (
+        "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
+        if recurrent
+        else "With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
+    )
     return Words(
         f"checkpoint [{f['a']}, {f['b']}] lies below the common prefix of {n(f['lcp'])} tokens and was refused against {f['threshold']}: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         form,
         [Remedy(f"Update llama.cpp: {fixed}.")],
-        [RuledOut("prefix-diverges-early", f"line {f['line']} shows a checkpoint inside the common prefix" if f["line"] else
-                  f"the checkpoint created up to position {f['b']} lies inside the common prefix"),
-         RuledOut("no-usable-checkpoint", f"[{f['a']}, {f['b']}] was usable")],
+        [
+            RuledOut(
+                "prefix-diverges-early",
+                f"line {f['line']} shows a checkpoint inside the common prefix"
+                if f["line"]
+                else f"the checkpoint created up to position {f['b']} lies inside the common prefix",
+            ),
+            RuledOut("no-usable-checkpoint", f"[{f['a']}, {f['b']}] was usable"),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/21510"],
     )
 
 
-RULE = Rule("CD205", "swa-threshold-misfire", "A usable checkpoint was refused by a wrong comparison", check, words, needs=advice.needs_accounting)
+RULE = Rule(
+    "CD205",
+    "swa-threshold-misfire",
+    "A usable checkpoint was refused by a wrong comparison",
+    check,
+    words,
+    needs=advice.needs_accounting,
+)

@@ -14,9 +14,21 @@ def check(s: Situation) -> Hit | None:
     r, session = s.request, s.session
     if session.memory != "swa" or not server_could_not(s) or r.checks or r.held_checkpoints or s.fired & {"CD202"}:
         return None
-    shown = proof(r, ("n_past", "common prefix, and the first position still held"), ("forced", "the symptom"), ("select", "how much matched"),
-                  ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    return Hit(s.server_lost, "high" if r.lcp_exact and r.forced else "medium", shown[0], shown[1:4], {"lcp": s.lcp, "window": session.setting("n_swa")})
+    shown = proof(
+        r,
+        ("n_past", "common prefix, and the first position still held"),
+        ("forced", "the symptom"),
+        ("select", "how much matched"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
+    return Hit(
+        s.server_lost,
+        "high" if r.lcp_exact and r.forced else "medium",
+        shown[0],
+        shown[1:4],
+        {"lcp": s.lcp, "window": session.setting("n_swa")},
+    )
 
 
 def words(g: Group) -> Words:
@@ -26,13 +38,29 @@ def words(g: Group) -> Words:
     return Words(
         f"the sliding window{window} had moved past the common prefix of {n(f['lcp'])} tokens: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Sliding-window layers keep only the last tokens. To go back further they need a checkpoint, and none was held.",
-        [advice.option(g.session, flags.CTX_CHECKPOINTS, "32", "Let the server keep checkpoints."),
-         advice.option(g.session, flags.SWA_FULL, "", "Or keep the whole cache of the sliding-window layers: exact reuse anywhere, at the memory of a full-attention model.")],
-        [RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
-         RuledOut("swa-threshold-misfire", "no checkpoint was looked at")],
+        [
+            advice.option(g.session, flags.CTX_CHECKPOINTS, "32", "Let the server keep checkpoints."),
+            advice.option(
+                g.session,
+                flags.SWA_FULL,
+                "",
+                "Or keep the whole cache of the sliding-window layers: exact reuse anywhere, at the memory of a full-attention model.",
+            ),
+        ],
+        [
+            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
+            RuledOut("swa-threshold-misfire", "no checkpoint was looked at"),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/13194", "https://github.com/ggml-org/llama.cpp/pull/15293"],
     )
 
 
-RULE = Rule("CD208", "swa-window-lost", "The sliding window moved past the common prefix", check, words, needs=advice.needs_accounting,
-            after=("CD109", "CD202", "CD205"))
+RULE = Rule(
+    "CD208",
+    "swa-window-lost",
+    "The sliding window moved past the common prefix",
+    check,
+    words,
+    needs=advice.needs_accounting,
+    after=("CD109", "CD202", "CD205"),
+)

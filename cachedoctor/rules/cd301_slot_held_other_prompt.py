@@ -20,17 +20,41 @@ def check(s: Situation) -> Hit | None:
     r = s.request
     if not other_held(s) or s.fired & {"CD302", "CD303", "CD304"}:
         return None
-    shown = proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held"),
-                  ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    return Hit(s.lost, "medium" if s.steals >= 2 else "low", shown[0], shown[1:3],
-               {"thread": r.thread, "other": r.held_thread, "held": r.held_tokens, "reference": r.reference_tokens, "unsure": s.steals < 2})
+    shown = proof(
+        r,
+        ("select", "the slot's content does not match"),
+        ("n_past", "common prefix with what the slot held"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
+    return Hit(
+        s.lost,
+        "medium" if s.steals >= 2 else "low",
+        shown[0],
+        shown[1:3],
+        {
+            "thread": r.thread,
+            "other": r.held_thread,
+            "held": r.held_tokens,
+            "reference": r.reference_tokens,
+            "unsure": s.steals < 2,
+        },
+    )
 
 
 def words(g: Group) -> Words:
     """Offer slots and the RAM cache."""
     f, r = g.worst.facts, g.worst_request
-    out = [RuledOut("prefix-diverges-early", "not excluded: if this conversation changed its head at that moment, the log looks the same")] if f["unsure"] else [
-        RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")]
+    out = (
+        [
+            RuledOut(
+                "prefix-diverges-early",
+                "not excluded: if this conversation changed its head at that moment, the log looks the same",
+            )
+        ]
+        if f["unsure"]
+        else [RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")]
+    )
     return Words(
         f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation when this one came back with {n(r.prompt_tokens)}; its {n(f['reference'])} tokens were gone.",
@@ -39,5 +63,11 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD301", "slot-held-other-prompt", "Another conversation had taken the slot", check, words,
-            after=("CD108", "CD302", "CD303", "CD304"))
+RULE = Rule(
+    "CD301",
+    "slot-held-other-prompt",
+    "Another conversation had taken the slot",
+    check,
+    words,
+    after=("CD108", "CD302", "CD303", "CD304"),
+)

@@ -16,7 +16,9 @@ def check(s: Situation) -> Hit | None:
     r, slots = s.request, s.session.n_slots or 1
     if not other_held(s) or s.steals < STEALS or s.fired & {"CD304"} or s.threads <= max(slots, 2):
         return None
-    shown = proof(r, ("select", "the slot's content does not match"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    shown = proof(
+        r, ("select", "the slot's content does not match"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
+    )
     return Hit(s.lost, "medium", shown[0], shown[1:3], {"threads": s.threads, "slots": slots})
 
 
@@ -26,9 +28,13 @@ def words(g: Group) -> Words:
     return Words(
         f"{f['threads']} conversations share {f['slots']} slots and push each other out: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Each time a conversation returns, its slot holds another one's prompt.",
-        [Remedy(f"Give the server a slot per conversation: {f['threads']} here. Without --kv-unified the context is divided by the slots, so raise -c with it.",
-                [f"llama-server ... -np {f['threads']} -c <{f['threads']} x the context of one>"]),
-         advice.cache_ram(g.session)],
+        [
+            Remedy(
+                f"Give the server a slot per conversation: {f['threads']} here. Without --kv-unified the context is divided by the slots, so raise -c with it.",
+                [f"llama-server ... -np {f['threads']} -c <{f['threads']} x the context of one>"],
+            ),
+            advice.cache_ram(g.session),
+        ],
         [RuledOut("prefix-diverges-early", "the lengths belong to several conversations that come in turn")],
     )
 

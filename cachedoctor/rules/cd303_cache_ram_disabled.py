@@ -14,16 +14,30 @@ def check(s: Situation) -> Hit | None:
     if not other_held(s) or ram.state(s.session) != "off" or s.session.at_least(6629) is False or s.fired & {"CD302"}:
         return None
     off = s.session.settings.get("cache_ram_mib")
-    shown = proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held"),
-                  ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    return Hit(s.lost, "high" if off is not None and s.steals >= 1 else "medium", shown[0], shown[1:3],
-               {"line": off.line if off else None, "held": r.held_tokens, "reference": r.reference_tokens})
+    shown = proof(
+        r,
+        ("select", "the slot's content does not match"),
+        ("n_past", "common prefix with what the slot held"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
+    return Hit(
+        s.lost,
+        "high" if off is not None and s.steals >= 1 else "medium",
+        shown[0],
+        shown[1:3],
+        {"line": off.line if off else None, "held": r.held_tokens, "reference": r.reference_tokens},
+    )
 
 
 def words(g: Group) -> Words:
     """Name the option."""
     f, r = g.worst.facts, g.worst_request
-    how = f"Line {f['line']} says that the prompt cache is disabled." if f["line"] else "This level would print its updates, and there are none."
+    how = (
+        f"Line {f['line']} says that the prompt cache is disabled."
+        if f["line"]
+        else "This level would print its updates, and there are none."
+    )
     return Words(
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation; without the RAM cache the {n(f['reference'])} tokens of this one were lost. {how}",
@@ -33,4 +47,11 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD303", "cache-ram-disabled", "The RAM prompt cache is off and slots change hands", check, words, after=("CD108", "CD302"))
+RULE = Rule(
+    "CD303",
+    "cache-ram-disabled",
+    "The RAM prompt cache is off and slots change hands",
+    check,
+    words,
+    after=("CD108", "CD302"),
+)

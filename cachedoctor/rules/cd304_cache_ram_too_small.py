@@ -14,13 +14,26 @@ def check(s: Situation) -> Hit | None:
     evictions = s.session.settings.get("ram_evictions")
     if evictions is None or s.session.setting("cache_ram_mib") == 0:
         return None
-    returned = other_held(s) or (bool(s.lost) and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram and not s.fired)
+    returned = other_held(s) or (
+        bool(s.lost) and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram and not s.fired
+    )
     if not returned:
         return None
-    shown = proof(r, ("evicted", "a prompt left the RAM cache"), ("ram", "the search in the RAM cache"), ("select", "the slot's content does not match"),
-                  ("timing", "tokens recomputed"))
+    shown = proof(
+        r,
+        ("evicted", "a prompt left the RAM cache"),
+        ("ram", "the search in the RAM cache"),
+        ("select", "the slot's content does not match"),
+        ("timing", "tokens recomputed"),
+    )
     limit = s.session.setting("cache_ram_mib")
-    return Hit(s.lost, "high" if s.own_slot is False and r.ram_looked else "medium", shown[0], shown[1:4], {"limit": limit, "line": evictions.line})
+    return Hit(
+        s.lost,
+        "high" if s.own_slot is False and r.ram_looked else "medium",
+        shown[0],
+        shown[1:4],
+        {"limit": limit, "line": evictions.line},
+    )
 
 
 def words(g: Group) -> Words:
@@ -32,10 +45,19 @@ def words(g: Group) -> Words:
         f"the RAM prompt cache{limit} was too small for the conversations: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"Prompts were thrown out or not taken (first at line {f['line']}), and a conversation that came back found neither slot nor RAM copy.",
         [advice.cache_ram(session, max(8192, 4 * int(f["limit"] or 0))), advice.MORE_SLOTS],
-        [RuledOut("cache-ram-disabled", "the cache is on: it evicts"), RuledOut("prefix-diverges-early", "the slot held another conversation")],
+        [
+            RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            RuledOut("prefix-diverges-early", "the slot held another conversation"),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
     )
 
 
-RULE = Rule("CD304", "cache-ram-too-small", "The RAM prompt cache is too small for the conversations", check, words,
-            after=("CD108", "CD109", "CD201", "CD205"))
+RULE = Rule(
+    "CD304",
+    "cache-ram-too-small",
+    "The RAM prompt cache is too small for the conversations",
+    check,
+    words,
+    after=("CD108", "CD109", "CD201", "CD205"),
+)

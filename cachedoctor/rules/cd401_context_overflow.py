@@ -11,21 +11,38 @@ def check(s: Situation) -> Hit | None:
     r = s.request
     if r.error != "context-overflow":
         return None
-    return Hit(0, "high", proof(r, ("error", "the refusal"))[0], [], {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.session.n_ctx_slot})
+    return Hit(
+        0,
+        "high",
+        proof(r, ("error", "the refusal"))[0],
+        [],
+        {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.session.n_ctx_slot},
+    )
 
 
 def words(g: Group) -> Words:
     """Say by how much it is too long."""
     f, slots = g.worst.facts, g.session.n_slots
-    split = f" The context is divided by {slots} slots." if slots and slots > 1 and g.session.setting("kv_unified") is not True else ""
+    split = (
+        f" The context is divided by {slots} slots."
+        if slots and slots > 1 and g.session.setting("kv_unified") is not True
+        else ""
+    )
     size = f"a prompt of {n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
     return Words(
         f"{size} did not fit into a context of {n(f['limit'])} tokens: {times(g.count)} refused",
         f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
-        [Remedy("Raise the context, or use fewer slots so that each gets more. Costs KV memory.", ["llama-server ... -c <tokens> -np 1"]),
-         Remedy("Or tell the client the limit, so that it compacts its history in time.")],
+        [
+            Remedy(
+                "Raise the context, or use fewer slots so that each gets more. Costs KV memory.",
+                ["llama-server ... -c <tokens> -np 1"],
+            ),
+            Remedy("Or tell the client the limit, so that it compacts its history in time."),
+        ],
         references=["https://github.com/ggml-org/llama.cpp/issues/17284"],
     )
 
 
-RULE = Rule("CD401", "context-overflow", "A prompt did not fit into the context", check, words, severity="error", on="any")
+RULE = Rule(
+    "CD401", "context-overflow", "A prompt did not fit into the context", check, words, severity="error", on="any"
+)

@@ -16,8 +16,20 @@ def check(s: Situation) -> Hit | None:
         return None
     if s.lcp is not None and 2 * (r.cached_tokens or 0) >= s.lcp:
         return None  # an older checkpoint was used: the normal grain of such memory
-    shown = proof(r, ("select", "the slot choice"), ("timing", "tokens recomputed"), ("release", "length at the end"), ("start", "the request"))
-    return Hit(left, "low", shown[0], shown[1:3], {"reference": r.reference_tokens, "cached": r.cached_tokens, "similarity": r.similarity, "f_keep": r.f_keep})
+    shown = proof(
+        r,
+        ("select", "the slot choice"),
+        ("timing", "tokens recomputed"),
+        ("release", "length at the end"),
+        ("start", "the request"),
+    )
+    return Hit(
+        left,
+        "low",
+        shown[0],
+        shown[1:3],
+        {"reference": r.reference_tokens, "cached": r.cached_tokens, "similarity": r.similarity, "f_keep": r.f_keep},
+    )
 
 
 def words(g: Group) -> Words:
@@ -33,5 +45,14 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD901", "log-too-terse", "Tokens were lost, and this log cannot show why", check, words, severity="note",
-            after=tuple(f"CD{n}" for n in (101, 102, 104, 105, 108, 109, 201, 202, 205, 208, 209, 301, 302, 303, 304, 401, 402, 404)))
+RULE = Rule(
+    "CD901",
+    "log-too-terse",
+    "Tokens were lost, and this log cannot show why",
+    check,
+    words,
+    severity="note",
+    after=tuple(
+        f"CD{n}" for n in (101, 102, 104, 105, 108, 109, 201, 202, 205, 208, 209, 301, 302, 303, 304, 401, 402, 404)
+    ),
+)

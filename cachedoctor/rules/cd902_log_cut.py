@@ -19,8 +19,12 @@ def words(g: Group) -> Words:
     return Words(
         f"the log lacks the beginning or the end of {times(g.count)}",
         "Lines before or after are missing: the file was cut, rotated, filtered, or the server stopped. Numbers that stood there are unknown.",
-        [Remedy("Give the whole log, with its start-up lines; several files of one server can be given together.",
-                ["cachedoctor analyze server.log.1 server.log"])],
+        [
+            Remedy(
+                "Give the whole log, with its start-up lines; several files of one server can be given together.",
+                ["cachedoctor analyze server.log.1 server.log"],
+            )
+        ],
     )
 
 

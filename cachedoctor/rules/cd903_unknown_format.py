@@ -16,7 +16,12 @@ def words(_: Group | None) -> Words:
     return Words(
         "no line of this input is a llama-server log line that cachedoctor knows",
         "llama-server lines look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error.",
-        [Remedy("Give the server's own output, in the whole.", ["llama-server ... 2>&1 | tee server.log", "cachedoctor analyze server.log"])],
+        [
+            Remedy(
+                "Give the server's own output, in the whole.",
+                ["llama-server ... 2>&1 | tee server.log", "cachedoctor analyze server.log"],
+            )
+        ],
     )
 
 

@@ -57,7 +57,9 @@ def common_prefix(request: Request, session: Session, shown: bool) -> None:
             request.common_prefix_tokens = max(guess, cached or 0)
             request.derived.append("common_prefix_tokens")
     if request.common_prefix_tokens is None and cached:  # nothing reused may also mean cache_prompt = false
-        uncut = shown and not (request.forced or request.checks or request.restored or request.truncate_failed_at is not None)
+        uncut = shown and not (
+            request.forced or request.checks or request.restored or request.truncate_failed_at is not None
+        )
         if session.memory == "attention" or uncut or request.held_tokens == cached:
             request.common_prefix_tokens = cached
             request.derived.append("common_prefix_tokens")

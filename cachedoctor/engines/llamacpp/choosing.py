@@ -74,7 +74,13 @@ def _checking(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def choose(
-    tracker: Tracker, slot: SlotState, line: int, text: bytes, similarity: float | None, f_keep: float | None, t_last: int | None
+    tracker: Tracker,
+    slot: SlotState,
+    line: int,
+    text: bytes,
+    similarity: float | None,
+    f_keep: float | None,
+    t_last: int | None,
 ) -> Choice:
     """Note the choice of a slot: by similarity when given, else by LRU when ``t_last`` is given."""
     if slot.request is not None and slot.released:
@@ -92,7 +98,9 @@ def choose(
 
 def _selected(tracker: Tracker, event: Event, slot: SlotState) -> None:
     fields = event.fields
-    choice = choose(tracker, slot, event.line, event.text, fields.get("f_sim_best"), fields.get("f_keep"), fields.get("t_last"))
+    choice = choose(
+        tracker, slot, event.line, event.text, fields.get("f_sim_best"), fields.get("f_keep"), fields.get("t_last")
+    )
     if event.message == "slot_select_lcs":
         # up to b6628 the share is of the slot's content, and the length is printed
         choice.selected_by, choice.f_keep = "lcp", fields["similarity"]
@@ -112,7 +120,10 @@ def _looking(tracker: Tracker, event: Event, slot: SlotState) -> None:
         choice.looked = True
         choice.marks["ram"] = Mark(event.line, event.text)
         if choice.f_keep is None and event.fields["f_keep"] >= 0:
-            choice.f_keep, choice.similarity = event.fields["f_keep"], event.fields["sim" if "sim" in event.fields else "f_sim"]
+            choice.f_keep, choice.similarity = (
+                event.fields["f_keep"],
+                event.fields["sim" if "sim" in event.fields else "f_sim"],
+            )
         elif event.fields["f_keep"] < 0 and tracker.chosen is not None:
             tracker.chosen.length, tracker.chosen.thread = 0, None
 

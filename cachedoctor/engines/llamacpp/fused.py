@@ -1,8 +1,8 @@
 """Lines that nearly always follow each other, read in one match: slot choice and launch, the batches of a prompt,
 the checkpoints looked at, timings and release; and a whole request where nothing else stands in between.
 
-A shortcut for speed only: where the lines stand otherwise, the catalogue's rows read them one by one, with the same result.
-Knows the wording of these few lines.
+A shortcut for speed only: where the lines stand otherwise, the catalogue's rows read them one by one, with the same
+result. Knows the wording of these few lines.
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ def _end(task: bytes) -> bytes:
 
 
 _CHOICE = (
-    rb"selected slot by (?:LCP similarity, (f_)?sim_best = ([\d.]+) \(> [\d.]+ thold\), f_keep = ([\d.]+)|LRU, t_last = (-?\d+))\n"
+    rb"selected slot by (?:LCP similarity, (f_)?sim_best = ([\d.]+) \(> [\d.]+ thold\), f_keep = ([\d.]+)"
+    + rb"|LRU, t_last = (-?\d+))\n"
     + _SAME + rb"(\d+) \| processing task, is_child = 0(?=\n)"
     + rb"(?:\n" + _SAME + rb"\7 \| " + _end(rb"\7") + rb")?"
 )  # fmt: skip
 
 _BATCH = rb"(?:cached )?n_tokens = \d+, memory_seq_rm \[\d+, end\)"
-_AFTER = rb"(?:" + _BATCH + rb"|created context checkpoint \d+ of \d+ \([^\n]*|prompt processing [^\n]*|prompt done, [^\n]*)"
-_BATCHES = rb"(cached )?n_tokens = (\d+), memory_seq_rm \[\d+, end\)((?:\n" + _SAME + rb"\2 \| " + _AFTER + rb")*)(?=\n)"
+_AFTER = (
+    rb"(?:" + _BATCH + rb"|created context checkpoint \d+ of \d+ \([^\n]*|prompt processing [^\n]*|prompt done, [^\n]*)"
+)
+_BATCHES = (
+    rb"(cached )?n_tokens = (\d+), memory_seq_rm \[\d+, end\)((?:\n" + _SAME + rb"\2 \| " + _AFTER + rb")*)(?=\n)"
+)
 
 _CHECK = rb"hecking checkpoint with \[-?\d+, -?\d+\] against -?\d+\.\.\."
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*(?=\n)"
@@ -53,5 +58,5 @@ PATTERN = rb"(?:" + _CHOICE + rb"|" + _BATCHES + rb"|" + _CHECKS + rb"|" + _end(
 GROUPS = re.compile(rb"()()" + PATTERN).groups - 2
 
 CREATED = b"created context checkpoint "
-READ_CREATED = re.compile(rb"\d+ of \d+ \(pos_min = (-?\d+), pos_max = (-?\d+)").match
+READ_CREATED = re.compile(rb"\d+ of (\d+) \(pos_min = (-?\d+), pos_max = (-?\d+)").match
 READ_CHECKS = re.compile(rb"with \[(-?\d+), (-?\d+)\] against (-?\d+)").findall

@@ -70,7 +70,14 @@ def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line:
 
 def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
     fields = event.fields
-    first_batch(tracker, slot, event.task, fields["n_tokens"] if "n_tokens" in fields else fields["n_past"], event.line, event.text)
+    first_batch(
+        tracker,
+        slot,
+        event.task,
+        fields["n_tokens"] if "n_tokens" in fields else fields["n_past"],
+        event.line,
+        event.text,
+    )
 
 
 def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -105,15 +112,17 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request.marks["restored"] = Mark(event.line, event.text)
 
 
-def hold(slot: SlotState, pos_min: int, pos_max: int) -> None:
-    """Remember where a checkpoint lies."""
-    slot.positions = [*slot.positions[-MAX_POSITIONS + 1 :], (pos_min, pos_max)]
+def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
+    """Remember where a checkpoint lies; the list of the server holds ``limit`` of them."""
+    kept = min(limit, MAX_POSITIONS) - 1
+    slot.positions = [*(slot.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """Take the first of a request; how many follow is counted when it ends."""
     requests.of_event(tracker, event, slot)
-    hold(slot, event.fields["pos_min"], event.fields["pos_max"])
+    if event.message == "ckpt_created":  # up to b6628 the list drops its oldest without a word
+        hold(slot, event.fields["pos_min"], event.fields["pos_max"], event.fields["max"])
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:

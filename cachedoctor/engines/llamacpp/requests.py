@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
 
 _SHOWS_CHECKPOINTS = frozenset(
-    {"new_prompt", "seq_rm", "ckpt_created", "ckpt_created_swa", "ckpt_check", "ckpt_restored", "ckpt_erased", "force_full", "pc_looking"}
+    {
+        "new_prompt",
+        "seq_rm",
+        "ckpt_created",
+        "ckpt_created_swa",
+        "ckpt_check",
+        "ckpt_restored",
+        "ckpt_erased",
+        "force_full",
+        "pc_looking",
+    }
 )
 _MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
 
@@ -90,7 +100,9 @@ def timing(tracker: Tracker, event: Event, slot: SlotState) -> None:
             finish(tracker, owner)
 
 
-def release(tracker: Tracker, request: Request, slot: SlotState, tokens: int, truncated: bool, line: int, text: bytes) -> None:
+def release(
+    tracker: Tracker, request: Request, slot: SlotState, tokens: int, truncated: bool, line: int, text: bytes
+) -> None:
     """Handle the release of a slot: up to b6628 the timing lines follow it, later they precede it."""
     request.last_line = line
     request.released_tokens = tokens

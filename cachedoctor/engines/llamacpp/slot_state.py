@@ -46,7 +46,8 @@ class SlotState(msgspec.Struct):
     checkpoints: int = 0
     """Context checkpoints held, counted from the lines that create, erase and drop them."""
     positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156, which print no checks."""
+    """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
+    which prints no checks."""
     choice: Choice | None = None
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""

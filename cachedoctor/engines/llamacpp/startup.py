@@ -44,15 +44,20 @@ _SETTINGS: dict[str, list[tuple[str, str | bool | int]]] = {
     "init_slots": [("kv_unified", "kv_unified")],
 }
 
-_OTHERS = frozenset({"load_model", "model_name", "build_line", "build_info", "new_slot", "kv_size", "listening", "kv_base"})
+_OTHERS = frozenset(
+    {"load_model", "model_name", "build_line", "build_info", "new_slot", "kv_size", "listening", "kv_base"}
+)
 
 STARTUP = frozenset(_SETTINGS) | _OTHERS
 
 RESTART_MARKS = frozenset({"load_model", "build_line", "build_info", "init_slots"})
 """A line of these after requests, or twice, opens a new session."""
 
-# general.architecture -> kind of memory, where the name decides it (llama-arch.cpp, llama_model_is_recurrent / is_hybrid)
-_HYBRID = re.compile(r"qwen35|qwen3next|jamba|falcon-h1|granitehybrid|nemotron_h|plamo2|lfm2|bamba|kimi-linear|olmo-hybrid")
+# general.architecture -> kind of memory, where the name decides it
+# (llama-arch.cpp, llama_model_is_recurrent and llama_model_is_hybrid)
+_HYBRID = re.compile(
+    r"qwen35|qwen3next|jamba|falcon-h1|granitehybrid|nemotron_h|plamo2|lfm2|bamba|kimi-linear|olmo-hybrid"
+)
 _RECURRENT = re.compile(r"^(mamba2?|rwkv\w*|arwkv7)$")
 
 
@@ -103,9 +108,11 @@ class Startup:
                 self._recurrent = True
             else:
                 self._attention = True
-        elif message == "kv_swa" or (message == "is_swa_any" and event.fields["is_swa_any"]):
-            self._windowed = True
-        elif message == "n_swa" and event.fields["n_swa"] > 0:
+        elif (
+            message == "kv_swa"
+            or (message == "is_swa_any" and event.fields["is_swa_any"])
+            or (message == "n_swa" and event.fields["n_swa"] > 0)
+        ):
             self._windowed = True
         elif message == "model_arch":
             arch = event.fields["arch"]

@@ -57,9 +57,9 @@ class Threads:
         if prompt is None:
             return held if (request.f_keep or 0) >= 0.5 else None
         lcp = request.common_prefix_tokens
-        if held is not None and lcp is not None and request.held_tokens:
-            if lcp >= request.held_tokens - KEPT or lcp >= request.held_tokens * 0.5:
-                return held
+        length = request.held_tokens
+        if held is not None and lcp is not None and length and (lcp >= length - KEPT or lcp >= length * 0.5):
+            return held
         if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
             found = self.by_total(cached, 8, start)
             if found is not None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def feed(tracker: Tracker, event: Event) -> None:
     """Hand an event to what it stands for."""
     match = event.match
-    assert match is not None  # an event without row comes from the fused pattern
+    if match is None:
+        return
     last = match.lastindex or 0
     if last >= fused.END:
         shape: tuple[object, ...] = (fused.END, match[fused.END])
@@ -50,7 +51,9 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
     slot = tracker.slot(event.slot)
     t_last = match[fused.T_LAST]
     if t_last is None:
-        choosing.choose(tracker, slot, event.line, lines[0], float(match[fused.SIMILARITY]), float(match[fused.F_KEEP]), None)
+        choosing.choose(
+            tracker, slot, event.line, lines[0], float(match[fused.SIMILARITY]), float(match[fused.F_KEEP]), None
+        )
     else:
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
     task = int(match[fused.TASK])
@@ -63,7 +66,9 @@ def _end(
     tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: Sequence[bytes], at: int
 ) -> None:
     slot = tracker.slot(event.slot)
-    header, ms, processed, generated, released, truncated = match.group(first, first + 1, first + 2, first + 3, first + 4, first + 5)
+    header, ms, processed, generated, released, truncated = match.group(
+        first, first + 1, first + 2, first + 3, first + 4, first + 5
+    )
     if header:
         tracker.timing = slot
         at += 1
@@ -86,7 +91,7 @@ def _batches(tracker: Tracker, event: Event, match: re.Match[bytes], lines: Sequ
         request.last_line = event.lines[rest.count(b"\n", 0, at)]
         where = fused.READ_CREATED(rest, at + len(fused.CREATED))
         if where is not None:
-            processing.hold(slot, int(where[1]), int(where[2]))
+            processing.hold(slot, int(where[2]), int(where[3]), int(where[1]))
 
 
 def _checks(tracker: Tracker, event: Event, lines: Sequence[bytes]) -> None:

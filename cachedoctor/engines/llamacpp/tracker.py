@@ -21,7 +21,9 @@ Handler = Callable[["Tracker", Event, SlotState], None]
 
 def _launch(tracker: Tracker, event: Event, slot: SlotState) -> None:
     tracker.check_restart(event, event.task, event.seconds)
-    requests.launch(tracker, tracker.slot(event.slot), event.task, event.line, event.text, bool(event.fields.get("is_child")))
+    requests.launch(
+        tracker, tracker.slot(event.slot), event.task, event.line, event.text, bool(event.fields.get("is_child"))
+    )
 
 
 def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -57,9 +59,14 @@ class Tracker:
     """One origin of one input: feeds on events in line order, gives finished requests."""
 
     def __init__(
-        self, path: str, origin: str | None, new_session: Callable[[str, str | None], Session], number: Callable[[], int],
-        scanner: Scanner, build: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        origin: str | None,
+        new_session: Callable[[str, str | None], Session],
+        number: Callable[[], int],
+        scanner: Scanner,
+        build: int | None = None,
+    ) -> None:
         self.path = path
         self.origin = origin
         self.number = number
@@ -122,7 +129,9 @@ class Tracker:
         low, high = builds.oldest(row.first), builds.newest(row.last)
         new_low = max(filter(None, (session.build_min, low)), default=None)
         new_high = min(filter(None, (session.build_max, high)), default=None)
-        if new_low is None or new_high is None or new_low <= new_high:  # a fork may mix wordings: keep what was consistent
+        if (
+            new_low is None or new_high is None or new_low <= new_high
+        ):  # a fork may mix wordings: keep what was consistent
             session.build_min, session.build_max = new_low, new_high
             session.build_source = "wording" if new_low or new_high else None
 
