@@ -45,7 +45,7 @@ def turn(task: int, tokens: int, reused: int, header: tuple[str, str] | None = N
         f"{step}new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = {tokens}",
         *diff,
         f"{step}cached n_tokens = {reused}, memory_seq_rm [{reused}, end)",
-        f"{timing}prompt eval time = 183.08 ms / {tokens - reused} tokens ( 0.10 ms per token, 10356.35 tokens per second)",
+        f"{timing}prompt eval time = 183.08 ms / {tokens - reused} tokens (0.10 ms per token, 10356 tokens per second)",
         f"{timing}       eval time =   6.86 ms /     6 tokens ( 1.37 ms per token,   728.97 tokens per second)",
         f"{at} I slot      release: id  0 | task {task} | stop processing: n_tokens = {tokens + 5}, truncated = 0",
     ]
@@ -76,7 +76,8 @@ KEYS = {
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes",
     "checkpoints": "tried restored created erased",
-    "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies references",
+    "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
+    "references",
     "evidence": "path session line text role label",
     "not evaluated": "code name reason enable",
     "rule": "code name summary url",
@@ -185,7 +186,8 @@ def test_the_schema_refuses_what_is_not_a_report(tmp_path: Path) -> None:
     report = report_of(write(tmp_path, LOGS["billing header"]))
     for path, value in [
         (["schema"], "cachedoctor.report/2"), (["inputs", 0, "lines"], "7"), (["requests", 0, "outcome"], "bad"),
-        (["requests", 0, "prompt_tokens"], -1), (["findings", 0, "severity"], "fatal"), (["findings", 0, "code"], "CD1"),
+        (["requests", 0, "prompt_tokens"], -1),
+        (["findings", 0, "severity"], "fatal"), (["findings", 0, "code"], "CD1"),
     ]:  # fmt: skip
         broken = json.loads(json.dumps(report))
         at = broken

@@ -27,6 +27,7 @@ from cachedoctor.report.text_words import duration, percent
 
 COMMAND = "llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 --ctx-checkpoints 32 --swa-full -np 4"
 LINE = "slot update_slots: id  0 | task 27 | n_past = 58, slot.prompt.tokens.size() = 2040, seq_id = 0, pos_min = 2039"
+ENABLE = "set the variable\nX=1 llama-server ..."
 LRU = "slot get_availabl: id  0 | task -1 | selected slot by LRU"
 URL = "https://github.com/ggml-org/llama.cpp/pull/16391"
 
@@ -44,6 +45,7 @@ def finding(**changes: object) -> Finding:
     fields: dict[str, object] = {
         "code": "CD108", "name": "prefix-diverges-early", "severity": "warning", "confidence": "high",
         "claim": "the prompt differs from the one before it after 58 tokens: 5,912 tokens recomputed over 3 requests",
+        "diff": None,
         "requests": [1, 2, 3], "count": 3, "evidence": evidence, "cost": Cost(5912, 1254.9),
         "why": "The slot held 2,040 tokens, and the new prompt of 2,104 shares only its first tokens with them.",
         "ruled_out": [RuledOut("swa-threshold-misfire", "all 2 checkpoints lie beyond the common prefix of 58 tokens")],
@@ -59,7 +61,7 @@ def report(**changes: object) -> Report:
         "tool_version": "0", "inputs": [InputInfo("server.log", "llama.cpp", 22369, 302, 193)], "sessions": [session],
         "totals": Totals(4, 8001, 2089, 5912, 2089 / 8001, 1474.7, 5912, 1254.9),
         "requests": _NoRequests(), "findings": [finding()],
-        "not_evaluated": [NotEvaluated(f"CD10{n}", name, "the log shows no text", "set the variable\nX=1 llama-server ...")
+        "not_evaluated": [NotEvaluated(f"CD10{n}", name, "the log shows no text", ENABLE)
                           for n, name in [(2, "volatile-prefix"), (1, "billing-header")]],
         "rules": [RuleInfo(f"CD{n}", "r", "s", "u") for n in range(20)],
     }  # fmt: skip
@@ -172,9 +174,9 @@ def test_long_lines_are_cut_in_the_middle() -> None:
     out = io.StringIO()
     render_finding(finding(evidence=[line]), out, 80)
     assert len(out.getvalue()) < 3000
-    assert "slot head\n      |     xxx" in out.getvalue()
+    assert "> 1 | slot head\n    |     xxx" in out.getvalue()
     assert "the end" in out.getvalue()
-    assert re.search(r"999,\d\d\d\s+(\|\s+)?characters \.\.\.\]", out.getvalue())
+    assert re.search(r"\[\.\.\. 999,\d\d\d characters \.\.\.\]", out.getvalue())
 
 
 def test_combining_marks_do_not_make_a_line_endless() -> None:

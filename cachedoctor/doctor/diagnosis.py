@@ -121,6 +121,18 @@ class Diagnosis:
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
+    def unknown_input(self, path: str) -> Finding | None:
+        """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
+        rule = next((rule for rule in self._rules if rule.name == "unknown-format"), None)
+        if rule is None:
+            return None
+        words = rule.words(None)
+        evidence = [Evidence(path, -1, 1, "", "primary", "no known message in the whole input")]
+        cost = Cost(0, None)
+        return Finding(
+            rule.code, rule.name, "note", "high", f"{path}: {words.claim}", [], 1, evidence, cost, words.why, [], words.remedies, []
+        )  # fmt: skip
+
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
         out = [

@@ -133,7 +133,8 @@ class Rule(msgspec.Struct):
     name: str
     summary: str
     check: Callable[[Situation], Hit | None]
-    words: Callable[[Group], Words]
+    words: Callable[[Any], Words]
+    """Takes the Group of a finding; None for the rule that is about a whole input."""
     needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
     """(reason, what would enable it) when this log could not have shown it."""
     severity: Literal["by-cost"] | Severity = "by-cost"

@@ -27,6 +27,8 @@ def derive_counts(request: Request) -> None:
     prompt, processed = request.prompt_tokens, request.processed_tokens
     if prompt is None:
         return
+    if request.cached_tokens is not None and request.cached_tokens > prompt:  # lines of two requests in a torn log
+        request.cached_tokens = None
     if processed is not None and (not request.shifted or request.cut_prompt):
         cached = prompt - processed
         if request.cached_tokens is None and cached >= 0:
