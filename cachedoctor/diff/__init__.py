@@ -1,0 +1,1 @@
+"""Where two prompts part, token by token, and why. Knows prompts and tokens; knows no log and no rule."""

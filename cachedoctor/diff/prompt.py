@@ -1,0 +1,49 @@
+"""A prompt as the diff sees it: text, and where in the request each piece of it came from. Knows no file format."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal[
+    "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump"
+]
+
+
+class Span(msgspec.Struct):
+    """A piece of the text that came from one place of the request."""
+
+    start: int
+    """Offset of its first code point in the text."""
+    end: int
+    """Offset behind its last code point."""
+    place: str
+    """Path in the request: ``system[0].text``, ``tools[4].function.description``, ``messages[7].content[0].text``."""
+
+
+class Prompt(msgspec.Struct):
+    """One prompt, ready to be compared."""
+
+    path: str
+    """Where it was read from, with ``#N`` for one of many."""
+    kind: Kind
+    text: str
+    """The rendered prompt; for a chat body without a template, its parts in the order in which templates render them."""
+    spans: list[Span] = msgspec.field(default_factory=list)
+    """In the order of the text; empty when the input is plain text."""
+    body: dict[str, Any] | None = None
+    """The request body, for rendering with a chat template."""
+    images: list[str] = msgspec.field(default_factory=list)
+    """SHA-256 of each image in the request, in order."""
+    slot: int | None = None
+    """Slot id, for a slot dump."""
+    rendered: bool = False
+    """The text is exactly what the model sees (a slot dump, a prompt dump, or rendered by a template)."""
+
+    def place_at(self, offset: int) -> str | None:
+        """Place in the request that the code point at ``offset`` came from."""
+        for span in self.spans:
+            if span.start <= offset < span.end:
+                return span.place
+        return None
