@@ -248,9 +248,10 @@ class Finding(msgspec.Struct):
     cost: Cost
     why: str
     ruled_out: list[RuledOut]
+    diff: Any
+    """The difference of two prompts that proves it, or None."""
     remedies: list[Remedy]
     references: list[str]
-    diff: Any = None
 
 
 class NotEvaluated(msgspec.Struct):

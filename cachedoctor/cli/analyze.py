@@ -20,6 +20,7 @@ from cachedoctor.cli.sink import Sink
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.model import InputInfo, Report
+    from cachedoctor.sources.base import SourceError
 
 _INTERRUPTED, _FAULT, _NOTHING, _FOUND = 130, 2, 3, 1
 _PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
@@ -99,9 +100,8 @@ def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> 
     errors, interrupted = _feed(job, analyzer)
     report = analyzer.finish(interrupted)
     _write(report, job, sink, look)
-    for info in report.inputs:
-        if info.error is not None:
-            terminal.complain(info.error, _hint(info, errors))
+    for error in errors:
+        terminal.complain(error.message, error.hint)
     if analyzer.crashed:
         terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
     if interrupted:
@@ -145,7 +145,7 @@ def _stepwise(build: int | None, live: Live | None, interrupts: Interrupts) -> A
     return Stepwise(build)
 
 
-def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[str], bool]:
+def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
 
     try:
@@ -174,11 +174,6 @@ def _write(report: Report, job: _Job, sink: Sink, look: terminal.Look) -> None:
         render(report, text, look.width, color=look.color, ascii_only=look.ascii_only)
         with sink.writing() as out:
             out.write(look.encode(text.getvalue()))
-
-
-def _hint(info: InputInfo, errors: list[str]) -> str:
-    head = f"{info.error}; "
-    return next((e[len(head) :] for e in errors if e.startswith(head)), "")
 
 
 def _status(job: _Job, report: Report, crashed: bool) -> int:

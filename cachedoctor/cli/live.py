@@ -29,7 +29,7 @@ class Live:
         self._look = look
         self._silent = False
         self._since: float | None = None
-        self._printed: set[tuple[str, int]] = set()
+        self._printed: set[tuple[object, ...]] = set()
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Take notice of the codes of new findings, and of silence; print what is due."""
@@ -45,7 +45,7 @@ class Live:
         text = io.StringIO()
         for finding in findings:
             # A rule hits a request at most once, so its first request tells one finding of a code from another.
-            key = (finding.code, finding.requests[0])
+            key = (finding.code, *finding.requests[:1])
             if key not in self._printed:
                 self._printed.add(key)
                 look = self._look

@@ -6,6 +6,7 @@ Knows every stage and its order. Knows no file, no terminal, no format but the w
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -51,6 +52,7 @@ class Analyzer:
     def open(self, path: str, *, continues: bool = False) -> InputInfo:
         """Begin an input. ``continues``: it is the next rotation of the one before, the same server goes on."""
         self.close()
+        path = os.fsencode(path).decode("utf-8", "replace")  # file names need not be UTF-8
         if not continues:
             self._close_trackers()
             self._trackers = {}

@@ -127,11 +127,22 @@ class Diagnosis:
         if rule is None:
             return None
         words = rule.words(None)
-        evidence = [Evidence(path, -1, 1, "", "primary", "no known message in the whole input")]
-        cost = Cost(0, None)
         return Finding(
-            rule.code, rule.name, "note", "high", f"{path}: {words.claim}", [], 1, evidence, cost, words.why, [], words.remedies, []
-        )  # fmt: skip
+            code=rule.code,
+            name=rule.name,
+            severity="note",
+            confidence="high",
+            claim=f"{path}: {words.claim}",
+            requests=[],
+            count=1,
+            evidence=[],
+            cost=Cost(0, None),
+            why=words.why,
+            ruled_out=[],
+            diff=None,
+            remedies=words.remedies,
+            references=[],
+        )
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
@@ -199,6 +210,7 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
         cost=Cost(group.tokens, round(group.ms, 3) if group.ms else None),
         why=words.why,
         ruled_out=words.ruled_out,
+        diff=None,
         remedies=words.remedies,
         references=words.references,
     )

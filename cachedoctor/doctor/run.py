@@ -1,13 +1,11 @@
-"""Batch, pipe and tail: three loops around one Analyzer. Knows sources and the analyzer; knows no format."""
+"""Batch, pipe and tail: loops around one Analyzer. Knows sources and the analyzer; knows no format."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable
 
 from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.model import CacheDoctorError, Report
+from cachedoctor.model import Report
 from cachedoctor.sources.base import Source, SourceError
 from cachedoctor.sources.order import in_time_order
 
@@ -24,34 +22,29 @@ def _source(path: str) -> Source:
     return FileSource(path)
 
 
-def _base(path: str) -> str:
-    return _ROTATION.sub("", path)
-
-
-def drive(
-    analyzer: Analyzer, source: Source, on_new: Callable[[list[str]], None] | None = None, *, continues: bool = False
-) -> str | None:
+def drive(analyzer: Analyzer, source: Source, *, continues: bool = False) -> SourceError | None:
     """Feed one source to its end; returns the error that stopped it, or None."""
     info = analyzer.open(source.path, continues=continues)
     try:
         for chunk in source.chunks():
-            new = analyzer.feed(chunk) if chunk else analyzer.idle()
-            if new and on_new is not None:
-                on_new(new)
+            if chunk:
+                analyzer.feed(chunk)
+            else:
+                analyzer.idle()
     except SourceError as error:
         info.error = error.message
         analyzer.close()
-        return f"{error.message}" + (f"; {error.hint}" if error.hint else "")
+        return error
     analyzer.close()
     return None
 
 
-def feed_all(analyzer: Analyzer, paths: list[str], on_new: Callable[[list[str]], None] | None = None) -> list[str]:
+def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
     """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end."""
     errors, before = [], None
     for path in in_time_order(paths):
-        base = _base(path)
-        error = drive(analyzer, _source(path), on_new, continues=path != "-" and base == before)
+        base = _ROTATION.sub("", path)
+        error = drive(analyzer, _source(path), continues=path != "-" and base == before)
         before = base
         if error is not None:
             errors.append(error)
@@ -59,21 +52,14 @@ def feed_all(analyzer: Analyzer, paths: list[str], on_new: Callable[[list[str]],
 
 
 def analyze_paths(paths: list[str], build: int | None = None) -> Report:
-    """Analyse files and give the report.
+    """Analyse files and give the report; an input that fails midway is named in it.
 
     Raises:
-        CacheDoctorError: nothing could be read.
+        SourceError: nothing could be read.
     """
     analyzer = Analyzer(build)
     errors = feed_all(analyzer, paths)
     report = analyzer.finish()
     if errors and not any(i.lines for i in report.inputs):
-        raise CacheDoctorError(errors[0])
+        raise errors[0]
     return report
-
-
-def interruptible(run: Callable[[], list[str]]) -> tuple[list[str], bool]:
-    """Run until the end or Ctrl-C; returns the errors and whether it was interrupted."""
-    with contextlib.suppress(KeyboardInterrupt):
-        return run(), False
-    return [], True

@@ -60,7 +60,7 @@ def needs_text(session: Session) -> tuple[str, str] | None:
     if session.seen & {"diff_old", "diff_new"}:
         return None
     words, commands = flags.show_text(*span(session))
-    return "the log shows no text of the prompts (no old: / new: lines)", "; ".join([words, *commands])
+    return "the log shows no text of the prompts (no old: / new: lines)", "\n".join([words, *commands])
 
 
 def needs_accounting(session: Session) -> tuple[str, str] | None:
@@ -68,4 +68,4 @@ def needs_accounting(session: Session) -> tuple[str, str] | None:
     if session.seen & {"seq_rm", "new_prompt"}:
         return None
     words, command = show_accounting(session)
-    return "prompt length, reuse and checkpoints are hidden at this level", f"{words}: {command}" if command else words
+    return "prompt length, reuse and checkpoints are hidden at this level", f"{words}\n{command}" if command else words
