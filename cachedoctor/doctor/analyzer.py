@@ -154,9 +154,10 @@ class Analyzer:
         totals = self._totals
         if request.parent is None:
             totals.requests += 1
-            if request.cached_tokens is not None and request.prompt_tokens is not None:
-                totals.prompt_tokens += request.prompt_tokens
-                totals.cached_tokens += request.cached_tokens
+            cached, prompt = request.cached_tokens, request.prompt_tokens
+            if cached is not None and prompt is not None:
+                totals.prompt_tokens += prompt
+                totals.cached_tokens += cached
                 totals.processed_tokens += request.processed_tokens or 0
                 totals.prompt_ms += request.prompt_ms or 0.0
         self._spool.add(request.index, encode_request(request, request.index))

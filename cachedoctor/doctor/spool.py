@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from typing import IO
 
-_IN_MEMORY = 1 << 20
-"""Bytes kept in memory before a temporary file takes over."""
+_BATCH = 2048
+"""Requests gathered before they are written out."""
 MAX_WAITING = 4096
 """Requests that may wait for one that started before them."""
 
@@ -18,7 +19,8 @@ class Spool:
     """Takes requests in any order near the right one, gives them in the order of their numbers."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # lives as long as the report
+        self._file: IO[bytes] | None = None
+        self._ready: list[bytes] = []
         self._waiting: dict[int, bytes] = {}
         self._next = 0
 
@@ -29,16 +31,27 @@ class Spool:
 
     def add(self, number: int, line: bytes) -> None:
         """Take the request with this number (0, 1, 2 ... without gaps)."""
-        self._waiting[number] = line
-        while (ready := self._waiting.pop(self._next, None)) is not None:
-            self._file.write(ready + b"\n")
+        if number != self._next:
+            self._waiting[number] = line
+            return
+        self._ready.append(line)
+        self._next += 1
+        while self._waiting and (late := self._waiting.pop(self._next, None)) is not None:
+            self._ready.append(late)
             self._next += 1
+        if len(self._ready) >= _BATCH:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
+            self._file.write(b"\n".join(self._ready) + b"\n")
+            self._ready.clear()
 
     def lines(self) -> Iterator[bytes]:
         """Yield every request taken so far; numbers still missing are skipped."""
-        self._file.seek(0)
-        for line in self._file:
-            yield line[:-1]
-        self._file.seek(0, 2)
+        if self._file is not None:
+            self._file.seek(0)
+            for line in self._file:
+                yield line[:-1]
+            self._file.seek(0, 2)
+        yield from self._ready
         for number in sorted(self._waiting):
             yield self._waiting[number]

@@ -17,6 +17,8 @@ from cachedoctor.model import Mark, Request, Setting
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
 
+RAM_LINES = frozenset({"pc_looking", "pc_found"})
+"""Lines that show whether the RAM cache was searched."""
 _MAX_RAM = 256
 """Prompts of the RAM cache remembered by length."""
 
@@ -36,7 +38,7 @@ def hand_over(choice: Choice, request: Request, tracker: Tracker) -> None:
         request.prompt_tokens = choice.n_prompt
     if choice.lcp is not None:
         request.common_prefix_tokens, request.lcp_exact = choice.lcp, True
-    if tracker.session.seen & {"pc_looking", "pc_found"}:
+    if tracker.watches_ram:
         request.restored_from_ram = choice.found_keep is not None
     if choice.found_keep is not None and choice.found_sim is not None:
         keep = choice.found_keep

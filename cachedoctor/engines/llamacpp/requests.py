@@ -15,7 +15,7 @@ from cachedoctor.model import Mark, Request
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
 
-_SHOWS_CHECKPOINTS = frozenset(
+SHOWS_CHECKPOINTS = frozenset(
     {
         "new_prompt",
         "seq_rm",
@@ -28,7 +28,7 @@ _SHOWS_CHECKPOINTS = frozenset(
         "pc_looking",
     }
 )
-_MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
+MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
 
 
 def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, partial: bool = False) -> Request:
@@ -41,7 +41,7 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
     request.held_tokens = slot.length
     request.held_thread = slot.thread
     request.marks["start"] = Mark(line, text)
-    if session.seen & _MAKES_CHECKPOINTS:
+    if tracker.makes_checkpoints:
         request.held_checkpoints = slot.checkpoints
         request.held_positions = slot.positions
     if choice is not None:
@@ -125,16 +125,14 @@ def finish(tracker: Tracker, slot: SlotState, lost: bool = False) -> None:
         request.cancelled = True  # released without timing lines
     if request.parent == -1:
         request.parent = None
-    _count_checkpoints(tracker, request, slot)
+    if tracker.shows_checkpoints:  # else hidden at this level: unknown, not none
+        _count_checkpoints(tracker, request, slot)
     _settle(tracker, request, slot)
     tracker.finished.append(request)
 
 
 def _count_checkpoints(tracker: Tracker, request: Request, slot: SlotState) -> None:
-    seen = tracker.session.seen
-    if not seen & _SHOWS_CHECKPOINTS:
-        return  # hidden at this level: unknown, not none
-    name = "ckpt_created" if "ckpt_created" in seen else "ckpt_created_swa"
+    name = "ckpt_created" if "ckpt_created" in tracker.session.seen else "ckpt_created_swa"
     request.created = (request.created or 0) + tracker.take(name, request.slot, request.task)
     request.tried, request.restored, request.erased = request.tried or 0, request.restored or 0, request.erased or 0
     limit = tracker.session.setting("ctx_checkpoints")
@@ -148,7 +146,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     accounting.derive_counts(request)
     if request.restored_from_ram:
         choosing.settle_swap(request, threads)
-    accounting.common_prefix(request, session, bool(session.seen & _SHOWS_CHECKPOINTS))
+    accounting.common_prefix(request, session, tracker.shows_checkpoints)
     thread = threads.join(request) if request.parent is None else None
     cold = thread is None and request.prompt_tokens is not None and request.held_tokens is not None
     request.thread_turn = 0 if thread is None else thread.turns

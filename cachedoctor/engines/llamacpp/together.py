@@ -24,11 +24,13 @@ def feed(tracker: Tracker, event: Event) -> None:
         return
     last = match.lastindex or 0
     if last >= fused.END:
-        shape: tuple[object, ...] = (fused.END, match[fused.END])
-    elif last in (fused.REST, fused.CHECKING):
-        shape = (last, match[fused.CACHED_WORD], fused.CREATED in (match[fused.REST] or b""), match[fused.CHECKING])
+        shape = 1 if match[fused.END] else 0
+    elif last == fused.REST:
+        shape = 2 | (match[fused.CACHED_WORD] is None) << 3 | (fused.CREATED in match[fused.REST]) << 4
+    elif last == fused.CHECKING:
+        shape = 3 | (match[fused.CHECKING] == b"C") << 3
     else:
-        shape = (last, match[fused.NEW_NAME], match[fused.T_LAST] is None)
+        shape = 4 | (match[fused.NEW_NAME] is None) << 3 | (match[fused.T_LAST] is None) << 4 | (last > fused.TASK) << 5
     lines = event.whole.split(b"\n")
     if shape not in tracker.shapes:  # the rows of these lines have not been met yet
         tracker.shapes.add(shape)
@@ -49,16 +51,30 @@ def feed(tracker: Tracker, event: Event) -> None:
 
 def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[bytes]) -> int:
     slot = tracker.slot(event.slot)
-    t_last = match[fused.T_LAST]
-    if t_last is None:
-        choosing.choose(
-            tracker, slot, event.line, lines[0], float(match[fused.SIMILARITY]), float(match[fused.F_KEEP]), None
-        )
+    similarity, keep, t_last, raw_task = match.group(fused.SIMILARITY, fused.F_KEEP, fused.T_LAST, fused.TASK)
+    task = int(raw_task)
+    plain = slot.choice is None and not tracker.watches_ram
+    if plain:  # nothing else is known of this choice: what follows would only pass it on
+        if slot.request is not None and slot.released:
+            requests.finish(tracker, slot)
+        tracker.chosen = slot
+    elif t_last is None:
+        choosing.choose(tracker, slot, event.line, lines[0], float(similarity), float(keep), None)
     else:
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
-    task = int(match[fused.TASK])
     tracker.check_restart(event, task, event.seconds)
-    requests.launch(tracker, tracker.slot(event.slot), task, event.lines[1], lines[1], False)
+    slot = tracker.slot(event.slot)
+    requests.launch(tracker, slot, task, event.lines[1], lines[1], False)
+    request = slot.request
+    if plain and request is not None:
+        request.first_line = event.line
+        request.marks["select"] = Mark(event.line, lines[0])
+        if t_last is None:
+            request.selected_by, request.similarity, request.f_keep = "lcp", float(similarity), float(keep)
+        else:
+            request.selected_by, request.t_last = "lru", int(t_last)
+            if request.t_last == -1:
+                request.held_tokens, request.held_thread = 0, None
     return task
 
 

@@ -89,10 +89,13 @@ class Tracker:
         self.chosen: SlotState | None = None
         self.timing: SlotState | None = None
         self.children = False
+        self.watches_ram = False
+        self.shows_checkpoints = False
+        self.makes_checkpoints = False
         self.asleep = False
         self.rows: set[Message] = set()
         self._started: set[str] = set()
-        self.shapes: set[object] = set()
+        self.shapes: set[int] = set()
         self._clock = 0
         self._last_task = -1
         self._zero_seen = False
@@ -124,6 +127,9 @@ class Tracker:
         session = self.session
         self.rows.add(row)
         session.seen.add(row.id)
+        self.watches_ram |= row.id in choosing.RAM_LINES
+        self.shows_checkpoints |= row.id in requests.SHOWS_CHECKPOINTS
+        self.makes_checkpoints |= row.id in requests.MAKES_CHECKPOINTS
         if session.build is not None or row.component in ("bare", "lib", "log", "error"):
             return
         low, high = builds.oldest(row.first), builds.newest(row.last)
