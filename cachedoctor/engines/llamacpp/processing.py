@@ -25,12 +25,23 @@ _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
 
 
-def _new_prompt(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    request = requests.of_event(tracker, event, slot)
-    request.prompt_tokens = event.fields["n_prompt_tokens"]
-    request.marks["prompt"] = Mark(event.line, event.text)
+def prompt_length(
+    tracker: Tracker, slot: SlotState, task: int, tokens: int, context: int, line: int, text: bytes
+) -> None:
+    """Take the length of a prompt and the context of its slot."""
+    request = slot.request
+    if request is None or request.task != task:
+        request = requests.begin(tracker, slot, task, line, text, partial=True)
+    request.last_line = line
+    request.prompt_tokens = tokens
+    request.marks["prompt"] = Mark(line, text)
     if tracker.session.n_ctx_slot is None:
-        tracker.session.n_ctx_slot = event.fields["n_ctx_slot"]
+        tracker.session.n_ctx_slot = context
+
+
+def _new_prompt(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    fields = event.fields
+    prompt_length(tracker, slot, event.task, fields["n_prompt_tokens"], fields["n_ctx_slot"], event.line, event.text)
 
 
 def _input_truncated(tracker: Tracker, event: Event, slot: SlotState) -> None:

@@ -6,7 +6,6 @@ Knows what the groups of the fused pattern mean. Knows no other message.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
@@ -23,36 +22,59 @@ def feed(tracker: Tracker, event: Event) -> None:
     if match is None:
         return
     last = match.lastindex or 0
-    if last >= fused.END:
-        shape = 1 if match[fused.END] else 0
-    elif last == fused.REST:
-        shape = 2 | (match[fused.CACHED_WORD] is None) << 3 | (fused.CREATED in match[fused.REST]) << 4
-    elif last == fused.CHECKING:
-        shape = 3 | (match[fused.CHECKING] == b"C") << 3
-    else:
-        shape = 4 | (match[fused.NEW_NAME] is None) << 3 | (match[fused.T_LAST] is None) << 4 | (last > fused.TASK) << 5
     lines = event.whole.split(b"\n")
+    if match[fused.TASK] is not None:
+        _sight(tracker, match, lines, 1, fused.CHOICE_TAIL)
+        _choice(tracker, event, match, lines)
+    elif match[fused.LAUNCHED] is not None:
+        _sight(tracker, match, lines, 2, fused.LAUNCH_TAIL)
+        tracker.check_restart(event, event.task, event.seconds)
+        requests.launch(tracker, tracker.slot(event.slot), event.task, event.line, lines[0], False)
+        _tail(tracker, event, match, fused.LAUNCH_TAIL, event.task, lines, 1)
+    elif last >= fused.END_ALONE:
+        _sight_lines(tracker, lines, 3 | bool(match[fused.END_ALONE]) << 3)
+        _end(tracker, event, match, fused.END_ALONE, event.task, lines, 0)
+    elif last == fused.CHECKING:
+        _sight_lines(tracker, lines[:1], 4 | (match[fused.CHECKING] == b"C") << 3)
+        _checks(tracker, event, lines)
+    else:
+        _sight_lines(tracker, lines, 5 | _batch_shape(match, fused.BATCHES_ALONE) << 3)
+        _batches(tracker, event, match, fused.BATCHES_ALONE, event.task, lines, 0)
+
+
+# ---- rows behind the lines
+
+
+def _sight(tracker: Tracker, match: re.Match[bytes], lines: list[bytes], kind: int, tail: int) -> None:
+    """Meet the rows of a choice or launch with its tail, once per shape."""
+    shape = kind | (match[fused.NEW_NAME] is None) << 3 | (match[fused.T_LAST] is None) << 4
+    shape |= (match[tail] is None) << 5 | (match[tail + fused.END + 1] is None) << 6
+    shape |= _batch_shape(match, tail + fused.BATCHES) << 7 | bool(match[tail + fused.END]) << 10
+    _sight_lines(tracker, lines, shape)
+
+
+def _batch_shape(match: re.Match[bytes], first: int) -> int:
+    rest = match[first + fused.REST]
+    if rest is None:
+        return 0
+    return 1 | (match[first] is None) << 1 | (fused.CREATED in rest) << 2
+
+
+def _sight_lines(tracker: Tracker, lines: list[bytes], shape: int) -> None:
     if shape not in tracker.shapes:  # the rows of these lines have not been met yet
         tracker.shapes.add(shape)
         for row in tracker.lines_of(lines):
             if row not in tracker.rows:
                 tracker.first_sight(row)
-    if last >= fused.END:
-        _end(tracker, event, match, fused.END, event.task, lines, 0)
-    elif last == fused.REST:
-        _batches(tracker, event, match, lines)
-    elif last == fused.CHECKING:
-        _checks(tracker, event, lines)
-    else:
-        task = _choice(tracker, event, match, lines)
-        if last > fused.TASK:
-            _end(tracker, event, match, fused.WHOLE, task, lines, 2)
 
 
-def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[bytes]) -> int:
+# ---- what they say
+
+
+def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[bytes]) -> None:
     slot = tracker.slot(event.slot)
     similarity, keep, t_last, raw_task = match.group(fused.SIMILARITY, fused.F_KEEP, fused.T_LAST, fused.TASK)
-    task = int(raw_task)
+    task, at = int(raw_task), 2 if fused.SAMPLER in lines[1] else 1
     plain = slot.choice is None and not tracker.watches_ram
     if plain:  # nothing else is known of this choice: what follows would only pass it on
         if slot.request is not None and slot.released:
@@ -64,7 +86,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
     tracker.check_restart(event, task, event.seconds)
     slot = tracker.slot(event.slot)
-    requests.launch(tracker, slot, task, event.lines[1], lines[1], False)
+    requests.launch(tracker, slot, task, event.lines[at], lines[at], False)
     request = slot.request
     if plain and request is not None:
         request.first_line = event.line
@@ -75,42 +97,62 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
             request.selected_by, request.t_last = "lru", int(t_last)
             if request.t_last == -1:
                 request.held_tokens, request.held_thread = 0, None
-    return task
+    if len(lines) > at + 1:
+        _tail(tracker, event, match, fused.CHOICE_TAIL, task, lines, at + 1)
+
+
+def _tail(
+    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
+) -> None:
+    """Take what follows a launch; ``at`` is the index of the next line."""
+    prompt = match[first + fused.PROMPT]
+    if prompt is not None:
+        slot = tracker.slot(event.slot)
+        processing.prompt_length(
+            tracker, slot, task, int(prompt), int(match[first + fused.CONTEXT]), event.lines[at], lines[at]
+        )
+        at += 1
+    rest = match[first + fused.BATCHES + fused.REST]
+    if rest is not None:
+        _batches(tracker, event, match, first + fused.BATCHES, task, lines, at)
+        at += 1 + rest.count(b"\n")
+    if match[first + fused.END + 1] is not None:
+        _end(tracker, event, match, first + fused.END, task, lines, at)
 
 
 def _end(
-    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: Sequence[bytes], at: int
+    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
 ) -> None:
     slot = tracker.slot(event.slot)
-    header, ms, processed, generated, released, truncated = match.group(
-        first, first + 1, first + 2, first + 3, first + 4, first + 5
-    )
-    if header:
-        tracker.timing = slot
-        at += 1
+    header, ms, processed, generated, released, truncated = match.group(*range(first, first + 6))
     request = slot.request
     if request is None or request.task != task:
         request = requests.begin(tracker, slot, task, event.line, lines[0], partial=True)
+    if header:
+        tracker.timing = slot
+        at += 1
     requests.timed_prompt(request, float(ms), int(processed), event.lines[at], lines[at])
     request.generated_tokens = int(generated)
     requests.release(tracker, request, slot, int(released), truncated == b"1", event.lines[-1], lines[-1])
 
 
-def _batches(tracker: Tracker, event: Event, match: re.Match[bytes], lines: Sequence[bytes]) -> None:
+def _batches(
+    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
+) -> None:
     slot = tracker.slot(event.slot)
-    request = processing.first_batch(tracker, slot, event.task, int(match[fused.CACHED]), event.line, lines[0])
-    rest = match[fused.REST]
+    request = processing.first_batch(tracker, slot, task, int(match[first + fused.CACHED]), event.lines[at], lines[at])
+    rest = match[first + fused.REST]
     created = rest.count(fused.CREATED)
     if created:
         request.created = (request.created or 0) + created
-        at = rest.rfind(fused.CREATED)
-        request.last_line = event.lines[rest.count(b"\n", 0, at)]
-        where = fused.READ_CREATED(rest, at + len(fused.CREATED))
-        if where is not None:
-            processing.hold(slot, int(where[2]), int(where[3]), int(where[1]))
+        where = rest.rfind(fused.CREATED)
+        request.last_line = event.lines[at + rest.count(b"\n", 0, where)]
+        found = fused.READ_CREATED(rest, where + len(fused.CREATED))
+        if found is not None:
+            processing.hold(slot, int(found[2]), int(found[3]), int(found[1]))
 
 
-def _checks(tracker: Tracker, event: Event, lines: Sequence[bytes]) -> None:
+def _checks(tracker: Tracker, event: Event, lines: list[bytes]) -> None:
     request = requests.of_event(tracker, event, tracker.slot(event.slot))
     if "check" not in request.marks:
         request.marks["check"] = Mark(event.line, lines[0])

@@ -1,0 +1,130 @@
+"""Which of many prompts follows which. Knows messages and the special tokens that separate them, no file."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import Any
+
+import msgspec
+
+from cachedoctor.diff.prompt import Prompt
+
+LOOK_BACK = 64
+"""Earlier prompts that a prompt is compared with: more conversations than any server has slots."""
+LONG_PART = 24
+"""Code points from which a part is unlikely to occur in two conversations by chance."""
+SAME_TEXT = 0.5
+"""Share of the shorter of two texts without turns that must be a common prefix."""
+
+# Tokens that open or close a turn in the chat templates in use.
+_TURN = re.compile(
+    r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|</?start_of_turn>|<end_of_turn>|\[/?INST\]|\[/?SYSTEM_PROMPT\]"
+)
+_CHUNK = 1 << 16
+
+
+class _Outline(msgspec.Struct):
+    """A prompt as a sequence of turns."""
+
+    head: int
+    """Hash of what stands before the conversation: tools and system prompt."""
+    prefixes: list[int]
+    """Hash of the first n turns, for each n."""
+    long: set[int]
+    """Hashes of the turns that are long enough to be telling."""
+    text: str
+
+
+def walk(prompts: list[Prompt]) -> list[tuple[int, int]]:
+    """Pairs of indexes (earlier, later) of consecutive prompts of a conversation, by the later one."""
+    outlines: list[_Outline] = []
+    pairs: list[tuple[int, int]] = []
+    for index, prompt in enumerate(prompts):
+        outline = _outline(prompt)
+        first = max(0, index - LOOK_BACK)
+        best: tuple[int, int, bool, int] | None = None
+        for earlier in range(first, index):
+            score = _score(outlines[earlier], outline)
+            if score is not None and (best is None or (*score, earlier) >= best):
+                best = (*score, earlier)
+        if best is not None:
+            pairs.append((best[3], index))
+        outlines.append(outline)
+    return pairs
+
+
+def common_prefix(a: str, b: str) -> int:
+    """Length of the longest common prefix, in code points."""
+    start, limit = 0, min(len(a), len(b))
+    while start < limit and a[start : start + _CHUNK] == b[start : start + _CHUNK]:
+        start += _CHUNK
+    low, high = min(start, limit), min(start + _CHUNK, limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _score(a: _Outline, b: _Outline) -> tuple[int, int, bool] | None:
+    """How much of a conversation two prompts share; None when they are of different ones."""
+    limit = min(len(a.prefixes), len(b.prefixes))
+    # The hashes of prefixes agree up to the first different turn and never after it, so that they can be bisected.
+    lead = bisect_left(range(limit), True, key=lambda n: a.prefixes[n] != b.prefixes[n])
+    shared = 0
+    if lead == 0:
+        shared = len(a.long & b.long)
+        if limit == 0:
+            shorter = min(len(a.text), len(b.text))
+            shared = shorter > 0 and common_prefix(a.text, b.text) >= shorter * SAME_TEXT
+        if not shared:
+            return None
+    return lead, int(shared), a.head == b.head
+
+
+def _outline(prompt: Prompt) -> _Outline:
+    head, turns = _messages(prompt) or _segments(prompt.text)
+    prefixes: list[int] = []
+    state = 0
+    for turn in turns:
+        state = hash((state, turn))
+        prefixes.append(state)
+    long = {hash(turn) for turn in turns if len(turn) >= LONG_PART}
+    return _Outline(hash(head), prefixes, long, "" if turns else prompt.text)
+
+
+def _messages(prompt: Prompt) -> tuple[str, list[str]] | None:
+    """Head and turns of a body, by the places of its spans; a rendered body keeps its message list."""
+    body = prompt.body
+    items: Any = None if body is None else body.get("messages", body.get("input"))
+    if not isinstance(items, list):
+        return None
+    head = [repr(body.get(name)) for name in ("system", "instructions", "tools")] if body else []
+    turns: list[str] = []
+    for item in items:
+        role = item.get("role") if isinstance(item, dict) else None
+        if role in ("system", "developer") and not turns:
+            head.append(repr(item))
+        else:
+            turns.append(_flat(item))
+    return "".join(head), turns
+
+
+def _flat(item: Any) -> str:
+    """A turn without what moves from request to request though no server renders it."""
+    if isinstance(item, dict):
+        return "".join(f"{key}={_flat(value)};" for key, value in item.items() if key not in ("cache_control", "id"))
+    if isinstance(item, list):
+        return "".join(_flat(part) for part in item)
+    return str(item)
+
+
+def _segments(text: str) -> tuple[str, list[str]]:
+    """Head and turns of a rendered prompt."""
+    pieces = [piece for piece in (part.strip() for part in _TURN.split(text)) if piece]
+    if len(pieces) < 2:
+        return text, []
+    return pieces[0], pieces[1:]

@@ -1,0 +1,231 @@
+"""Every bundled log: the numbers that the server reported, the causes by construction, and none of their look-alikes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import CASES, case_of, content_of, json_of, log_of
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.location import PyTestLocation
+from syrupy.types import SnapshotIndex
+
+from cachedoctor.doctor import analyzer
+from cachedoctor.engines.base import Catalogue
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.model import Report
+
+FIELDS = ("prompt", "cached", "processed")
+MEMORIES = {"attention", "swa", "hybrid", "recurrent"}
+BUILDS = {6123, 6301, 6900, 7551, 7964, 8353, 8672, 9294, 9713, 11549}
+SNAPSHOTS = ("billing-header-hybrid", "mmproj-truncation-b7551")
+
+by_case = pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+
+
+@lru_cache(maxsize=None)
+def whole(case: Path) -> bytes:
+    """The JSON report of the log read at once."""
+    return json_of([content_of(case)])
+
+
+def report_of(case: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(whole(case))
+    return report
+
+
+def numbers(request: dict[str, Any]) -> tuple[int | None, ...]:
+    return tuple(request[f"{field}_tokens"] for field in FIELDS)
+
+
+# ---- the numbers
+
+
+@by_case
+def test_the_accounting_is_what_the_server_reported(case: Path) -> None:
+    """Prompt, cached and processed tokens of every answered request; what the log cannot tell is null."""
+    ours = [numbers(r) for r in report_of(case)["requests"] if r["parent"] is None]
+    left = list(ours)
+    for n, request in enumerate(case_of(case)["requests"]):
+        want = tuple(None if f in request.get("unknown", ()) else request[f] for f in FIELDS)
+        assert want in left, f"request {n} {want} is not among {left}"
+        left.remove(want)
+    assert not [found for found in left if None not in found], "a number that no request of this log had"
+
+
+@by_case
+def test_requests_that_follow_each_other_keep_their_order(case: Path) -> None:
+    """One after the other on one slot, they are reported in that order."""
+    report = report_of(case)
+    known = [numbers(r) for r in report["requests"] if r["parent"] is None and None not in numbers(r)]
+    truth = [tuple(r[f] for f in FIELDS) for r in case_of(case)["requests"] if "unknown" not in r]
+    if report["sessions"] and report["sessions"][0]["n_slots"] == 1:
+        assert known == truth
+
+
+@by_case
+def test_the_server_is_what_it_was(case: Path) -> None:
+    """Build and memory are known or open, never wrong."""
+    want = case_of(case)
+    for session in report_of(case)["sessions"]:
+        assert session["memory"] in (None, want["memory"])
+        assert session["build"] in (None, 0, want["build"])
+        assert (session["build_min"] or 0) <= want["build"] <= (session["build_max"] or want["build"])
+
+
+# ---- the causes
+
+
+@by_case
+def test_the_findings_are_the_causes_by_construction(case: Path) -> None:
+    """The codes with the counts of their requests, the costliest first, and no look-alike."""
+    want, report = case_of(case), report_of(case)
+    expected = Counter({code: int(times) for code, times in (e.split(" x") for e in want["expect"])})
+    found: Counter[str] = Counter()
+    for finding in report["findings"]:
+        found[finding["code"]] += finding["count"]
+    assert found == expected
+    assert not set(want["absent"]) & set(found)
+    assert not set(want["absent"]) & set(expected), "case.toml contradicts itself"
+    if expected:
+        assert report["findings"][0]["code"] == want["first"]
+    for entry in want.get("ruled_out", ()):
+        code, name = entry.split()
+        (finding,) = (f for f in report["findings"] if f["code"] == code)
+        assert name in {other["name"] for other in finding["ruled_out"]}
+
+
+@by_case
+def test_evidence_quotes_the_log(case: Path) -> None:
+    """The text of every piece of evidence stands in the line that it names."""
+    if case.name.startswith(("wrapped-docker", "jsonl")):
+        pytest.skip("the text stands in the line as JSON")
+    lines = content_of(case).split(b"\n")
+    for finding in report_of(case)["findings"]:
+        assert finding["evidence"] or finding["code"] == "CD903"
+        for evidence in finding["evidence"]:
+            line = re.sub(rb"\x1b\[[0-9;]*m", b"", lines[evidence["line"] - 1]).decode("utf-8", "replace")
+            assert evidence["text"].strip() in line
+
+
+# ---- robustness
+
+
+@by_case
+@pytest.mark.parametrize("part", ["first 30 lines", "last 30 lines", "every second line"])
+def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
+    """No exception, no broken rule, no number without a source."""
+    lines = content_of(case).splitlines(keepends=True)
+    cut = {"first 30 lines": lines[:30], "last 30 lines": lines[-30:], "every second line": lines[::2]}[part]
+    report = json.loads(json_of([b"".join(cut)]))
+    assert not [n for n in report["not_evaluated"] if "failed" in n["reason"]]
+    for request in report["requests"]:
+        prompt, cached, processed = numbers(request)
+        assert all(n is None or n >= 0 for n in (prompt, cached, processed))
+        if prompt is not None and cached is not None:
+            assert cached <= prompt
+
+
+@by_case
+def test_chunks_cut_anywhere_give_the_same_bytes(case: Path) -> None:
+    """A pipe, a tail and a file are the same log."""
+    data, expected = content_of(case), whole(case)
+    for seed in (1, 2, 3):
+        draw = random.Random(seed)
+        most = draw.choice((200, 5000, 20000))
+        chunks, at = [], 0
+        while at < len(data):
+            size = draw.randint(1, most)
+            chunks.append(data[at : at + size])
+            at += size
+        assert json_of(chunks) == expected, f"seed {seed}"
+
+
+@by_case
+def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
+    expected = whole(case)
+    monkeypatch.setattr(analyzer, "_catalogue", lambda catalogue=Catalogue(ROWS): catalogue)
+    monkeypatch.setattr(analyzer, "PLAN", msgspec.structs.replace(analyzer.PLAN, fused_groups=0))
+    assert json_of([content_of(case)]) == expected
+
+
+# ---- the collection
+
+
+def test_the_cases_cover_builds_memories_and_rules() -> None:
+    """Every sampled build, every kind of memory; every rule fires somewhere and stays silent on a look-alike."""
+    cases = [case_of(folder) for folder in CASES]
+    assert {c.get("build") for c in cases} >= BUILDS
+    assert {c.get("memory") for c in cases} >= MEMORIES
+    assert sum(log_of(folder).stat().st_size for folder in CASES) < 3_000_000
+    silent = {code for c in cases for code in c["absent"]}
+    from cachedoctor.rules import registry  # noqa: PLC0415
+
+    codes = {code for code, _ in registry.names()}
+    # A look-alike of these two is any other log: they speak of the input, not of a cause.
+    assert codes - silent <= {"CD404", "CD903"}
+
+
+def test_copied_logs_name_no_machine() -> None:
+    """Paths of the machine they were made on are not in them."""
+    for folder in CASES:
+        assert not re.search(rb"/(?:work|root|home|tmp)/", content_of(folder)), folder.name
+
+
+# ---- what two rich cases look like
+
+
+class Expected(SingleFileSnapshotExtension):
+    """Snapshots in ``CASE/expected/``, never in the case itself: unknown files beside a snapshot get deleted."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+    @classmethod
+    def dirname(cls, *, test_location: PyTestLocation) -> str:
+        """The folder of the case, by the parameter of the test."""
+        name = test_location.nodename.split("[")[1].rstrip("]")
+        return str(next(folder for folder in CASES if folder.name == name) / "expected")
+
+    @classmethod
+    def get_snapshot_name(cls, *, test_location: PyTestLocation, index: SnapshotIndex = 0) -> str:
+        """The name of the file."""
+        return str(index)
+
+
+def masked(text: str) -> str:
+    """Without what differs from release to release."""
+    text = re.sub(r'("name":"cachedoctor","version":)"[^"]*"', r'\1"VERSION"', text)
+    return re.sub(r"\bcachedoctor \d+\.\d+\.\d+\S*", "cachedoctor VERSION", text)
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_reports_look_as_before(name: str, snapshot: SnapshotAssertion) -> None:
+    """Text and JSON report; ``pytest --snapshot-update`` accepts a change that was looked at."""
+    from io import StringIO  # noqa: PLC0415
+
+    from cachedoctor.report import text  # noqa: PLC0415
+
+    (case,) = (folder for folder in CASES if folder.name == name)
+    shot = snapshot.use_extension(Expected)
+    report = json.loads(masked(whole(case).decode()))
+    assert json.dumps(report, indent=1, ensure_ascii=False) + "\n" == shot(name="report-json")
+    out = StringIO()
+    text.render(_report(content_of(case)), out)
+    assert masked(out.getvalue()) == shot(name="report-text")
+
+
+def _report(data: bytes) -> Report:
+    doctor = analyzer.Analyzer()
+    doctor.open("server.log")
+    doctor.feed(data)
+    return doctor.finish()
