@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from cachedoctor.diff.anchors import Gap, Pair, Run, backward, between, find_moves, forward, split
+from cachedoctor.diff.anchors import Gap, Pair, Run, backward, find_moves, forward, split
 
 Op = Literal["equal", "replace", "insert", "delete", "move"]
 Pattern = Literal[
@@ -55,16 +55,16 @@ class Summary(msgspec.Struct):
     """Tokens in both, elsewhere."""
     pattern: Pattern
     """``front-dropped``: the start of A is gone. ``inserted-block`` and ``removed-block``: one block, anywhere else.
-    ``tail-replaced``: nothing in common after a common start. ``unrelated``: not even that. ``scattered``: the rest, one
-    replaced place included."""
+    ``tail-replaced``: nothing in common after a common start. ``unrelated``: not even that. ``scattered``: the rest,
+    one replaced place included."""
     at: int
     """Tokens before the first change."""
     block: int
     """Tokens of the block that came, went, or was appended; for ``tail-replaced`` the tokens of A that went."""
     appended: int
-    """Tokens of B after the last token of A, whatever else changed."""
+    """New tokens at the end of B, whatever else changed."""
     places: int
-    """Changes in all, neighbours counted as one."""
+    """Changes in all, those with nothing equal between them counted as one."""
 
 
 def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
@@ -113,8 +113,7 @@ def summary(edits: list[Edit]) -> Summary:
     ops = [edit.op for edit in edits]
     appended = _size(edits[-1].b) if ops == ["insert"] or ops[-2:] == ["equal", "insert"] else 0
     pattern, block = _pattern(edits[:-1] if appended else edits, appended, sums)
-    places = sum(op != "equal" == before for before, op in zip(["equal", *ops], ops, strict=False))
-    at = _common_start(edits)
+    at, places = _common_start(edits), _places(edits)
     return Summary(sums["equal"], sums["insert"], sums["delete"], sums["move"], pattern, at, block, appended, places)
 
 
@@ -138,7 +137,18 @@ def _pattern(edits: list[Edit], appended: int, sums: dict[str, int]) -> tuple[Pa
 
 
 def _common_start(edits: list[Edit]) -> int:
-    return _size(edits[0].a) if edits and edits[0].op == "equal" else 0
+    # What moved away from the start leaves no edit there: the script may begin with a later part of A.
+    return _size(edits[0].a) if edits and edits[0].op == "equal" and edits[0].a[0] == 0 else 0
+
+
+def _places(edits: list[Edit]) -> int:
+    ends = max((edit.a[1] for edit in edits), default=0), max((edit.b[1] for edit in edits), default=0)
+    bounds = [(0, 0)]
+    for edit in edits:
+        if edit.op == "equal":
+            bounds += [(edit.a[0], edit.b[0]), (edit.a[1], edit.b[1])]
+    bounds.append(ends)
+    return sum(before != after for before, after in zip(bounds[::2], bounds[1::2], strict=True))
 
 
 def _size(span: tuple[int, int]) -> int:

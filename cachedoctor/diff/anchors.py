@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 MOST_ROUNDS = 8
@@ -234,7 +235,6 @@ def _grow(pair: Pair, gap: Gap, pairs: Iterator[tuple[int, int]], k: int) -> lis
 def _clip(chain: list[Run], k: int) -> list[Run]:
     """Runs counted in tokens, each ending where the next begins in either sequence."""
     clipped = [
-        Run(run.i, run.j, min(run.n + k - 1, after.i - run.i, after.j - run.j))
-        for run, after in zip(chain, chain[1:], strict=False)
+        Run(run.i, run.j, min(run.n + k - 1, after.i - run.i, after.j - run.j)) for run, after in pairwise(chain)
     ]
-    return clipped + [Run(run.i, run.j, run.n + k - 1) for run in chain[-1:]]
+    return clipped + [run._replace(n=run.n + k - 1) for run in chain[-1:]]

@@ -13,7 +13,6 @@ import msgspec
 
 from cachedoctor.engines.heads import literal_pattern, trie_pattern
 
-_CLOCK = re.compile(rb"(\d+)\.(\d\d)\.\d\d\d\.\d\d\d ")
 _HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 
 
@@ -82,10 +81,16 @@ class Event(msgspec.Struct, gc=False):
         return self.block[self.start : self.end]
 
     @property
-    def seconds(self) -> int | None:
-        """Whole seconds since the start of the server (``M.SS.mmm.uuu``), or None when the line carries no clock."""
-        found = _CLOCK.match(self.block, self.start)
-        return None if found is None else int(found[1]) * 60 + int(found[2])
+    def stamp(self) -> bytes:
+        """Uptime as printed at the start of the line, ``M.SS.mmm.uuu``; empty when the line carries no clock."""
+        word = self.block[self.start : self.block.find(b" ", self.start)]
+        return word if word[:1].isdigit() and word.count(b".") == 3 else b""
+
+
+def uptime_seconds(stamp: bytes) -> int:
+    """Whole seconds since the start of the server from ``M.SS.mmm.uuu`` (minutes are unbounded)."""
+    minutes, seconds, _ = stamp.split(b".", 2)
+    return int(minutes) * 60 + int(seconds) if minutes.isdigit() and seconds.isdigit() else 0
 
 
 class Message:

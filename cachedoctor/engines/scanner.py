@@ -103,8 +103,9 @@ class Scanner:
         self.recognised += seen
 
     def recognise_all(self, lines: list[bytes]) -> list[Message]:
-        """Rows of several lines, one by one."""
-        return [event.row for line in lines for event in self._catalogue.recognise(line) if event.row]
+        """Wanted rows of several lines, one by one."""
+        rows = [event.row for line in lines for event in self._catalogue.recognise(line)]
+        return [row for row in rows if row is not None and row.id in self._plan.wanted]
 
     def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
         """Note a line of a message that is printed again and again; only the first one is an event."""

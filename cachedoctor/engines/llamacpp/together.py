@@ -28,7 +28,7 @@ def feed(tracker: Tracker, event: Event) -> None:
         _choice(tracker, event, match, lines)
     elif match[fused.LAUNCHED] is not None:
         _sight(tracker, match, lines, 2, fused.LAUNCH_TAIL)
-        tracker.check_restart(event, event.task, event.seconds)
+        tracker.check_restart(event, event.task)
         requests.launch(tracker, tracker.slot(event.slot), event.task, event.line, lines[0], False)
         _tail(tracker, event, match, fused.LAUNCH_TAIL, event.task, lines, 1)
     elif last >= fused.END_ALONE:
@@ -42,15 +42,26 @@ def feed(tracker: Tracker, event: Event) -> None:
         _batches(tracker, event, match, fused.BATCHES_ALONE, event.task, lines, 0)
 
 
+_SHAPE_GROUPS = {
+    tail: (fused.NEW_NAME, fused.T_LAST, tail, tail + fused.BATCHES + fused.REST, tail + fused.END, tail + fused.END + 1)
+    for tail in (fused.CHOICE_TAIL, fused.LAUNCH_TAIL)
+}
+_END_GROUPS = {
+    first: tuple(range(first, first + 6))
+    for first in (fused.CHOICE_TAIL + fused.END, fused.LAUNCH_TAIL + fused.END, fused.END_ALONE)
+}
+
+
 # ---- rows behind the lines
 
 
 def _sight(tracker: Tracker, match: re.Match[bytes], lines: list[bytes], kind: int, tail: int) -> None:
     """Meet the rows of a choice or launch with its tail, once per shape."""
-    shape = kind | (match[fused.NEW_NAME] is None) << 3 | (match[fused.T_LAST] is None) << 4
-    shape |= (match[tail] is None) << 5 | (match[tail + fused.END + 1] is None) << 6
-    shape |= _batch_shape(match, tail + fused.BATCHES) << 7 | bool(match[tail + fused.END]) << 10
-    _sight_lines(tracker, lines, shape)
+    new, t_last, context, rest, header, ms = match.group(*_SHAPE_GROUPS[tail])
+    shape = kind | (new is None) << 3 | (t_last is None) << 4 | (context is None) << 5 | (ms is None) << 6
+    if rest is not None:
+        shape |= _batch_shape(match, tail + fused.BATCHES) << 7
+    _sight_lines(tracker, lines, shape | bool(header) << 10)
 
 
 def _batch_shape(match: re.Match[bytes], first: int) -> int:
@@ -84,7 +95,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
         choosing.choose(tracker, slot, event.line, lines[0], float(similarity), float(keep), None)
     else:
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
-    tracker.check_restart(event, task, event.seconds)
+    tracker.check_restart(event, task)
     slot = tracker.slot(event.slot)
     requests.launch(tracker, slot, task, event.lines[at], lines[at], False)
     request = slot.request
@@ -124,7 +135,7 @@ def _end(
     tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
 ) -> None:
     slot = tracker.slot(event.slot)
-    header, ms, processed, generated, released, truncated = match.group(*range(first, first + 6))
+    header, ms, processed, generated, released, truncated = match.group(*_END_GROUPS[first])
     request = slot.request
     if request is None or request.task != task:
         request = requests.begin(tracker, slot, task, event.line, lines[0], partial=True)

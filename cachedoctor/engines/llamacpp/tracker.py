@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.base import Event, Message, uptime_seconds
 from cachedoctor.engines.llamacpp import choosing, fused, processing, requests, together
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
@@ -20,7 +20,7 @@ Handler = Callable[["Tracker", Event, SlotState], None]
 
 
 def _launch(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    tracker.check_restart(event, event.task, event.seconds)
+    tracker.check_restart(event, event.task)
     requests.launch(
         tracker, tracker.slot(event.slot), event.task, event.line, event.text, bool(event.fields.get("is_child"))
     )
@@ -96,9 +96,10 @@ class Tracker:
         self.rows: set[Message] = set()
         self._started: set[str] = set()
         self.shapes: set[int] = set()
-        self._clock = 0
+        self._stamp = b""
         self._last_task = -1
         self._zero_seen = False
+        self._clears_idle: bool | None = None
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
@@ -127,6 +128,7 @@ class Tracker:
         session = self.session
         self.rows.add(row)
         session.seen.add(row.id)
+        self._clears_idle = None  # what the new wording says of build and settings may change it
         self.watches_ram |= row.id in choosing.RAM_LINES
         self.shows_checkpoints |= row.id in requests.SHOWS_CHECKPOINTS
         self.makes_checkpoints |= row.id in requests.MAKES_CHECKPOINTS
@@ -154,19 +156,28 @@ class Tracker:
             if event.message == "init_slots":
                 self.asleep = False
         self._started.add(event.message)
+        self._clears_idle = None
         self.startup.apply(event)
 
-    def check_restart(self, event: Event, task: int, seconds: int | None) -> None:
+    def check_restart(self, event: Event, task: int) -> None:
         """A launch whose clock or task number fell back belongs to a new life, even without start-up lines."""
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
-        if self.session.n_requests and (reset or (seconds is not None and seconds < self._clock - 1)):
+        if self.session.n_requests and (reset or self._clock_fell(event)):
             choice = self.slot(event.slot).choice
             self._restart(event)
             self.slot(event.slot).choice = choice
-        if seconds is not None:
-            self._clock = seconds
-        self._last_task = max(self._last_task, task)
-        self._zero_seen |= task == 0
+        self._stamp = event.stamp or self._stamp
+        if task > self._last_task:
+            self._last_task = task
+        if task == 0:
+            self._zero_seen = True
+
+    def _clock_fell(self, event: Event) -> bool:
+        """Whether the uptime of a line lies more than a second before the last one seen."""
+        now, before = event.stamp, self._stamp
+        if not now or not before or (len(now) == len(before) and now >= before):
+            return False
+        return uptime_seconds(now) < uptime_seconds(before) - 1
 
     def _restart(self, event: Event) -> None:
         self.close_open(lost=True)
@@ -176,10 +187,13 @@ class Tracker:
 
     def clear_idle(self, taken: SlotState) -> None:
         """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
-        s = self.session
-        if s.setting("kv_unified") is True and s.setting("cache_idle_slots") is not False and s.at_least(8672):
+        if self._clears_idle is None:
+            s = self.session
+            unified, kept = s.setting("kv_unified") is True, s.setting("cache_idle_slots") is not False
+            self._clears_idle = unified and kept and s.at_least(8672) is True and s.setting("cache_ram_mib") != 0
+        if self._clears_idle:
             for slot in self.slots.values():
-                if slot is not taken and (slot.request is None or slot.released) and s.setting("cache_ram_mib") != 0:
+                if slot is not taken and (slot.request is None or slot.released):
                     slot.length, slot.thread = 0, None
 
     # ---- ends

@@ -1,0 +1,149 @@
+"""How text is cut before the vocabulary is asked: llama.cpp's pre-tokenizers by name. Knows patterns; knows no vocabulary.
+
+A name is the value of ``tokenizer.ggml.pre``. The patterns are those of the models' own ``tokenizer.json``, in the
+variants that llama.cpp evaluates (its lookups for upper and lower case are ASCII only, which is visible in token ids),
+each compared with a running llama-server b11549 on the texts of the project's fuzz corpus.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import regex
+
+_SUFFIX = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_MARKS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2 = _GPT2
+"""The pattern built into the ``ByteLevel`` pre-tokenizer."""
+
+
+def _gpt4(numbers: str, head: str = _SUFFIX + "|", marks: str = _MARKS, spaces: str = _SPACES) -> str:
+    return rf"{head}[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{numbers}|{marks}|{spaces}"
+
+
+def _cased(upper: str, lower: str, suffix: str, numbers: str, marks: str = r" ?[^\s\p{L}\p{N}]+[\r\n/]*") -> str:
+    start = r"[^\r\n\p{L}\p{N}]?"
+    words = f"{start}{upper}*{lower}+{suffix}|{start}{upper}+{lower}*{suffix}"
+    return f"{words}|{numbers}|{marks}|{_SPACES}"
+
+
+_QWEN2 = _gpt4(r"\p{N}")
+_LLAMA3 = _gpt4(r"\p{N}{1,3}")
+_QWEN35 = (
+    rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
+)
+_PUNCT_WORD = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+_DEEPSEEK = rf"{_PUNCT_WORD}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
+_HAN = "[一-龥぀-ゟ゠-ヿ]+"
+_ASCII_UPPER, _ASCII_LOWER = r"(?:(?=\p{L})[^a-z])", r"(?:(?=\p{L})[^A-Z])"
+_MARK_UPPER, _MARK_LOWER = r"(?:(?=[\p{L}\p{M}])[^a-z])", r"(?:(?=[\p{L}\p{M}])[^A-Z])"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_KIMI_UPPER, _KIMI_LOWER = rf"(?:(?!\p{{Han}}){_UPPER})", rf"(?:(?!\p{{Han}}){_LOWER})"
+_GPT4O = _cased(_ASCII_UPPER, _ASCII_LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}")
+_BLOOM = " ?[^(\\s|.,!?…。，、।۔،)]+"
+_ONE_DIGIT = (r"\p{N}", _GPT2)
+_LINES = r"[^\n]+|\n+"
+_DEEPSEEK_LETTERS = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌ"
+    "ῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ"
+    "𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+_DEEPSEEK_LLM = (
+    r"[\r\n]",
+    rf"\s?[{_DEEPSEEK_LETTERS}]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"\s+\Z",
+    "[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}+",
+)
+_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")
+_THREES = r"\d{1,3}(?=(?:\d{3})*\b)"
+
+
+class PreTokenizer(NamedTuple):
+    """What a value of ``tokenizer.ggml.pre`` stands for."""
+
+    patterns: tuple[str, ...]
+    """Applied one after the other, each to the pieces that the one before it left."""
+    ignore_merges: bool = False
+    """A piece that is a token as a whole is taken without asking the merges."""
+    add_bos: bool = False
+    """The server puts the BOS token in front unless the file says otherwise."""
+
+
+def _table() -> dict[str, PreTokenizer]:
+    rows = {
+        "default": PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", r"[0-9]{3}")),
+        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano": PreTokenizer(
+            (_LLAMA3,), True, True
+        ),
+        "dbrx smaug-bpe glm4 chatglm-bpe": PreTokenizer((_LLAMA3,)),
+        "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2": PreTokenizer((_QWEN2,)),
+        "qwen35": PreTokenizer((_QWEN35,)),
+        "ufakzeka": PreTokenizer((_gpt4(r"\p{N}", head=""),)),
+        "laguna": PreTokenizer((_LINES, _QWEN2)),
+        "minicpm5": PreTokenizer((r"\p{N}{1,3}", _gpt4(r"\p{N}+")), True),
+        "seed-coder": PreTokenizer((_gpt4(r"\p{N}", marks=r" ?[^\s\p{L}\p{N}\r\n]+"),)),
+        "bailingmoe bailingmoe2 llada-moe": PreTokenizer((_gpt4(r"\p{N}", spaces=r"\s*[\r\n]|\s+(?!\S)|\s+"),)),
+        "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jina-v1-en jina-v2-code "
+        "roberta-bpe mpt olmo jais trillion granite-docling exaone4": PreTokenizer((_GPT2,)),
+        "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2": PreTokenizer(_ONE_DIGIT),
+        "falcon": PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT2, r"[0-9]{3}")),
+        "deepseek-v3 hunyuan-dense joyai-llm hy_v4": PreTokenizer((r"\p{N}{1,3}", _HAN, _DEEPSEEK)),
+        "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
+        "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
+        "poro-chat bloom gpt3-finnish": PreTokenizer((_BLOOM,)),
+        "viking": PreTokenizer((_BLOOM, r"\p{N}")),
+        "tekken": PreTokenizer((_cased(_ASCII_UPPER, _ASCII_LOWER, "", r"\p{N}"),), True, True),
+        "gpt-4o llama4 kanana2 talkie minimax-m2": PreTokenizer((_GPT4O,)),
+        "granite-embed-multi-97m": PreTokenizer(
+            (_cased(_MARK_UPPER, _MARK_LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}"),), True
+        ),
+        "tiny_aya cohere2moe": PreTokenizer((_THREES, _cased(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}"))),
+        "kimi-k2": PreTokenizer(
+            (rf"\p{{Han}}+|{_cased(_KIMI_UPPER, _KIMI_LOWER, f'{_SUFFIX}?', r'\p{N}{1,3}', _MARKS)}",)
+        ),
+        "superbpe": PreTokenizer((r"\p{N}+", r"(?=(?:\d{3})+(?!\d))")),
+        "gemma4 sarvam-moe": PreTokenizer((_LINES,)),
+    }
+    return {name: row for names, row in rows.items() for name in names.split()}
+
+
+TABLE = _table()
+"""Pre-tokenizers by the name that a GGUF gives them. Those left out are unknown or cut by code rather than by a pattern."""
+
+PIECES = _LLAMA3
+"""Word pieces for counting without a tokenizer: the GPT-4 class of pattern, which covers every character."""
+
+
+class Cutter:
+    """Cuts text by patterns, each applied to the pieces of the one before it."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        """Compile; raises ``regex.error`` for a pattern that is none."""
+        import regex
+
+        self._patterns = [regex.compile(p, regex.V1 if "&&" in p else 0) for p in patterns]
+
+    def __call__(self, text: str) -> list[str]:
+        """Pieces of the text in order; together they are the text."""
+        pieces = [text]
+        for pattern in self._patterns:
+            pieces = _tile(pattern, text) if len(pieces) == 1 else [p for piece in pieces for p in _tile(pattern, piece)]
+        return pieces
+
+
+def _tile(pattern: regex.Pattern[str], text: str) -> list[str]:
+    if not pattern.groups:
+        # nearly all patterns cover the whole text, and then this is the whole answer, in one call
+        pieces: list[str] = pattern.findall(text)
+        if sum(map(len, pieces)) == len(text) and "" not in pieces:
+            return pieces
+    bounds = {0, len(text)}
+    for match in pattern.finditer(text):
+        bounds.update(match.span())
+    cuts = sorted(bounds)
+    return [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
