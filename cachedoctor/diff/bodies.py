@@ -1,15 +1,14 @@
-"""Request bodies of the four APIs as text in template order, every piece with its place. Knows no file and no template."""
+"""Request bodies of four APIs as text in template order, with the place of each piece. Knows no file, no template."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from base64 import b64decode
 from typing import Any
 
 import msgspec
 
+from cachedoctor.diff.chat import marker, media
 from cachedoctor.diff.prompt import Kind, Prompt, Span
 from cachedoctor.model import CacheDoctorError
 
@@ -116,29 +115,6 @@ def prompts_of(body: dict[str, Any], kind: Kind, path: str) -> list[Prompt]:
         for index, message in enumerate(body["messages"]):
             _message(builder, f"messages[{index}]", message)
     return [builder.prompt(path, kind, body)]
-
-
-def media(part: dict[str, Any]) -> tuple[str, str] | None:
-    """What a content part shows (image, audio, ...) and the SHA-256 of its bytes, or of its address."""
-    name = str(part.get("type", "")).removeprefix("input_").removesuffix("_url")
-    if name not in ("image", "audio", "video", "file", "document"):
-        return None
-    found = part.get("source", part.get(str(part.get("type")), part.get(name, part.get(f"{name}_url", part))))
-    if isinstance(found, dict):
-        found = next((found[key] for key in ("url", "data", "file_data", "file_id") if key in found), found)
-    data = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
-    if data.startswith("data:"):
-        data = data.partition(",")[2]
-    try:
-        raw = b64decode(data, validate=True)
-    except ValueError:  # an address, or broken base64
-        raw = data.encode("utf-8", "replace")
-    return name, hashlib.sha256(raw).hexdigest()
-
-
-def marker(name: str, sha: str) -> str:
-    """Text that stands for an image or another medium."""
-    return f"<{name} sha256:{sha[:16]}>"
 
 
 def content(builder: Builder, place: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Byte pair merging and the steps around it: special tokens, words, offsets. Knows a vocabulary; knows no file format.
+"""Byte pair merging and the order of the steps around it. Knows a vocabulary; knows no file format.
 
 One engine serves the three kinds in use: byte-level BPE (merges by rank over bytes written as letters), BPE over
 characters with byte fallback, and SentencePiece BPE (merges by score). Results are kept per word.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import string
+from collections.abc import Callable, Mapping
 from itertools import accumulate
-from typing import NamedTuple
 
-from cachedoctor.diff.tokens import Tokens
+from cachedoctor.diff.pretokens import Specials
+from cachedoctor.diff.tokenize import Tokens
 
 SPACE = "\u2581"
 """Stands for a blank in vocabularies of the SentencePiece kind."""
@@ -21,8 +22,8 @@ Rank = Callable[[str, str], float | None]
 """Urgency of merging two neighbours, smallest first; None when they never merge."""
 Pieces = tuple[list[int], list[int]]
 """Token ids of a word, and the code point at which each begins, counted in the word."""
-Normal = Callable[[str, bool], tuple[str, list[int] | None]]
-"""(text, it begins the prompt) -> (changed text, offset in the text for each of its characters; None when equal)."""
+Change = Callable[[str, bool], tuple[str, list[int] | None]]
+"""(text, it begins the prompt) -> (changed text, for each of its characters the offset in the text; None when the same)."""
 
 _CACHE_LIMIT = 300_000
 """Words kept; a prompt of 1 MB has some 20,000 different ones."""
@@ -126,104 +127,6 @@ def _owners(word: str) -> list[int]:
     return [at for at, char in enumerate(word) for _ in char.encode("utf-8", "surrogatepass")]
 
 
-class Special(NamedTuple):
-    """A token whose text is recognised before anything else."""
-
-    text: str
-    id: int
-    lstrip: bool = False
-    rstrip: bool = False
-    """Swallows the blanks before or behind it."""
-    alone: bool = False
-    """Counts only where no letter, digit or underscore touches it."""
-
-
-Cut = tuple[int, int, int | None]
-"""A stretch of the text: start, end, and the special token that it is, or None."""
-
-
-class Specials:
-    """Finds special tokens: at each place the longest, or (llama.cpp) the longest ones everywhere first."""
-
-    def __init__(self, tokens: Sequence[Special], *, longest_first: bool) -> None:
-        self._tokens = {token.text: token for token in tokens if token.text}
-        self._longest_first = longest_first
-        texts = sorted(self._tokens, key=len, reverse=True)
-        self._order = texts
-        self._any = re.compile("|".join(map(re.escape, texts))) if texts else None
-        self._first = re.compile("[" + re.escape("".join(sorted({text[0] for text in texts}))) + "]") if texts else None
-
-    @property
-    def local(self) -> bool:
-        """None of them can lie across, or reach over, a blank between two letters."""
-        return not any(
-            re.search("[A-Za-z] ", t.text) or t.alone or (t.lstrip and t.text[0].isalnum()) or t.text[0] == " "
-            for t in self._tokens.values()
-        )
-
-    def cut(self, text: str) -> Iterator[Cut]:
-        """Stretches in the order of the text; what a special token swallowed beside itself is in none of them."""
-        if self._any is None or not text:
-            return iter([(0, len(text), None)] if text else [])
-        return iter(self._by_length(text)) if self._longest_first else self._leftmost(text)
-
-    def _leftmost(self, text: str) -> Iterator[Cut]:
-        assert self._any is not None  # noqa: S101 - cut() saw to it
-        at = 0
-        for match in self._any.finditer(text):
-            token = self._tokens[match[0]]
-            start, end = match.span()
-            if start < at or (token.alone and _touched(text, start, end)):
-                continue
-            left = max(at, len(text[:start].rstrip())) if token.lstrip else start
-            if left > at:
-                yield at, left, None
-            yield start, end, token.id
-            at = len(text) - len(text[end:].lstrip()) if token.rstrip else end
-        if at < len(text):
-            yield at, len(text), None
-
-    def _by_length(self, text: str) -> list[Cut]:
-        cuts: list[Cut] = [(0, len(text), None)]
-        for special in self._present(text):
-            token = self._tokens[special]
-            cuts = [
-                part
-                for start, end, found in cuts
-                for part in ([(start, end, found)] if found is not None else _split(text, start, end, token))
-            ]
-        return cuts
-
-    def _present(self, text: str) -> list[str]:
-        assert self._any is not None and self._first is not None  # noqa: S101, PT018 - cut() saw to it
-        longest = set()
-        for match in self._first.finditer(text):
-            hit = self._any.match(text, match.start())
-            if hit:
-                longest.add(hit[0])
-        # a shorter one at the same place begins the longer one
-        return [special for special in self._order if any(found.startswith(special) for found in longest)]
-
-
-def _split(text: str, start: int, end: int, token: Special) -> Iterator[Cut]:
-    blank = " \t\n\v\f\r"
-    while (at := text.find(token.text, start, end)) >= 0:
-        left = start + len(text[start:at].rstrip(blank)) if token.lstrip else at
-        if left > start:
-            yield start, left, None
-        start = at + len(token.text)
-        yield at, start, token.id
-        if token.rstrip:
-            start = end - len(text[start:end].lstrip(blank))
-    if start < end:
-        yield start, end, None
-
-
-def _touched(text: str, start: int, end: int) -> bool:
-    sides = text[max(0, start - 1) : start] + text[end : end + 1]
-    return any(char.isalnum() or char == "_" for char in sides)
-
-
 def unit_cutter(vocab: Mapping[str, int]) -> Callable[[str], list[str]]:
     """Cut at blanks where no token of this vocabulary reaches over one: merges on the two sides cannot meet there."""
     joined = {token[at - 1] for token in vocab for at in _positions(token) if at}
@@ -242,14 +145,78 @@ class Pipeline:
     exact = True
 
     def __init__(
-        self, name: str, specials: Sequence[Specials], normal: Normal | None, cut: Callable[[str], list[str]], words: Words
+        self,
+        name: str,
+        specials: tuple[Specials, Specials | None],
+        changes: tuple[Change | None, Change | None],
+        cut: Callable[[str], list[str]],
+        words: Words,
+        *,
+        bos: str | None = None,
     ) -> None:
-        """``specials``: looked for in the text; a second one, in what the normalizer made of the stretches between."""
+        """Put the steps together: special tokens, change, special tokens of the changed text, change, words, tokens.
+
+        ``bos``: text of the token that the server puts in front of a prompt.
+        """
         self.name = name
-        self._specials, self._normal, self._cut, self._words = specials, normal, cut, words
-        self.bos: str | None = None
+        self._specials, self._late = specials
+        self._normal, self._shape = changes
+        self._cut, self._words = cut, words
+        self.bos = bos
         self.chat_template: str | None = None
 
+    @property
+    def local(self) -> bool:
+        """Text can be encoded in parts that are cut before a blank between two ASCII letters (see ``splice``)."""
+        if not self._specials.local or (self._late and not self._late.local):
+            return False
+        probe = " ".join(f"{char}b{char}" for char in string.ascii_letters)
+        changed = probe
+        for change in (self._normal, self._shape):
+            if change:
+                changed = change(changed, True)[0]
+        borders = set(accumulate(map(len, self._cut(changed))))
+        return len(changed) == len(probe) and all(at in borders for at, char in enumerate(probe) if char == " ")
+
     def leading(self, text: str) -> int:
-        """Tokens that the server puts in front of this prompt (BOS): 1 or 0."""
+        """Tokens that the server puts in front of this prompt: 1 for a BOS token that the text does not show, else 0."""
         return int(self.bos is not None and not text.startswith(self.bos))
+
+    def encode(self, text: str) -> Tokens:
+        """Tokenise; the text of a special token becomes that token (``parse_special``), and no BOS is added."""
+        ids: list[int] = []
+        starts: list[int] = []
+        for start, end, special in self._specials.cut(text):
+            if special is None:
+                self._stretch(text[start:end], start, ids, starts)
+            else:
+                ids.append(special)
+                starts.append(start)
+        return Tokens(ids, starts)
+
+    def _stretch(self, text: str, base: int, ids: list[int], starts: list[int]) -> None:
+        text, source = self._normal(text, base == 0) if self._normal else (text, None)
+        for start, end, special in self._late.cut(text) if self._late else ((0, len(text), None),):
+            if special is not None:
+                ids.append(special)
+                starts.append(base + (source[start] if source else start))
+                continue
+            part, inner = text[start:end], None
+            if self._shape:
+                part, inner = self._shape(part, base + start == 0)
+            if source is not None:
+                inner = source[start:end] if inner is None else [source[start + at] for at in inner]
+                self._emit(part, base, inner, ids, starts)
+            else:
+                self._emit(part, base + start, inner, ids, starts)
+
+    def _emit(self, text: str, base: int, source: list[int] | None, ids: list[int], starts: list[int]) -> None:
+        at, words = 0, self._words
+        for word in self._cut(text):
+            found, offsets = words(word)
+            ids += found
+            if source is None:
+                starts += [base + at + offset for offset in offsets]
+            else:
+                starts += [base + source[at + offset] for offset in offsets]
+            at += len(word)

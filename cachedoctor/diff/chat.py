@@ -1,4 +1,4 @@
-"""Request bodies as the chat messages that llama-server hands to a template. Knows its conversions, no template and no file."""
+"""Request bodies as the chat messages that llama-server gives to a template. Knows its conversions, no template."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def _system(system: Any, mark: Mark, mask_cch: bool) -> list[dict[str, Any]]:
     if isinstance(system, str):
         texts = [("system", system)]
     elif isinstance(system, list):
-        blocks = ((i, block) for i, block in enumerate(system) if isinstance(block, dict) and block.get("type") == "text")
+        blocks = (
+            (i, block) for i, block in enumerate(system) if isinstance(block, dict) and block.get("type") == "text"
+        )
         texts = [(f"system[{i}].text", str(block.get("text") or "")) for i, block in blocks]
     else:
         return []
@@ -213,7 +215,9 @@ class _Shape:
     def _result(self, block: dict[str, Any], place: str) -> dict[str, Any]:
         value = block.get("content")
         if isinstance(value, list):
-            texts = ((i, p["text"]) for i, p in enumerate(value) if isinstance(p, dict) and isinstance(p.get("text"), str))
+            texts = (
+                (i, p["text"]) for i, p in enumerate(value) if isinstance(p, dict) and isinstance(p.get("text"), str)
+            )
             value = "".join(self.mark(text, f"{place}.content[{i}].text") for i, text in texts)
         else:
             value = self.mark("" if value is None else str(value), f"{place}.content")

@@ -16,11 +16,19 @@ DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""
 SLOTS_HINT = "the output of GET /slots is an array of slots with id, n_ctx and prompt"
 SHAPES = "a request body has messages, prompt or input; " + SLOTS_HINT
-MAGIC = ((b"GGUF", "a GGUF model"), (b"\x1f\x8b", "gzip"), (b"\xfd7zXZ", "xz"), (b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd"))
+MAGIC = (
+    (b"GGUF", "a GGUF model"),
+    (b"\x1f\x8b", "gzip"),
+    (b"\xfd7zXZ", "xz"),
+    (b"BZh", "bzip2"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+)
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _NORMAL_DIFF = re.compile(r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n(?:[<>] |---)")
-_UNIFIED_DIFF = re.compile(r"(?:(?:diff|index|Index:|=====|old|new|similarity|rename) ?[^\n]*\n){0,6}--- [^\n]*\n\+\+\+ [^\n]*\n@@ -")
+_UNIFIED_DIFF = re.compile(
+    r"(?:(?:diff|index|Index:|=====|old|new|similarity|rename) ?[^\n]*\n){0,6}--- [^\n]*\n\+\+\+ [^\n]*\n@@ -"
+)
 _CONTEXT_DIFF = re.compile(r"(?:diff [^\n]*\n)?\*\*\* [^\n]*\n--- [^\n]*\n\*{15}")
 _OTHER_DIFF = re.compile(r"diff --git a/|(?:Binary files|Files) [^\n]+ and [^\n]+ differ\s*$")
 _JSON_START = re.compile(r'\s*(?:\{\s*(?:"|\}\s*$)|\[\s*(?:\{\s*"|\]\s*$|\[+\s*$))')
@@ -59,13 +67,17 @@ def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) 
 
 def _directory(folder: Path) -> list[Prompt]:
     try:
-        names = sorted((p for p in folder.iterdir() if DUMP_NAME.fullmatch(p.name)), key=lambda p: (len(p.name), p.name))
+        names = sorted(
+            (p for p in folder.iterdir() if DUMP_NAME.fullmatch(p.name)), key=lambda p: (len(p.name), p.name)
+        )
         dumps = [(str(p), p.read_bytes()) for p in names if p.is_file()]
     except OSError as error:
         raise CacheDoctorError(f"{folder}: cannot be read: {error.strerror}") from error
     prompts = [
         # A server that was killed leaves a file without content.
-        Prompt(name, "prompt-dump", _decode(data, name), rendered=True) for name, data in dumps if data
+        Prompt(name, "prompt-dump", _decode(data, name), rendered=True)
+        for name, data in dumps
+        if data
     ]
     if not prompts:
         raise CacheDoctorError(
@@ -128,7 +140,9 @@ def _values(text: str, path: str) -> list[Any] | None:
         # "[INST] ..." and "{{user}}: ..." are prompts; what begins with a quoted key was meant as JSON.
         if not values and not _JSON_START.match(text[:4096]):
             return None
-        hint = "cut off while it was written?" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
+        hint = (
+            "cut off while it was written?" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
+        )
         message = f"{path}: broken JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         raise CacheDoctorError(message, hint) from error
     except RecursionError as error:

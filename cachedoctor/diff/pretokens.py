@@ -1,4 +1,4 @@
-"""How text is cut before the vocabulary is asked: llama.cpp's pre-tokenizers by name. Knows patterns; knows no vocabulary.
+"""How text is cut before it is merged: special tokens, and llama.cpp's pre-tokenizers by name. Knows no vocabulary.
 
 A name is the value of ``tokenizer.ggml.pre``. The patterns are those of the models' own ``tokenizer.json``, in the
 variants that llama.cpp evaluates (its lookups for upper and lower case are ASCII only, which is visible in token ids),
@@ -7,6 +7,8 @@ each compared with a running llama-server b11549 on the texts of the project's f
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -147,3 +149,101 @@ def _tile(pattern: regex.Pattern[str], text: str) -> list[str]:
         bounds.update(match.span())
     cuts = sorted(bounds)
     return [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+
+
+class Special(NamedTuple):
+    """A token whose text is recognised before anything else."""
+
+    text: str
+    id: int
+    lstrip: bool = False
+    rstrip: bool = False
+    """Swallows the blanks before or behind it."""
+    alone: bool = False
+    """Counts only where no letter, digit or underscore touches it."""
+
+
+Cut = tuple[int, int, int | None]
+"""A stretch of the text: start, end, and the special token that it is, or None."""
+
+
+class Specials:
+    """Finds special tokens: at each place the longest, or (llama.cpp) the longest ones everywhere first."""
+
+    def __init__(self, tokens: Sequence[Special], *, longest_first: bool) -> None:
+        self._tokens = {token.text: token for token in tokens if token.text}
+        self._longest_first = longest_first
+        texts = sorted(self._tokens, key=len, reverse=True)
+        self._order = texts
+        self._any = re.compile("|".join(map(re.escape, texts))) if texts else None
+        self._first = re.compile("[" + re.escape("".join(sorted({text[0] for text in texts}))) + "]") if texts else None
+
+    @property
+    def local(self) -> bool:
+        """None of them can lie across, or reach over, a blank between two letters."""
+        return not any(
+            re.search("[A-Za-z] ", t.text) or t.alone or (t.lstrip and t.text[0].isalnum()) or t.text[0] == " "
+            for t in self._tokens.values()
+        )
+
+    def cut(self, text: str) -> Iterator[Cut]:
+        """Stretches in the order of the text; what a special token swallowed beside itself is in none of them."""
+        if self._any is None or not text:
+            return iter([(0, len(text), None)] if text else [])
+        return iter(self._by_length(text)) if self._longest_first else self._leftmost(text)
+
+    def _leftmost(self, text: str) -> Iterator[Cut]:
+        assert self._any is not None  # noqa: S101 - cut() saw to it
+        at = 0
+        for match in self._any.finditer(text):
+            token = self._tokens[match[0]]
+            start, end = match.span()
+            if start < at or (token.alone and _touched(text, start, end)):
+                continue
+            left = max(at, len(text[:start].rstrip())) if token.lstrip else start
+            if left > at:
+                yield at, left, None
+            yield start, end, token.id
+            at = len(text) - len(text[end:].lstrip()) if token.rstrip else end
+        if at < len(text):
+            yield at, len(text), None
+
+    def _by_length(self, text: str) -> list[Cut]:
+        cuts: list[Cut] = [(0, len(text), None)]
+        for special in self._present(text):
+            token = self._tokens[special]
+            cuts = [
+                part
+                for start, end, found in cuts
+                for part in ([(start, end, found)] if found is not None else _split(text, start, end, token))
+            ]
+        return cuts
+
+    def _present(self, text: str) -> list[str]:
+        assert self._any is not None and self._first is not None  # noqa: S101, PT018 - cut() saw to it
+        longest = set()
+        for match in self._first.finditer(text):
+            hit = self._any.match(text, match.start())
+            if hit:
+                longest.add(hit[0])
+        # a shorter one at the same place begins the longer one
+        return [special for special in self._order if any(found.startswith(special) for found in longest)]
+
+
+def _split(text: str, start: int, end: int, token: Special) -> Iterator[Cut]:
+    blank = " \t\n\v\f\r"
+    while (at := text.find(token.text, start, end)) >= 0:
+        left = start + len(text[start:at].rstrip(blank)) if token.lstrip else at
+        if left > start:
+            yield start, left, None
+        start = at + len(token.text)
+        yield at, start, token.id
+        if token.rstrip:
+            start = end - len(text[start:end].lstrip(blank))
+    if start < end:
+        yield start, end, None
+
+
+def _touched(text: str, start: int, end: int) -> bool:
+    sides = text[max(0, start - 1) : start] + text[end : end + 1]
+    return any(char.isalnum() or char == "_" for char in sides)

@@ -1,4 +1,4 @@
-"""Dumps of llama-server's GET /slots, in the shapes of all builds. Knows what a slot looks like, no file and no body."""
+"""Dumps of llama-server's GET /slots, in the shapes of all builds. Knows what a slot is, no file and no body."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pair(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
     pairs: list[tuple[Prompt, Prompt]] = []
     rest: list[Prompt] = []
     for prompt in a:
-        match = later.pop(prompt.slot, None)
+        match = None if prompt.slot is None else later.pop(prompt.slot, None)
         if match is None:
             rest.append(prompt)
         else:

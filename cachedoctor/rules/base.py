@@ -13,7 +13,8 @@ import msgspec
 
 from cachedoctor.model import Confidence, Mark, Remedy, Request, RuledOut, Session, Severity
 
-DOCS = "https://github.com/cachedoctor/cachedoctor/blob/main/docs/rules"
+PAGES = "cachedoctor/rules"
+"""Folder of the pages, relative to the root of the repository."""
 
 MIN_PROMPT = 1000
 """Tokens: a shorter prompt costs too little to matter."""
@@ -145,8 +146,8 @@ class Rule(msgspec.Struct):
 
     @property
     def url(self) -> str:
-        """Address of the rule's page."""
-        return f"{DOCS}/{self.code}.md"
+        """Address of the rule's page, relative to the root of the repository."""
+        return f"{PAGES}/{self.code.lower()}_{self.name.replace('-', '_')}.md"
 
 
 def proof(request: Request, *wanted: tuple[str, str]) -> list[tuple[Mark, str]]:

@@ -36,9 +36,8 @@ def _batches(task: bytes) -> bytes:
         rb"(?:(?:cached )?n_tokens = \d+, memory_seq_rm \[\d+, end\)|created context checkpoint \d+ of \d+ \([^\n]*"
         rb"|prompt processing [^\n]*|prompt done, [^\n]*)"
     )
-    return (
-        rb"(cached )?n_tokens = (\d+), memory_seq_rm \[\d+, end\)((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
-    )
+    first = rb"(cached )?n_tokens = (\d+), memory_seq_rm \[\d+, end\)"
+    return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
 
 
 def _end(task: bytes) -> bytes:

@@ -42,8 +42,9 @@ def feed(tracker: Tracker, event: Event) -> None:
         _batches(tracker, event, match, fused.BATCHES_ALONE, event.task, lines, 0)
 
 
+_IN_TAIL = (0, fused.BATCHES + fused.REST, fused.END, fused.END + 1)
 _SHAPE_GROUPS = {
-    tail: (fused.NEW_NAME, fused.T_LAST, tail, tail + fused.BATCHES + fused.REST, tail + fused.END, tail + fused.END + 1)
+    tail: (fused.NEW_NAME, fused.T_LAST, *(tail + offset for offset in _IN_TAIL))
     for tail in (fused.CHOICE_TAIL, fused.LAUNCH_TAIL)
 }
 _END_GROUPS = {
