@@ -17,9 +17,11 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,10 +93,13 @@ def child(tool: str, names: list[str]) -> None:
 def measure(command: list[str], limit: float) -> tuple[float | None, str]:
     """(seconds of processor time or None if it was stopped, what it printed)."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
-        running = subprocess.Popen(["timeout", "-s", "KILL", str(limit), *command], stdout=out)
+        running = subprocess.Popen(command, stdout=out)
+        alarm = threading.Timer(limit, running.kill)
+        alarm.start()
         _, status, usage = os.wait4(running.pid, 0)
+        alarm.cancel()
         running.returncode = os.waitstatus_to_exitcode(status)
-        if running.returncode in (-9, 137):
+        if running.returncode == -signal.SIGKILL:
             return None, ""
         if running.returncode not in (0, 1):
             raise SystemExit(f"exit status {running.returncode}: {' '.join(command)}")

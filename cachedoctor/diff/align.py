@@ -27,6 +27,8 @@ SMALL = 5_000
 _LONG_GRAM, _SHORT_GRAMS = 8, (3, 1)
 _REAL_SHARE = 0.1
 """Two texts that share less than this have only chance in common: words such as "the" meet everywhere."""
+_BLOCK_TO_SEAM = 32
+"""A block replaced by so many times fewer tokens, and followed by equal ones, counts as removed."""
 
 
 class Edit(msgspec.Struct):
@@ -54,7 +56,8 @@ class Summary(msgspec.Struct):
     moved: int
     """Tokens in both, elsewhere."""
     pattern: Pattern
-    """``front-dropped``: the start of A is gone. ``inserted-block`` and ``removed-block``: one block, anywhere else.
+    """``front-dropped``: the start of A is gone. ``inserted-block`` and ``removed-block``: one block, anywhere else,
+    but for a token or two at the seam.
     ``tail-replaced``: nothing in common after a common start. ``unrelated``: not even that. ``scattered``: the rest,
     one replaced place included."""
     at: int
@@ -120,7 +123,7 @@ def summary(edits: list[Edit]) -> Summary:
 def _pattern(edits: list[Edit], appended: int, sums: dict[str, int]) -> tuple[Pattern, int]:
     """The pattern of a script without what it appends, and the size of its block."""
     start, whole = _common_start(edits), sums["equal"] + sums["move"]
-    match [edit.op for edit in edits]:
+    match [*map(_kind, edits[:-1]), *(edit.op for edit in edits[-1:])]:
         case [] | ["equal"]:
             return ("appended", appended) if appended else ("equal", 0)
         case ["delete", "equal"]:
@@ -134,6 +137,14 @@ def _pattern(edits: list[Edit], appended: int, sums: dict[str, int]) -> tuple[Pa
         return "unrelated", 0
     tail = whole - start < _REAL_SHARE * (shorter - start)
     return ("tail-replaced", sums["delete"]) if tail else ("scattered", 0)
+
+
+def _kind(edit: Edit) -> Op:
+    # A cut through a word leaves other tokens at the seam, and many clients put a note where they cut.
+    gone, new = _size(edit.a), _size(edit.b)
+    if edit.op == "replace" and max(gone, new) >= _BLOCK_TO_SEAM * min(gone, new):
+        return "delete" if gone > new else "insert"
+    return edit.op
 
 
 def _common_start(edits: list[Edit]) -> int:

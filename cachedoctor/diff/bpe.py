@@ -10,7 +10,8 @@ import heapq
 import re
 import string
 from collections.abc import Callable, Mapping
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Literal
 
 from cachedoctor.diff.pretokens import Specials
 from cachedoctor.diff.tokenize import Tokens
@@ -24,6 +25,9 @@ Pieces = tuple[list[int], list[int]]
 """Token ids of a word, and the code point at which each begins, counted in the word."""
 Change = Callable[[str, bool], tuple[str, list[int] | None]]
 """(text, it begins the prompt) -> (changed text, for each of its characters the offset in the text; None when the same)."""
+
+Whole = Literal["never", "always", "newlines"]
+"""Words that are taken without asking the merges when they are tokens; ``newlines``: only those of nothing else."""
 
 _CACHE_LIMIT = 300_000
 """Words kept; a prompt of 1 MB has some 20,000 different ones."""
@@ -72,8 +76,16 @@ def merge(symbols: list[str], rank: Rank) -> list[str]:
 class Words:
     """Turns one word into tokens, and remembers it."""
 
-    def __init__(self, vocab: Mapping[str, int], rank: Rank, *, bytelevel: bool, whole: bool, unknown: int | None) -> None:
-        """``whole``: a word that is a token is taken at once (``ignore_merges``); ``unknown``: for what has no bytes."""
+    def __init__(
+        self,
+        vocab: Mapping[str, int],
+        rank: Rank,
+        *,
+        bytelevel: bool,
+        whole: Whole = "never",
+        unknown: int | None = None,
+    ) -> None:
+        """``whole``: which words are taken at once when they are tokens; ``unknown``: stands for what has no token."""
         self._vocab, self._rank, self._bytelevel, self._whole, self._unknown = vocab, rank, bytelevel, whole, unknown
         self._known: dict[str, Pieces] = {}
 
@@ -87,7 +99,8 @@ class Words:
         return found
 
     def _parts(self, text: str) -> list[str]:
-        return [text] if self._whole and text in self._vocab else merge(list(text), self._rank)
+        at_once = self._whole == "always" or (self._whole == "newlines" and not text.strip("\n"))
+        return [text] if at_once and text in self._vocab else merge(list(text), self._rank)
 
     def _byte_word(self, word: str) -> Pieces:
         # a lone surrogate has no UTF-8; what matters is that equal text gives equal tokens
@@ -127,16 +140,14 @@ def _owners(word: str) -> list[int]:
     return [at for at, char in enumerate(word) for _ in char.encode("utf-8", "surrogatepass")]
 
 
-def unit_cutter(vocab: Mapping[str, int]) -> Callable[[str], list[str]]:
+def split_units(vocab: Mapping[str, int]) -> Callable[[str], list[str]]:
     """Cut at blanks where no token of this vocabulary reaches over one: merges on the two sides cannot meet there."""
-    joined = {token[at - 1] for token in vocab for at in _positions(token) if at}
-    joined.add(SPACE)
+    joined = {SPACE}
+    for token in vocab:
+        if SPACE in token:
+            joined.update(before for before, char in pairwise(token) if char == SPACE)
     border = re.compile(f"(?<=[^{re.escape(''.join(sorted(joined)))}])(?={SPACE})")
     return border.split
-
-
-def _positions(token: str) -> list[int]:
-    return [at for at, char in enumerate(token) if char == SPACE]
 
 
 class Pipeline:

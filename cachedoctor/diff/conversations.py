@@ -17,6 +17,9 @@ LONG_PART = 24
 SAME_TEXT = 0.5
 """Share of the shorter of two texts without turns that must be a common prefix."""
 
+COMPACTED = 3
+"""Turns of a history that was replaced by its summary: the summary, a reply to it, what the user says next."""
+
 # Tokens that open or close a turn in the chat templates in use.
 _TURN = re.compile(
     r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|</?start_of_turn>|<end_of_turn>|\[/?INST\]|\[/?SYSTEM_PROMPT\]"
@@ -80,7 +83,8 @@ def _score(a: _Outline, b: _Outline) -> tuple[int, int, bool] | None:
         if limit == 0:
             shorter = min(len(a.text), len(b.text))
             shared = shorter > 0 and common_prefix(a.text, b.text) >= shorter * SAME_TEXT
-        if not shared:
+        # A new conversation opens with one turn; several unknown turns behind a known head are a compacted one.
+        if not shared and not (a.head == b.head and len(b.prefixes) >= COMPACTED):
             return None
     return lead, int(shared), a.head == b.head
 

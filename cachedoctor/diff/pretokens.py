@@ -34,9 +34,7 @@ def _cased(upper: str, lower: str, suffix: str, numbers: str, marks: str = r" ?[
 
 _QWEN2 = _gpt4(r"\p{N}")
 _LLAMA3 = _gpt4(r"\p{N}{1,3}")
-_QWEN35 = (
-    rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
-)
+_QWEN35 = rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 _PUNCT_WORD = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
 _DEEPSEEK = rf"{_PUNCT_WORD}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
 _HAN = "[一-龥぀-ゟ゠-ヿ]+"
@@ -134,7 +132,9 @@ class Cutter:
         """Pieces of the text in order; together they are the text."""
         pieces = [text]
         for pattern in self._patterns:
-            pieces = _tile(pattern, text) if len(pieces) == 1 else [p for piece in pieces for p in _tile(pattern, piece)]
+            pieces = (
+                _tile(pattern, text) if len(pieces) == 1 else [p for piece in pieces for p in _tile(pattern, piece)]
+            )
         return pieces
 
 

@@ -184,11 +184,11 @@ class _Engine:
             return any(part in text for part in wanted) and unwanted not in text
 
         found = (f'"{_NEEDLE}":', f"'{_NEEDLE}':", f"<parameter={_NEEDLE}>", f">{_NEEDLE}<")
-        strings = shows(_NEEDLE, None, (_NEEDLE,))
+        typed = shows([{"type": "text", "text": _NEEDLE}], None, (_NEEDLE,), "'type'")
         return Style(
-            typed=shows([{"type": "text", "text": _NEEDLE}], None, (_NEEDLE,), "'type'"),
+            typed=typed,
             # A template that refuses both probes objects to something else; strings are what all have in common.
-            strings=strings or not shows([{"type": "text", "text": _NEEDLE}], None, (_NEEDLE,), "'type'"),
+            strings=not typed or shows(_NEEDLE, None, (_NEEDLE,)),
             objects=not shows("x", json.dumps(arguments), found) and shows("x", arguments, found),
         )
 
@@ -227,7 +227,7 @@ def _environment(engine: _Engine) -> ImmutableSandboxedEnvironment:
     env.filters["tojson"] = engine.tojson
     env.globals["raise_exception"] = refuse
     env.globals["strftime_now"] = NOW.strftime
-    for name in ("center", "indent", "format", "wordwrap"):  # a width can be a gigabyte
+    for name in ("center", "indent", "format"):  # a width can be a gigabyte
         env.filters[name] = _bounded(env.filters[name])
     return env
 

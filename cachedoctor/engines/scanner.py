@@ -43,7 +43,8 @@ class Scanner:
         self._last: dict[tuple[str, bytes], bytes] = {}
         self._counts: dict[tuple[str, bytes, bytes], int] = {}
         self.recognised = 0
-        """Lines that began like a message of the catalogue, wanted or not."""
+        """Lines that began like a message of the catalogue, wanted or not; those without a server's prefix only if the
+        whole message fits, since such words stand in any text."""
 
     def take(self, message: str, slot: int, task: int) -> int:
         """How many lines of a counted message the task has had on the slot; counting starts anew."""
@@ -53,6 +54,7 @@ class Scanner:
         """Events in line order."""
         data = b"\n" + segment.data
         rows_of, count, slot_group = self._rows, data.count, self._first_group
+        bare_group = slot_group + 2
         first, numbers = segment.first, segment.numbers
         line, counted, seen = -1, 0, 0
         for found in self._catalogue.pattern.finditer(data):
@@ -88,8 +90,11 @@ class Scanner:
             if match is None:
                 other, fields = self._other(rows, data, start)
                 if other is None or other.id not in self._plan.wanted:
+                    seen -= other is None and group == bare_group
                     continue
                 row = other
+            elif group == bare_group and row.id not in self._plan.wanted:
+                continue
             elif row.integers:
                 fields = dict(zip(row.names, map(int, match.groups())))  # noqa: B905  # same length by construction, and hot
             else:
@@ -122,7 +127,8 @@ class Scanner:
     def _learn(self, group: int, head: bytes) -> list[Message]:
         """Rows for a spelling of a head that is met for the first time; none when nobody listens to any of them."""
         rows = self._catalogue.candidates(_KINDS[group - self._first_group], head)
-        if not any(row.id in self._plan.wanted for row in rows):
+        bare = group == self._first_group + 2
+        if not bare and not any(row.id in self._plan.wanted for row in rows):
             rows = []
         for row in rows:
             row.prepare()

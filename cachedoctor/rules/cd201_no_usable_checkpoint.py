@@ -42,7 +42,9 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    sure: Confidence = "high" if r.lcp_exact and r.forced else "medium"
+    # Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand here.
+    seen = bool(r.checks or r.held_positions) or s.session.at_least(8352) is True or s.session.at_least(6751) is False
+    sure: Confidence = "high" if r.lcp_exact and r.forced and seen else "medium"
     return Hit(
         s.server_lost,
         sure,

@@ -47,6 +47,8 @@ def common_prefix(request: Request, session: Session, shown: bool) -> None:
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
     cached = request.cached_tokens
+    if cached is not None and request.reused_chunks:
+        cached = max(0, cached - request.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
     if request.common_prefix_tokens is None and not request.restored_from_ram:
         low, high = _from_shares(request)
         if low is not None and high is not None:
@@ -66,7 +68,7 @@ def common_prefix(request: Request, session: Session, shown: bool) -> None:
             request.common_prefix_tokens = cached
             request.derived.append("common_prefix_tokens")
     lcp = request.common_prefix_tokens
-    if lcp is not None and cached is not None and cached > lcp and not request.reused_chunks:
+    if lcp is not None and cached is not None and cached > lcp:
         request.common_prefix_tokens = cached
 
 

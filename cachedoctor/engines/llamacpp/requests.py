@@ -148,7 +148,9 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
         choosing.settle_swap(request, threads)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     thread = threads.join(request) if request.parent is None else None
-    cold = thread is None and request.prompt_tokens is not None and request.held_tokens is not None
+    # Content of unknown origin may have been this conversation's: a log that begins in the middle shows no first request.
+    cold = thread is None and request.prompt_tokens is not None
+    cold = cold and (request.held_tokens == 0 or request.held_thread is not None)
     request.thread_turn = 0 if thread is None else thread.turns
     accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
     if request.released_tokens is None:
