@@ -1,4 +1,4 @@
-"""Every bundled log: the numbers that the server reported, the causes by construction, and none of their look-alikes."""
+"""Every bundled log: the numbers that the server reported, the causes by construction, none of their look-alikes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import random
 import re
 from collections import Counter
-from functools import lru_cache
+from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from cachedoctor.doctor import analyzer
 from cachedoctor.engines.base import Catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Report
+from cachedoctor.report import text
+from cachedoctor.rules import registry
 
 FIELDS = ("prompt", "cached", "processed")
 MEMORIES = {"attention", "swa", "hybrid", "recurrent"}
@@ -31,7 +34,7 @@ SNAPSHOTS = ("billing-header-hybrid", "mmproj-truncation-b7551")
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
 
 
-@lru_cache(maxsize=None)
+@cache
 def whole(case: Path) -> bytes:
     """The JSON report of the log read at once."""
     return json_of([content_of(case)])
@@ -44,6 +47,11 @@ def report_of(case: Path) -> dict[str, Any]:
 
 def numbers(request: dict[str, Any]) -> tuple[int | None, ...]:
     return tuple(request[f"{field}_tokens"] for field in FIELDS)
+
+
+@cache
+def plain_catalogue() -> Catalogue:
+    return Catalogue(ROWS)
 
 
 # ---- the numbers
@@ -153,7 +161,7 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path) -> None:
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
     expected = whole(case)
-    monkeypatch.setattr(analyzer, "_catalogue", lambda catalogue=Catalogue(ROWS): catalogue)
+    monkeypatch.setattr(analyzer, "_catalogue", plain_catalogue)
     monkeypatch.setattr(analyzer, "PLAN", msgspec.structs.replace(analyzer.PLAN, fused_groups=0))
     assert json_of([content_of(case)]) == expected
 
@@ -168,8 +176,6 @@ def test_the_cases_cover_builds_memories_and_rules() -> None:
     assert {c.get("memory") for c in cases} >= MEMORIES
     assert sum(log_of(folder).stat().st_size for folder in CASES) < 3_000_000
     silent = {code for c in cases for code in c["absent"]}
-    from cachedoctor.rules import registry  # noqa: PLC0415
-
     codes = {code for code, _ in registry.names()}
     # A look-alike of these two is any other log: they speak of the input, not of a cause.
     assert codes - silent <= {"CD404", "CD903"}
@@ -202,19 +208,15 @@ class Expected(SingleFileSnapshotExtension):
         return str(index)
 
 
-def masked(text: str) -> str:
+def masked(report: str) -> str:
     """Without what differs from release to release."""
-    text = re.sub(r'("name":"cachedoctor","version":)"[^"]*"', r'\1"VERSION"', text)
-    return re.sub(r"\bcachedoctor \d+\.\d+\.\d+\S*", "cachedoctor VERSION", text)
+    report = re.sub(r'("name":"cachedoctor","version":)"[^"]*"', r'\1"VERSION"', report)
+    return re.sub(r"\bcachedoctor \d+\.\d+\.\d+\S*", "cachedoctor VERSION", report)
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_reports_look_as_before(name: str, snapshot: SnapshotAssertion) -> None:
     """Text and JSON report; ``pytest --snapshot-update`` accepts a change that was looked at."""
-    from io import StringIO  # noqa: PLC0415
-
-    from cachedoctor.report import text  # noqa: PLC0415
-
     (case,) = (folder for folder in CASES if folder.name == name)
     shot = snapshot.use_extension(Expected)
     report = json.loads(masked(whole(case).decode()))

@@ -250,7 +250,7 @@ def _is_anthropic(body: dict[str, Any]) -> bool:
     for message in body["messages"]:
         parts = message.get("content") if isinstance(message, dict) else None
         for part in parts if isinstance(parts, list) else []:
-            if isinstance(part, dict) and part.get("type") in ANTHROPIC_BLOCKS:
+            if isinstance(part, dict) and str(part.get("type")) in ANTHROPIC_BLOCKS:
                 return True
     return False
 

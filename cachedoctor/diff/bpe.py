@@ -24,7 +24,7 @@ Rank = Callable[[str, str], float | None]
 Pieces = tuple[list[int], list[int]]
 """Token ids of a word, and the code point at which each begins, counted in the word."""
 Change = Callable[[str, bool], tuple[str, list[int] | None]]
-"""(text, it begins the prompt) -> (changed text, for each of its characters the offset in the text; None when the same)."""
+"""(text, it begins the prompt) -> (changed text, offset in the text of each of its characters, None when the same)."""
 
 Whole = Literal["never", "always", "newlines"]
 """Words that are taken without asking the merges when they are tokens; ``newlines``: only those of nothing else."""
@@ -190,7 +190,7 @@ class Pipeline:
         return len(changed) == len(probe) and all(at in borders for at, char in enumerate(probe) if char == " ")
 
     def leading(self, text: str) -> int:
-        """Tokens that the server puts in front of this prompt: 1 for a BOS token that the text does not show, else 0."""
+        """Tokens that the server puts in front of this prompt: 1 for a BOS that the text does not show, else 0."""
         return int(self.bos is not None and not text.startswith(self.bos))
 
     def encode(self, text: str) -> Tokens:

@@ -1,7 +1,7 @@
-"""Reads the metadata of a GGUF file, and nothing behind it. Knows the container; must not know tokens, prompts or models.
+"""Reads the metadata of a GGUF file, and nothing behind it. Knows the container; must not know tokens or prompts.
 
-Source: the GGUF specification (ggml, ``docs/gguf.md``), versions 2 and 3. Every length in the file is checked against
-what is left of the file and against a limit before anything is read, so that a damaged file costs neither memory nor time.
+Source: the GGUF specification (ggml, ``docs/gguf.md``), versions 2 and 3. Every length in the file is checked
+against what is left of the file and a limit before anything is read: a damaged file costs neither memory nor time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STRING, _ARRAY = 8, 9
 _HINT = "give a .gguf that llama-server can load; a download may have been cut, or this is a Git LFS pointer"
 
 
-class _Damaged(Exception):
+class _DamagedError(Exception):
     """The bytes are not what the specification says; the message says where."""
 
 
@@ -46,19 +46,19 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self._left:
-            raise _Damaged(
+            raise _DamagedError(
                 f"its metadata exceeds {MAX_BYTES // 1024**2} MiB" if self._cut else "it ends inside its metadata"
             )
         data = self._file.read(count)
         if len(data) != count:
-            raise _Damaged("it ends inside its metadata")
+            raise _DamagedError("it ends inside its metadata")
         self._left -= count
         return data
 
     def scalar(self, kind: int) -> Any:
         code = _SCALARS.get(kind)
         if code is None:
-            raise _Damaged(f"it has a value of the unknown type {kind}")
+            raise _DamagedError(f"it has a value of the unknown type {kind}")
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def u32(self) -> int:
@@ -70,7 +70,7 @@ class _Reader:
     def string(self, limit: int = MAX_BYTES) -> str:
         length = self.u64()
         if length > limit:
-            raise _Damaged(f"it has a string of {length:,} bytes")
+            raise _DamagedError(f"it has a string of {length:,} bytes")
         return self.take(length).decode("utf-8", "replace")
 
     def value(self, kind: int, depth: int = 0) -> Any:
@@ -83,10 +83,10 @@ class _Reader:
         if kind in _SCALARS:
             return self.numbers(_SCALARS[kind], count)
         if kind not in (_STRING, _ARRAY):
-            raise _Damaged(f"it has an array of the unknown type {kind}")
+            raise _DamagedError(f"it has an array of the unknown type {kind}")
         # 8 bytes is the least that a string or an array takes in the file
         if count > MAX_STRINGS or count * 8 > self._left or depth >= MAX_DEPTH:
-            raise _Damaged(f"it has an array of {count:,} elements that cannot be")
+            raise _DamagedError(f"it has an array of {count:,} elements that cannot be")
         return [self.value(kind, depth + 1) for _ in range(count)]
 
     def numbers(self, code: str, count: int) -> Any:
@@ -107,7 +107,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             return _entries(_Reader(file, os.fstat(file.fileno()).st_size))
-    except _Damaged as error:
+    except _DamagedError as error:
         raise CacheDoctorError(f"{path} is no usable GGUF file: {error}", _HINT) from None
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
@@ -115,21 +115,21 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
 
 def _entries(reader: _Reader) -> dict[str, Any]:
     if reader.take(4) != MAGIC:
-        raise _Damaged("it does not begin with GGUF")
+        raise _DamagedError("it does not begin with GGUF")
     version = reader.u32()
     if version and version & 0xFFFF == 0:
-        raise _Damaged("it is big-endian, and only little-endian files are supported")
+        raise _DamagedError("it is big-endian, and only little-endian files are supported")
     if version not in (2, 3):
-        raise _Damaged(f"it has version {version}, and only 2 and 3 are supported")
+        raise _DamagedError(f"it has version {version}, and only 2 and 3 are supported")
     reader.u64()  # the number of tensors, which lie behind the metadata
     count = reader.u64()
     if count > MAX_ENTRIES:
-        raise _Damaged(f"it claims {count:,} metadata entries")
+        raise _DamagedError(f"it claims {count:,} metadata entries")
     found: dict[str, Any] = {}
     for _ in range(count):
         key = reader.string(MAX_KEY)
         if key in found:
-            raise _Damaged(f"it has the key {key[:80]!r} twice")
+            raise _DamagedError(f"it has the key {key[:80]!r} twice")
         found[key] = reader.value(reader.u32())
     return found
 

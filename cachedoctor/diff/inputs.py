@@ -137,8 +137,8 @@ def _values(text: str, path: str) -> list[Any] | None:
             while at < end and text[at] in " \t\r\n,":
                 at += 1
     except json.JSONDecodeError as error:
-        # "[INST] ..." and "{{user}}: ..." are prompts; what begins with a quoted key was meant as JSON.
-        if not values and not _JSON_START.match(text[:4096]):
+        # "[INST] ...", "[1] ..." and "{{user}}: ..." are prompts; what begins with a key was meant as JSON.
+        if not _JSON_START.match(text[:4096]):
             return None
         hint = (
             "cut off while it was written?" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
@@ -151,8 +151,7 @@ def _values(text: str, path: str) -> list[Any] | None:
         raise CacheDoctorError(f"{path}: broken JSON: a number is too long") from error
     if any(_depth(value) > bodies.MAX_DEPTH for value in values):
         raise _too_deep(path)
-    # "[1] See below." and "{}, she said": text that starts with a JSON value of no interest.
-    return values if any(isinstance(value, dict | list) for value in values) else None
+    return values
 
 
 def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> list[Prompt]:

@@ -123,14 +123,12 @@ def search(text: str, parts: list[tuple[str, str]]) -> list[Span]:
 
 
 def _filled(spans: list[Span]) -> list[Span]:
-    """The spans, and between two of one message or tool the text of the template around them."""
+    """The spans, and between two of them what the template wrote: it belongs to what they share, or opens the later."""
     filled: list[Span] = []
     for span in spans:
         before = filled[-1] if filled else None
         if before is not None and before.end < span.start:
-            place = _common(before.place, span.place)
-            if place:
-                filled.append(Span(before.end, span.start, place))
+            filled.append(Span(before.end, span.start, _between(before.place, span.place)))
         elif before is not None and before.place == span.place and before.end == span.start:
             before.end = span.end
             continue
@@ -138,15 +136,16 @@ def _filled(spans: list[Span]) -> list[Span]:
     return filled
 
 
-def _common(a: str, b: str) -> str:
-    """The path that two places share; nothing when it is only the list of messages."""
+def _between(a: str, b: str) -> str:
+    """The path that two places share; the message that the second is in when that is only the list of messages."""
     if a == b:
         return a
+    later = _STEP.findall(b)
     steps: list[str] = []
-    for x, y in zip(_STEP.findall(a), _STEP.findall(b), strict=False):
+    for x, y in zip(_STEP.findall(a), later, strict=False):
         if x != y:
             break
         steps.append(x)
     if len(steps) < 2 and steps not in (["tools"], ["system"]):
-        return ""
+        steps = later[:2]
     return "".join(step if step.startswith("[") or not index else f".{step}" for index, step in enumerate(steps))

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    import regex
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 _SUFFIX = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -32,35 +30,46 @@ def _cased(upper: str, lower: str, suffix: str, numbers: str, marks: str = r" ?[
     return f"{words}|{numbers}|{marks}|{_SPACES}"
 
 
+def _ranges(text: str) -> str:
+    """A set of code points, from hexadecimal ranges."""
+    bounds = (part.partition("-") for part in text.split())
+    return "[" + "".join(rf"\U{int(a, 16):08x}-\U{int(b or a, 16):08x}" for a, _, b in bounds) + "]"
+
+
 _QWEN2 = _gpt4(r"\p{N}")
 _LLAMA3 = _gpt4(r"\p{N}{1,3}")
 _QWEN35 = rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 _PUNCT_WORD = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
 _DEEPSEEK = rf"{_PUNCT_WORD}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
-_HAN = "[一-龥぀-ゟ゠-ヿ]+"
+_HAN = _ranges("4E00-9FA5 3040-309F 30A0-30FF") + "+"
+_EAST_ASIA = _ranges("4E00-9FA5 800-4E00 AC00-D7FF") + "+"
 _ASCII_UPPER, _ASCII_LOWER = r"(?:(?=\p{L})[^a-z])", r"(?:(?=\p{L})[^A-Z])"
 _MARK_UPPER, _MARK_LOWER = r"(?:(?=[\p{L}\p{M}])[^a-z])", r"(?:(?=[\p{L}\p{M}])[^A-Z])"
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_KIMI_UPPER, _KIMI_LOWER = rf"(?:(?!\p{{Han}}){_UPPER})", rf"(?:(?!\p{{Han}}){_LOWER})"
+# the model's own pattern also splits at capitals; the server does not
+_KIMI = rf"\p{{Han}}+|[^\r\n\p{{L}}\p{{N}}]?(?:(?!\p{{Han}})\p{{L}})+{_SUFFIX}?|\p{{N}}{{1,3}}|{_MARKS}|{_SPACES}"
 _GPT4O = _cased(_ASCII_UPPER, _ASCII_LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}")
 _BLOOM = " ?[^(\\s|.,!?…。，、।۔،)]+"
 _ONE_DIGIT = (r"\p{N}", _GPT2)
 _LINES = r"[^\n]+|\n+"
+# hexadecimal, because several of them have a twin that an editor or a normalizer would put in their place
 _DEEPSEEK_LETTERS = (
-    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌ"
-    "ῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ"
-    "𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+    "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376-377 37B-37D 37F 386 388-38A 38C 38E-3A1 "
+    "3A3-3F5 3F7-481 48A-52F 531-556 10A0-10C5 13A0-13F5 13F8-13FD 1C90-1CBA 1CBD-1CBF 1D00-1D2B 1D6B-1D77 1D79-1D9A "
+    "1E00-1F15 1F18-1F1D 1F20-1F45 1F48-1F4D 1F50-1F57 1F59 1F5B 1F5D 1F5F-1F7D 1F80-1FB4 1FB6-1FBC 1FBE 1FC2-1FC4 "
+    "1FC6-1FCC 1FD0-1FD3 1FD6-1FDB 1FE0-1FEC 1FF2-1FF4 1FF6-1FFC 2102 2107 210A-2113 2115 2119-211D 2124 2126 2128 "
+    "212A-212D 212F-2134 2139 213C-213F 2145-2149 214E 2183-2184 2C00-2C7B 2C7E-2CE4 2CEB-2CEE 2CF2-2CF3 A640-A66D "
+    "A680-A69B A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 FF21-FF3A FF41-FF5A 10400-1044F "
+    "104B0-104D3 104D8-104FB 10C80-10CB2 10CC0-10CF2 118A0-118DF 1E900-1E943"
 )
 _DEEPSEEK_LLM = (
     r"[\r\n]",
-    rf"\s?[{_DEEPSEEK_LETTERS}]+",
-    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    rf"\s?{_ranges(_DEEPSEEK_LETTERS)}+",
+    rf"\s?{_ranges('21-2F 3A-7E FF01-FF0F FF1A-FF5E 2018-201F 3000-3002')}+",
     r"\s+\Z",
-    "[一-龥ࠀ-一가-퟿]+",
+    _EAST_ASIA,
     r"\p{N}+",
 )
-_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")
-_THREES = r"\d{1,3}(?=(?:\d{3})*\b)"
+_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _EAST_ASIA, r"\p{N}")
 
 
 class PreTokenizer(NamedTuple):
@@ -102,10 +111,7 @@ def _table() -> dict[str, PreTokenizer]:
         "granite-embed-multi-97m": PreTokenizer(
             (_cased(_MARK_UPPER, _MARK_LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}"),), True
         ),
-        "tiny_aya cohere2moe": PreTokenizer((_THREES, _cased(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}"))),
-        "kimi-k2": PreTokenizer(
-            (rf"\p{{Han}}+|{_cased(_KIMI_UPPER, _KIMI_LOWER, f'{_SUFFIX}?', r'\p{N}{1,3}', _MARKS)}",)
-        ),
+        "kimi-k2": PreTokenizer((_KIMI,)),
         "superbpe": PreTokenizer((r"\p{N}+", r"(?=(?:\d{3})+(?!\d))")),
         "gemma4 sarvam-moe": PreTokenizer((_LINES,)),
     }
@@ -113,7 +119,7 @@ def _table() -> dict[str, PreTokenizer]:
 
 
 TABLE = _table()
-"""Pre-tokenizers by the name that a GGUF gives them. Those left out are unknown or cut by code rather than by a pattern."""
+"""Pre-tokenizers by the name that a GGUF gives them. Left out is what no pattern can cut."""
 
 PIECES = _LLAMA3
 """Word pieces for counting without a tokenizer: the GPT-4 class of pattern, which covers every character."""
@@ -123,10 +129,14 @@ class Cutter:
     """Cuts text by patterns, each applied to the pieces of the one before it."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
-        """Compile; raises ``regex.error`` for a pattern that is none."""
-        import regex
+        """Compile; raises ``ValueError`` for a pattern that is none."""
+        import regex  # type: ignore[import-untyped]
 
-        self._patterns = [regex.compile(p, regex.V1 if "&&" in p else 0) for p in patterns]
+        try:
+            # only version 1 of the syntax has intersections of sets
+            self._patterns = [regex.compile(p, regex.V1 if "&&" in p else 0) for p in patterns]
+        except regex.error as error:
+            raise ValueError(f"{error}") from None
 
     def __call__(self, text: str) -> list[str]:
         """Pieces of the text in order; together they are the text."""
@@ -138,7 +148,7 @@ class Cutter:
         return pieces
 
 
-def _tile(pattern: regex.Pattern[str], text: str) -> list[str]:
+def _tile(pattern: Any, text: str) -> list[str]:
     if not pattern.groups:
         # nearly all patterns cover the whole text, and then this is the whole answer, in one call
         pieces: list[str] = pattern.findall(text)
@@ -148,7 +158,7 @@ def _tile(pattern: regex.Pattern[str], text: str) -> list[str]:
     for match in pattern.finditer(text):
         bounds.update(match.span())
     cuts = sorted(bounds)
-    return [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(cuts)]
 
 
 class Special(NamedTuple):
@@ -182,7 +192,10 @@ class Specials:
     def local(self) -> bool:
         """None of them can lie across, or reach over, a blank between two letters."""
         return not any(
-            re.search("[A-Za-z] ", t.text) or t.alone or (t.lstrip and t.text[0].isalnum()) or t.text[0] == " "
+            t.alone
+            or re.search("[A-Za-z] ", t.text)
+            or (t.lstrip and t.text[0].isalnum())
+            or (t.rstrip and t.text[-1].isalnum())
             for t in self._tokens.values()
         )
 

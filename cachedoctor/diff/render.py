@@ -56,16 +56,7 @@ def with_template(
     if isinstance(template, str):
         template = ChatTemplate(template, bos, eos)
     engine = _engine(template.text)
-    context: dict[str, Any] = {"bos_token": template.bos, "eos_token": template.eos, "enable_thinking": True}
-    context |= {
-        "add_generation_prompt": body.get("add_generation_prompt", True),
-        "date_string": NOW.strftime("%d %b %Y"),
-    }
-    if isinstance(body.get("reasoning_effort"), str):
-        context["reasoning_effort"] = body["reasoning_effort"]
-    context |= kwargs or {}
-    if isinstance(body.get("chat_template_kwargs"), dict):
-        context |= body["chat_template_kwargs"]
+    context = _context(body, template, kwargs)
 
     def write(mark: Mark, marker: marks.Marker | None) -> str:
         chat = convert(body, prompt.kind, mark, engine.style, mask_cch)
@@ -77,6 +68,23 @@ def with_template(
         raise CacheDoctorError(f"{prompt.path}: {error.message}", error.hint) from error
     spans = _spans(prompt, text, write)
     return Prompt(prompt.path, prompt.kind, text, spans, body, prompt.images, prompt.slot, rendered=True)
+
+
+def _context(body: dict[str, Any], template: ChatTemplate, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What llama-server gives to every template; the request overrules the command line."""
+    context: dict[str, Any] = {
+        "bos_token": template.bos,
+        "eos_token": template.eos,
+        "enable_thinking": True,
+        "add_generation_prompt": body.get("add_generation_prompt", True),
+        "date_string": NOW.strftime("%d %b %Y"),
+    }
+    if isinstance(body.get("reasoning_effort"), str):
+        context["reasoning_effort"] = body["reasoning_effort"]
+    context |= kwargs or {}
+    if isinstance(body.get("chat_template_kwargs"), dict):
+        context |= body["chat_template_kwargs"]
+    return context
 
 
 def _spans(prompt: Prompt, text: str, write: Callable[[Mark, marks.Marker | None], str]) -> list[Span]:

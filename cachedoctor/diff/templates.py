@@ -46,7 +46,7 @@ def chat_template(source: str) -> ChatTemplate:
 def _from_json(data: dict[str, Any], source: str) -> ChatTemplate:
     found = data.get("chat_template")
     if isinstance(found, list):  # tokenizer_config.json may hold several, by name
-        named = {item.get("name"): item.get("template") for item in found if isinstance(item, dict)}
+        named = {str(item.get("name")): item.get("template") for item in found if isinstance(item, dict)}
         found = named.get("default", next(iter(named.values()), None))
     if not isinstance(found, str) or not found:
         hint = "GET /props and tokenizer_config.json have chat_template"

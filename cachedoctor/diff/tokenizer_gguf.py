@@ -1,4 +1,4 @@
-"""Builds the tokenizer that llama.cpp would build from a GGUF. Knows its metadata keys; reads no tensor and no prompt."""
+"""Builds the tokenizer that llama.cpp would build from a GGUF. Knows its metadata keys; reads no prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachedoctor.diff.bpe import SPACE, Change, Pipeline, Words, split_units
+from cachedoctor.diff.bpe import SPACE, Change, Pipeline, Whole, Words, split_units
 from cachedoctor.diff.gguf import read_metadata
 from cachedoctor.diff.pretokens import TABLE, Cutter, Special, Specials
 from cachedoctor.model import CacheDoctorError
@@ -16,10 +16,10 @@ _INSTEAD = "give the model's tokenizer.json, or http://host:port of a server tha
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 _BY_CHARACTER = ("gemma4", "sarvam-moe")
 # llama.cpp treats these as control tokens whatever their type says, because many files have it wrong
-_ALWAYS_SPECIAL = frozenset(
+_ALWAYS_SPECIAL = (
     "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s> <|eom_id|> "
     "<EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response> [e~[ "
-    "<｜end▁of▁sentence｜> <|channel|> <|message|> <|start|> <|constrain|>".split()
+    "<｜end▁of▁sentence｜> <|channel|> <|message|> <|start|> <|constrain|>"
 )
 # and these where the file does not name the token for filling in the middle
 _FILL_IN = {
@@ -67,7 +67,7 @@ def _by_merges(meta: dict[str, Any], vocab: dict[str, int], path: Path) -> _Made
         if middle > 0:
             ranks.setdefault((pair[:middle], pair[middle + 1 :]), rank)
     by_character = pre in _BY_CHARACTER
-    whole = "always" if row.ignore_merges else "newlines" if pre == "gemma4" else "never"
+    whole: Whole = "always" if row.ignore_merges else "newlines" if pre == "gemma4" else "never"
     words = Words(vocab, lambda a, b: ranks.get((a, b)), bytelevel=not by_character, whole=whole)
     cut: Callable[[str], list[str]] = Cutter(row.patterns)
     if by_character:
@@ -119,7 +119,7 @@ def _text(tokens: list[str], token: int | None) -> str | None:
 
 def _specials(meta: dict[str, Any], tokens: list[str]) -> list[Special]:
     types: Sequence[int] = meta.get("tokenizer.ggml.token_type") or []
-    always = set(_ALWAYS_SPECIAL)
+    always = set(_ALWAYS_SPECIAL.split())
     # in Gemma 4 this one is ordinary text
     if "<|tool_response>" in tokens:
         always.discard("</s>")

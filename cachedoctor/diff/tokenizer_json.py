@@ -169,11 +169,9 @@ def _splitter(step: _Spec) -> _Cut:
 
 
 def _cutter(pattern: str) -> _Cut:
-    import regex
-
     try:
         return Cutter((pattern,))
-    except regex.error as error:
+    except ValueError as error:
         raise _UnsupportedError(f"the pattern {pattern[:60]!r} ({error})") from None
 
 
@@ -247,7 +245,7 @@ def _joins(char: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _seconds() -> frozenset[str]:
-    """Characters of combining class 0 that compose with the one before: Hangul vowels and tails, and a few vowel signs."""
+    """Characters of combining class 0 that compose with the one before: Hangul vowels and tails, some vowel signs."""
     found = {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
     for code in range(sys.maxunicode + 1):
         parts = unicodedata.decomposition(chr(code)).split()

@@ -1,0 +1,348 @@
+"""The arithmetic of requests, conversations and builds, with expectations computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from cachedoctor.engines.llamacpp.accounting import NEAR, common_prefix, derive_counts, judge
+from cachedoctor.engines.llamacpp.threads import MAX_THREADS, Threads
+from cachedoctor.knowledge import builds, flags
+from cachedoctor.model import Request, Session
+
+
+def request(**fields: object) -> Request:
+    start: dict[str, object] = {
+        "index": 0,
+        "session": 0,
+        "path": "x",
+        "slot": 0,
+        "task": 0,
+        "first_line": 1,
+        "last_line": 2,
+    }
+    return Request(**{**start, **fields})  # type: ignore[arg-type]
+
+
+def session(**fields: object) -> Session:
+    return Session(0, "x", **fields)  # type: ignore[arg-type]
+
+
+# ---- prompt, cached, processed
+
+
+def test_the_identity_gives_prompt_and_cached() -> None:
+    """release 2109, 6 generated, 65 processed: prompt 2109 - 5 = 2104, cached 2104 - 65 = 2039."""
+    r = request(released_tokens=2109, generated_tokens=6, processed_tokens=65)
+    derive_counts(r)
+    assert (r.prompt_tokens, r.cached_tokens, r.processed_tokens) == (2104, 2039, 65)
+    assert r.derived == ["prompt_tokens", "cached_tokens"]
+
+
+def test_one_generated_token_never_enters_the_slot() -> None:
+    """max_tokens 1: release is the prompt."""
+    r = request(released_tokens=1838, generated_tokens=1, processed_tokens=1838)
+    derive_counts(r)
+    assert (r.prompt_tokens, r.cached_tokens) == (1838, 0)
+
+
+def test_what_was_read_is_not_derived() -> None:
+    """Printed numbers stay what they are, and are not called derived."""
+    r = request(prompt_tokens=2104, cached_tokens=2039, processed_tokens=65, released_tokens=2109, generated_tokens=6)
+    derive_counts(r)
+    assert (r.prompt_tokens, r.cached_tokens, r.derived) == (2104, 2039, [])
+
+
+def test_the_second_witness_wins() -> None:
+    """A truncation that failed in silence: 1,863 said to be cached, but all 1,951 were processed."""
+    r = request(prompt_tokens=1951, cached_tokens=1863, processed_tokens=1951)
+    derive_counts(r)
+    assert r.cached_tokens == 0
+
+
+def test_processed_follows_from_cached() -> None:
+    """No timing line: 1951 - 1863 = 88."""
+    r = request(prompt_tokens=1951, cached_tokens=1863)
+    derive_counts(r)
+    assert (r.processed_tokens, r.derived) == (88, ["processed_tokens"])
+
+
+@pytest.mark.parametrize("broken", [{"cancelled": True}, {"error": "context-overflow"}])
+def test_nothing_is_made_up_for_a_request_that_did_not_end(broken: dict[str, object]) -> None:
+    """How much was processed before the end is not known."""
+    r = request(prompt_tokens=1951, cached_tokens=1863, **broken)
+    derive_counts(r)
+    assert r.processed_tokens is None
+
+
+def test_a_context_shift_breaks_the_identity() -> None:
+    """The slot's length at the end says nothing about the prompt."""
+    r = request(released_tokens=1374, generated_tokens=1300, processed_tokens=1098, shifted=True)
+    derive_counts(r)
+    assert (r.prompt_tokens, r.cached_tokens, r.processed_tokens) == (None, None, 1098)
+
+
+def test_a_choice_has_no_accounting_of_its_own() -> None:
+    """``n > 1``: the parent has it."""
+    r = request(parent=7, prompt_tokens=1838, cached_tokens=0, processed_tokens=1838)
+    derive_counts(r)
+    assert (r.prompt_tokens, r.cached_tokens, r.processed_tokens) == (None, None, None)
+
+
+def test_numbers_that_do_not_fit_give_nothing() -> None:
+    """More processed than the prompt has: a line is missing, not a negative cache."""
+    r = request(prompt_tokens=100, processed_tokens=120)
+    derive_counts(r)
+    assert r.cached_tokens is None
+
+
+# ---- the common prefix
+
+
+def test_shares_bound_the_common_prefix() -> None:
+    """similarity 0.959 of 2,049 lies in [1963.97, 1966.02], f_keep 0.882 of 2,229 in [1964.9, 1967.1]: 1965 or 1966."""
+    r = request(
+        prompt_tokens=2049, cached_tokens=1966, processed_tokens=83, similarity=0.959, f_keep=0.882, held_tokens=2229
+    )
+    common_prefix(r, session(memory="attention"), shown=False)
+    assert r.common_prefix_tokens == 1966
+    r = request(
+        prompt_tokens=2049, cached_tokens=0, processed_tokens=2049, similarity=0.959, f_keep=0.882, held_tokens=2229
+    )
+    common_prefix(r, session(memory="hybrid"), shown=False)
+    assert r.common_prefix_tokens in (1965, 1966)
+    assert "common_prefix_tokens" in r.derived
+
+
+def test_a_slot_kept_whole_is_the_common_prefix() -> None:
+    """f_keep 1.000 of 1,913 means [1912.04, 1913]: the slot's length is within, and the most likely."""
+    r = request(prompt_tokens=2007, cached_tokens=1909, similarity=0.953, f_keep=1.0, held_tokens=1913)
+    common_prefix(r, session(memory="hybrid"), shown=False)
+    assert r.common_prefix_tokens == 1913
+
+
+def test_shares_that_contradict_each_other_say_nothing() -> None:
+    """90 % of 1,000 and 10 % of 1,000 cannot both be the prefix."""
+    r = request(prompt_tokens=1000, cached_tokens=0, similarity=0.9, f_keep=0.1, held_tokens=1000)
+    common_prefix(r, session(), shown=False)
+    assert r.common_prefix_tokens is None
+
+
+def test_nothing_reused_proves_no_prefix() -> None:
+    """cache_prompt = false looks the same."""
+    r = request(prompt_tokens=1000, cached_tokens=0)
+    common_prefix(r, session(memory="attention"), shown=True)
+    assert r.common_prefix_tokens is None
+
+
+def test_attention_reuses_the_whole_prefix() -> None:
+    """Full attention cuts anywhere; other memory may have gone back to a checkpoint, unless the log would show that."""
+    for memory, shown, forced, expected in [
+        ("attention", False, False, 1966), ("hybrid", False, False, None), ("hybrid", True, False, 1966), ("hybrid", True, True, None),
+    ]:  # fmt: skip
+        r = request(prompt_tokens=2049, cached_tokens=1966, forced=forced)
+        common_prefix(r, session(memory=memory), shown=shown)
+        assert r.common_prefix_tokens == expected, (memory, shown, forced)
+
+
+def test_what_was_reused_is_common() -> None:
+    """A printed prefix shorter than what was reused describes the slot before a swap."""
+    r = request(prompt_tokens=1912, cached_tokens=1846, common_prefix_tokens=9)
+    common_prefix(r, session(), shown=True)
+    assert r.common_prefix_tokens == 1846
+
+
+# ---- outcome and loss
+
+
+@pytest.mark.parametrize(
+    ("reference", "cached", "prompt", "outcome"),
+    [
+        (2000, 2000, 2100, "reused"),
+        (2000, 2000 - NEAR, 2100, "reused"),
+        (2000, 2000 - NEAR - 1, 2100, "partial"),
+        (2000, 101, 2100, "partial"),
+        (2000, 100, 2100, "reprocessed"),  # 5 % of the reference
+        (100, 8, 400, "reprocessed"),  # 8 tokens
+        (100, 9, 400, "partial"),
+        (2000, 0, 2100, "reprocessed"),
+        (2000, 1837, 1838, "reused"),  # the prompt is shorter: all but its last token can be reused
+        (2000, 1838 - NEAR - 2, 1838, "partial"),
+    ],
+)
+def test_outcomes(reference: int, cached: int, prompt: int, outcome: str) -> None:
+    """reused: within 64 tokens of the reference; reprocessed: at most 8 tokens or 5 %; partial between."""
+    r = request(prompt_tokens=prompt, cached_tokens=cached)
+    judge(r, reference, cold=False)
+    assert r.outcome == outcome
+
+
+def test_outcomes_that_are_no_comparison() -> None:
+    """Failed, cancelled, cold, unknown."""
+    for fields, reference, cold, outcome in [
+        ({"error": "context-overflow"}, 2000, False, "failed"),
+        ({"cancelled": True, "cached_tokens": 0}, 2000, False, "cancelled"),
+        ({"cached_tokens": 0, "prompt_tokens": 100}, None, True, "cold"),
+        ({"prompt_tokens": 100}, None, True, "unknown"),
+        ({"cached_tokens": 0, "prompt_tokens": 100}, None, False, "unknown"),
+        ({"prompt_tokens": 100}, 2000, False, "unknown"),
+    ]:
+        r = request(**fields)  # type: ignore[arg-type]
+        judge(r, reference, cold)
+        assert r.outcome == outcome, fields
+
+
+def test_the_loss_is_split_between_client_and_server() -> None:
+    """Slot 2,229, common 1,966, reused 1,947: the client changed 263, the server could not reuse 19."""
+    r = request(prompt_tokens=2049, cached_tokens=1947, common_prefix_tokens=1966)
+    judge(r, 2229, cold=False)
+    assert (r.lost_tokens, r.lost_client, r.lost_server) == (282, 263, 19)
+
+
+def test_without_a_common_prefix_the_loss_has_no_side() -> None:
+    """Unknown is null."""
+    r = request(prompt_tokens=2049, cached_tokens=0)
+    judge(r, 2229, cold=False)
+    assert (r.lost_tokens, r.lost_client, r.lost_server) == (2229, None, None)
+
+
+def test_more_than_the_reference_is_no_loss() -> None:
+    """A foreign prefix that happened to be longer."""
+    r = request(prompt_tokens=2049, cached_tokens=2000, common_prefix_tokens=2000)
+    judge(r, 1900, cold=False)
+    assert (r.outcome, r.lost_tokens, r.lost_client, r.lost_server) == ("reused", 0, 0, 0)
+
+
+# ---- conversations
+
+
+def turn(threads: Threads, total: int, **fields: object) -> int:
+    """Join and record one request; gives the number of its conversation."""
+    r = request(**fields)
+    return threads.record(r, threads.join(r), total).id
+
+
+def test_a_growing_prompt_is_one_conversation() -> None:
+    """Each turn keeps what the slot holds."""
+    threads = Threads()
+    first = turn(threads, 1843, prompt_tokens=1838, first_line=1, last_line=5)
+    second = turn(threads, 1913, index=1, prompt_tokens=1908, cached_tokens=1843, held_thread=first, held_tokens=1843,
+                  common_prefix_tokens=1843, first_line=6, last_line=9)  # fmt: skip
+    assert first == second
+
+
+def test_two_conversations_take_turns() -> None:
+    """The prompt of 1,912 extends the 1,846 of A, not the 1,621 of B that the slot holds."""
+    threads = Threads()
+    a = turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=5)
+    b = turn(threads, 1621, index=1, prompt_tokens=1616, cached_tokens=9, common_prefix_tokens=9, held_thread=a,
+             held_tokens=1846, first_line=6, last_line=9)  # fmt: skip
+    assert a != b
+    back = request(index=2, prompt_tokens=1912, cached_tokens=9, common_prefix_tokens=9, held_thread=b, held_tokens=1621,
+                   first_line=10, last_line=12)  # fmt: skip
+    found = threads.join(back)
+    assert found is not None
+    assert found.id == a
+
+
+def test_a_prompt_from_ram_is_known_by_its_length() -> None:
+    """1,846 tokens came back although the slot held another conversation."""
+    threads = Threads()
+    a = turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=5)
+    b = turn(
+        threads,
+        1621,
+        index=1,
+        prompt_tokens=1616,
+        common_prefix_tokens=9,
+        held_thread=a,
+        held_tokens=1846,
+        first_line=6,
+        last_line=9,
+    )
+    found = threads.join(
+        request(index=2, prompt_tokens=1912, cached_tokens=1846, held_thread=b, held_tokens=1621, first_line=10)
+    )
+    assert found is not None
+    assert found.id == a
+
+
+def test_a_long_prompt_out_of_nowhere_is_a_new_conversation() -> None:
+    """3,518 tokens do not continue 100."""
+    threads = Threads()
+    a = turn(threads, 100, prompt_tokens=95, first_line=1, last_line=5)
+    r = request(
+        index=1,
+        prompt_tokens=3518,
+        cached_tokens=9,
+        common_prefix_tokens=9,
+        held_thread=a,
+        held_tokens=100,
+        first_line=6,
+    )
+    assert threads.join(r) is None
+
+
+def test_a_conversation_that_is_still_running_is_not_continued() -> None:
+    """Its end lies behind the start of the other request: they ran side by side."""
+    threads = Threads()
+    turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=50)
+    assert threads.join(request(index=1, prompt_tokens=1912, cached_tokens=0, first_line=10)) is None
+
+
+def test_the_memory_for_conversations_is_bounded() -> None:
+    """The one unused for longest is forgotten."""
+    threads = Threads()
+    for n in range(MAX_THREADS + 5):
+        threads.record(request(index=n, first_line=n, last_line=n), None, 1000 + n)
+    assert threads.get(4) is None
+    assert threads.get(5) is not None
+    assert threads.get(None) is None
+
+
+# ---- builds and options
+
+
+def test_a_wording_narrows_the_build_up_to_the_neighbouring_samples() -> None:
+    """Seen first at 9294, absent at 9093: it may be as old as 9094. Seen last at 9713: gone by 9873."""
+    assert builds.oldest(9294) == 9094
+    assert builds.oldest(5311) is None
+    assert builds.newest(9713) == 9872
+    assert builds.newest(11549) is None
+    assert list(builds.SAMPLED) == sorted(builds.SAMPLED)
+
+
+def test_builds_in_words() -> None:
+    """Exact, a range, open on one side, unknown."""
+    assert builds.describe(8672, None, None) == "b8672"
+    assert builds.describe(None, 9094, 9872) == "b9094 to b9872"
+    assert builds.describe(None, 9714, None) == "b9714 or newer"
+    assert builds.describe(None, None, 6628) == "b6628 or older"
+    assert builds.describe(None, None, None) == "unknown build"
+
+
+def test_a_session_knows_what_it_can_know() -> None:
+    """True, false, or open."""
+    assert session(build=8672).at_least(8672) is True
+    assert session(build=8671).at_least(8672) is False
+    assert session(build_min=9094).at_least(8672) is True
+    assert session(build_max=8671).at_least(8672) is False
+    assert session(build_min=8354, build_max=8928).at_least(8672) is None
+
+
+def test_an_option_has_the_name_of_the_build() -> None:
+    """--swa-checkpoints became --ctx-checkpoints between b6628 and b6751."""
+    assert flags.name_for(flags.CTX_CHECKPOINTS, 6180, 6628) == "--swa-checkpoints"
+    assert flags.name_for(flags.CTX_CHECKPOINTS, 8672, 8672) == "--ctx-checkpoints"
+    assert flags.name_for(flags.CTX_CHECKPOINTS, 6451, 6900) is None
+    assert flags.name_for(flags.CTX_CHECKPOINTS, 6123, 6123) is None
+    assert flags.name_for(flags.REASONING, 9873, None) == "--reasoning-preserve"
+
+
+def test_advice_exists_in_the_build() -> None:
+    """-lv 4 is debug up to b9093, and prints request bodies."""
+    assert "-lv 4" not in " ".join(flags.show_accounting(8672, 8672))
+    assert flags.show_accounting(9294, 9294)[1] == "llama-server ... -lv 4"
+    assert flags.show_text(6301, 6301)[1] == []
+    assert all("N_DIFF" not in command for command in flags.show_text(8672, 8672)[1])
+    assert any("N_DIFF" in command for command in flags.show_text(11549, 11549)[1])
+    assert not any("--log-prompts-dir" in command for command in flags.show_text(8672, 8672)[1])

@@ -1,0 +1,101 @@
+"""Pages of the rules: complete, true to the code, and their log excerpts do what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import CASES, ROOT, case_of, report_of
+
+from cachedoctor.rules import registry
+from cachedoctor.rules.base import Rule
+
+RULES, BROKEN = registry.load()
+FOLDER = ROOT / "cachedoctor" / "rules"
+PAGES = sorted(FOLDER.glob("cd[0-9]*.md"))
+HEADINGS = [
+    "What it means",
+    "How it shows",
+    "Why the cache could not be used",
+    "Fix",
+    "When it is fine",
+    "Builds",
+]
+ALONG = {"CD302": {"CD303"}}
+"""Codes that the excerpt fires as well: the first loss of a contention is no pattern yet and belongs to another rule."""
+
+by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+
+
+def page_of(rule: Rule) -> str:
+    path = registry.find(rule.code)
+    assert path is not None
+    return path.read_text("utf-8")
+
+
+def blocks(text: str, info: str) -> list[str]:
+    """Fenced blocks with this info string."""
+    return re.findall(rf"^```{info}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def fired(log: str) -> set[str]:
+    return {finding["code"] for finding in report_of(log)["findings"]}
+
+
+def test_every_rule_could_be_loaded() -> None:
+    """A rule that fails to import is left out of a run; here it fails the tests."""
+    assert BROKEN == []
+    assert [code for code, _ in registry.names()] == sorted(rule.code for rule in RULES)
+
+
+def test_every_page_has_its_rule() -> None:
+    """Page and code file stand side by side."""
+    assert [page.stem for page in PAGES] == registry.modules()
+
+
+@by_rule
+def test_code_name_and_file_agree(rule: Rule) -> None:
+    """``cd108_prefix_diverges_early`` is CD108 prefix-diverges-early, in the code and on the page."""
+    path = registry.find(rule.code)
+    assert path == registry.find(rule.name)
+    assert path is not None
+    assert path.stem == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
+    assert page_of(rule).splitlines()[0] == f"# {rule.code} {rule.name}"
+
+
+@by_rule
+def test_headings(rule: Rule) -> None:
+    """The six of them, in order, each with something below it."""
+    text = re.sub(r"^```.*?^```$", "excerpt", page_of(rule), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^#+ .*$", text, re.MULTILINE)[1:] == [f"## {h}" for h in HEADINGS]
+    assert all(section.strip() for section in re.split(r"^## .*$", text, flags=re.MULTILINE)[1:])
+
+
+@by_rule
+def test_the_first_excerpt_fires_this_rule_alone(rule: Rule) -> None:
+    """What the page shows as the rule's look is its look."""
+    assert fired(blocks(page_of(rule), "log")[0]) == {rule.code} | ALONG.get(rule.code, set())
+
+
+@by_rule
+def test_the_other_excerpt_does_not(rule: Rule) -> None:
+    """Fine, or a look-alike."""
+    (fine,) = blocks(page_of(rule), "log ok")
+    assert rule.code not in fired(fine)
+
+
+@by_rule
+def test_the_rule_has_a_case(rule: Rule) -> None:
+    """A bundled log in which it fires."""
+    assert any(rule.code in {e.split()[0] for e in case_of(folder)["expect"]} for folder in CASES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_other_rules_are_named_as_they_are_called(page: Path) -> None:
+    """``CD108 prefix-diverges-early``: code and name belong together; a code alone is no help to a reader."""
+    names = dict(registry.names())
+    prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for code, name in re.findall(r"\b(CD\d{3})\s+([a-z-]+)", prose):
+        assert names[code] == name
+    assert not re.search(r"\bCD\d{3}\b(?!\s+[a-z])", prose)
