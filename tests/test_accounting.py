@@ -137,7 +137,8 @@ def test_nothing_reused_proves_no_prefix() -> None:
 def test_attention_reuses_the_whole_prefix() -> None:
     """Full attention cuts anywhere; other memory may have gone back to a checkpoint, unless the log would show that."""
     for memory, shown, forced, expected in [
-        ("attention", False, False, 1966), ("hybrid", False, False, None), ("hybrid", True, False, 1966), ("hybrid", True, True, None),
+        ("attention", False, False, 1966), ("hybrid", False, False, None),
+        ("hybrid", True, False, 1966), ("hybrid", True, True, None),
     ]:  # fmt: skip
         r = request(prompt_tokens=2049, cached_tokens=1966, forced=forced)
         common_prefix(r, session(memory=memory), shown=shown)
@@ -237,8 +238,8 @@ def test_two_conversations_take_turns() -> None:
     b = turn(threads, 1621, index=1, prompt_tokens=1616, cached_tokens=9, common_prefix_tokens=9, held_thread=a,
              held_tokens=1846, first_line=6, last_line=9)  # fmt: skip
     assert a != b
-    back = request(index=2, prompt_tokens=1912, cached_tokens=9, common_prefix_tokens=9, held_thread=b, held_tokens=1621,
-                   first_line=10, last_line=12)  # fmt: skip
+    back = request(index=2, prompt_tokens=1912, cached_tokens=9, common_prefix_tokens=9, held_thread=b,
+                   held_tokens=1621, first_line=10, last_line=12)  # fmt: skip
     found = threads.join(back)
     assert found is not None
     assert found.id == a

@@ -93,9 +93,11 @@ def test_the_server_is_what_it_was(case: Path) -> None:
 
 
 @by_case
-def test_the_findings_are_the_causes_by_construction(case: Path) -> None:
+def test_the_findings_are_the_causes_by_construction(case: Path, request: pytest.FixtureRequest) -> None:
     """The codes with the counts of their requests, the costliest first, and no look-alike."""
     want, report = case_of(case), report_of(case)
+    if "wrong" in want:  # what is true stands in the case; the mark goes when the code gets there
+        request.applymarker(pytest.mark.xfail(reason=want["wrong"], strict=True))
     expected = Counter({code: int(times) for code, times in (e.split(" x") for e in want["expect"])})
     found: Counter[str] = Counter()
     for finding in report["findings"]:

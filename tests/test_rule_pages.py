@@ -23,7 +23,7 @@ HEADINGS = [
     "Builds",
 ]
 ALONG = {"CD302": {"CD303"}}
-"""Codes that the excerpt fires as well: the first loss of a contention is no pattern yet and belongs to another rule."""
+"""Codes that the excerpt fires as well: the first loss of a contention is no pattern yet, another rule has it."""
 
 by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 

@@ -79,17 +79,18 @@ def _pair(merge: str | list[str]) -> tuple[str, str]:
 
 def _added(spec: _Spec, normal: Change | None) -> tuple[Specials, Specials | None]:
     """Added tokens that are looked for in the text, and those that are looked for behind the normalizer."""
+    vocab = spec["model"]["vocab"]
     early, late = [], []
     for token in spec.get("added_tokens") or []:
-        flags = {
-            flag: bool(token.get(key))
-            for flag, key in (("lstrip", "lstrip"), ("rstrip", "rstrip"), ("alone", "single_word"))
-        }
         text = str(token["content"])
+        # the library prefers the id in the vocabulary to the one written here
+        number = int(vocab.get(text, token["id"]))
+        strips = bool(token.get("lstrip")), bool(token.get("rstrip"))
+        alone = bool(token.get("single_word"))
         if token.get("normalized"):
-            late.append(Special(normal(text, False)[0] if normal else text, int(token["id"]), **flags))
+            late.append(Special(normal(text, False)[0] if normal else text, number, *strips, alone))
         else:
-            early.append(Special(text, int(token["id"]), **flags))
+            early.append(Special(text, number, *strips, alone))
     return Specials(early, longest_first=False), Specials(late, longest_first=False) if late else None
 
 

@@ -1,0 +1,212 @@
+"""Compares two prompts: where they part, what differs there, what it costs, and the whole edit script when asked.
+
+Knows the parts of this room and their order. Knows no file format and no output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from cachedoctor.diff import align, tokenize, volatile
+from cachedoctor.diff.prompt import Prompt
+from cachedoctor.knowledge import decision
+from cachedoctor.knowledge.builds import NEWEST
+
+SHOWN = 6
+"""Tokens of each side that the first difference quotes."""
+DEFAULT_WINDOW = 1024
+"""Tokens; only SWA models have a window, and its size is theirs."""
+
+
+class Side(msgspec.Struct):
+    """One of the two prompts in numbers."""
+
+    path: str
+    kind: str
+    chars: int
+    """Code points."""
+    tokens: int | None
+    """None when only the beginning had to be tokenised."""
+
+
+class First(msgspec.Struct):
+    """The first difference."""
+
+    token: int
+    """Index of the first differing token: the length of the common prefix in tokens."""
+    char: int
+    """Offset of the first differing code point of the rendered prompt."""
+    line: int
+    column: int
+    place: str | None
+    """Path in the request, ``system[0].text``."""
+    kind: str
+    field: str | None
+    a: str
+    b: str
+    """The few differing tokens."""
+    advice: list[volatile.Advice]
+
+
+class Excerpt(msgspec.Struct):
+    """Text around the first difference, for people."""
+
+    before: str
+    a: str
+    b: str
+    after_a: str
+    after_b: str
+
+
+class PromptDiff(msgspec.Struct):
+    """The answer of ``cachedoctor diff``."""
+
+    equal: bool
+    a: Side
+    b: Side
+    tokenizer: str
+    exact: bool
+    first: First | None
+    explanation: str
+    sure: bool
+    common_prefix_tokens: int
+    common_suffix_tokens: int
+    reusable: dict[str, int]
+    """Tokens the server can reuse, by kind of memory: attention, swa, hybrid."""
+    edits: list[align.Edit] | None
+    summary: align.Summary | None
+    excerpt: Excerpt | None
+
+
+class Options(msgspec.Struct):
+    """What the user asked for."""
+
+    full: bool = False
+    context: int = 8
+    """Tokens shown around the difference."""
+    build: int = NEWEST
+    window: int = DEFAULT_WINDOW
+
+
+def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Options) -> PromptDiff:
+    """Compare ``a``, what the server holds, with ``b``, the new prompt."""
+    found = tokenize.first_difference(tokenizer, a.text, b.text)
+    same_images = a.images == b.images
+    if found is None and a.text == b.text and same_images:
+        return _equal(a, b, tokenizer)
+    tokens_a, tokens_b = tokenizer.encode(a.text), tokenizer.encode(b.text)
+    token = found.token if found is not None else len(tokens_a)
+    offset = found.char if found is not None else tokenize.common_prefix(a.text, b.text)
+    suffix = align.common_suffix(tokens_a.ids, tokens_b.ids, min(len(tokens_a), len(tokens_b)) - token)
+    recognised = volatile.recognise(a, b, offset)
+    edits = align.edit_script(tokens_a.ids, tokens_b.ids) if options.full else None
+    lead = tokenizer.leading(b.text)
+    start = found.start if found is not None else offset
+    return PromptDiff(
+        equal=False,
+        a=Side(a.path, a.kind, len(a.text), len(tokens_a) + lead),
+        b=Side(b.path, b.kind, len(b.text), len(tokens_b) + lead),
+        tokenizer=tokenizer.name,
+        exact=tokenizer.exact and (a.rendered or a.kind in ("text", "slots", "prompt-dump")),
+        first=_first(a, b, tokens_a, tokens_b, token, offset, recognised, lead),
+        explanation=recognised.explanation,
+        sure=recognised.sure,
+        common_prefix_tokens=token + lead,
+        common_suffix_tokens=suffix,
+        reusable=_reusable(a, tokens_a, token, lead, options),
+        edits=edits,
+        summary=align.summary(edits) if edits is not None else None,
+        excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
+    )
+
+
+def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> PromptDiff:
+    count = len(tokenizer.encode(a.text)) + tokenizer.leading(a.text)
+    sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
+    reusable = {memory: count for memory in ("attention", "swa", "hybrid")}
+    return PromptDiff(
+        True, sides[0], sides[1], tokenizer.name, tokenizer.exact, None, "the prompts are equal", True, count, 0, reusable,
+        None, None, None,
+    )  # fmt: skip
+
+
+def _first(
+    a: Prompt,
+    b: Prompt,
+    tokens_a: tokenize.Tokens,
+    tokens_b: tokenize.Tokens,
+    token: int,
+    offset: int,
+    recognised: volatile.Recognised,
+    lead: int,
+) -> First:
+    line = b.text.count("\n", 0, offset) + 1
+    column = offset - (b.text.rfind("\n", 0, offset) + 1) + 1
+    place = b.place_at(offset) or a.place_at(offset)
+    return First(
+        token + lead, offset, line, column, place, recognised.kind, recognised.field,
+        _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN), recognised.advice,
+    )  # fmt: skip
+
+
+def _slice(text: str, tokens: tokenize.Tokens, start: int, end: int) -> str:
+    count = len(tokens)
+    low = tokens.starts[start] if start < count else len(text)
+    high = tokens.starts[end] if end < count else len(text)
+    return text[low:high]
+
+
+def _excerpt(
+    a: str, b: str, tokens_a: tokenize.Tokens, tokens_b: tokenize.Tokens, token: int, start: int, context: int
+) -> Excerpt:
+    low = tokens_a.starts[max(0, token - context)] if token and len(tokens_a) else 0
+    before = a[min(low, start) : start]
+    width = max(1, min(SHOWN, context))
+    return Excerpt(
+        before,
+        _slice(a, tokens_a, token, token + width),
+        _slice(b, tokens_b, token, token + width),
+        _slice(a, tokens_a, token + width, token + width + context),
+        _slice(b, tokens_b, token + width, token + width + context),
+    )
+
+
+def _reusable(a: Prompt, tokens: tokenize.Tokens, token: int, lead: int, options: Options) -> dict[str, int]:
+    starts = _user_starts(a, tokens, lead)
+    held, common = len(tokens) + lead, token + lead
+    out = {}
+    for memory in ("attention", "swa", "hybrid"):
+        covered = decision.checkpoints(held, starts, options.build, memory)
+        out[memory] = decision.reusable(memory, common, held, covered, options.build, options.window)
+    return out
+
+
+def _user_starts(prompt: Prompt, tokens: tokenize.Tokens, lead: int) -> list[int]:
+    """Token indexes at which user messages begin, where the request says what a user message is."""
+    from bisect import bisect_left
+
+    messages = (prompt.body or {}).get("messages")
+    if not isinstance(messages, list):
+        return []
+    users = {i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "user"}
+    starts: dict[int, int] = {}
+    for span in prompt.spans:
+        number = span.place.removeprefix("messages[").split("]", 1)[0] if span.place.startswith("messages[") else ""
+        if number.isdigit() and int(number) in users:
+            starts.setdefault(int(number), span.start)
+    return [bisect_left(tokens.starts, start) + lead for start in starts.values()]
+
+
+def hashed(diff: PromptDiff) -> PromptDiff:
+    """The same without any prompt text: hashes and lengths stand in its place."""
+    if diff.first is None:
+        return diff
+    first = msgspec.structs.replace(diff.first, a=digest(diff.first.a), b=digest(diff.first.b))
+    return msgspec.structs.replace(diff, first=first, excerpt=None)
+
+
+def digest(text: str) -> str:
+    """Stand-in for a text: its length and a hash."""
+    return f"{len(text)} chars, sha256 {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

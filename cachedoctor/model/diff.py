@@ -1,0 +1,89 @@
+"""The difference of two prompts. Knows no engine, no rule, no file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Op = Literal["equal", "replace", "insert", "delete", "move"]
+
+
+class Advice(msgspec.Struct):
+    """What to do about a difference, and commands that can be copied."""
+
+    text: str
+    commands: list[str] = msgspec.field(default_factory=list)
+
+
+class Side(msgspec.Struct):
+    """One of the two prompts in numbers."""
+
+    path: str
+    kind: str
+    chars: int
+    """Code points."""
+    tokens: int
+
+
+class First(msgspec.Struct):
+    """The first difference."""
+
+    token: int
+    """Index of the first differing token: the length of the common prefix in tokens."""
+    char: int
+    """Offset of the first differing code point of the rendered prompt."""
+    line: int
+    column: int
+    place: str | None
+    """Path in the request, ``system[0].text``."""
+    kind: str
+    """Name of the recogniser that knew it: ``billing-header``, ``timestamp``, ..."""
+    field: str | None
+    """What varies in it: ``cch``."""
+    a: str
+    b: str
+    """The few differing tokens as text."""
+    advice: list[Advice]
+
+
+class Excerpt(msgspec.Struct):
+    """Text around the first difference, for people."""
+
+    before: str
+    a: str
+    b: str
+    after_a: str
+    after_b: str
+
+
+class DiffEdit(msgspec.Struct):
+    """A step from A to B; ranges count tokens. Read in the order of B, a ``move`` names where the block was in A."""
+
+    op: Op
+    a: tuple[int, int]
+    b: tuple[int, int]
+
+
+class PromptDiff(msgspec.Struct):
+    """The answer of ``cachedoctor diff``."""
+
+    equal: bool
+    a: Side
+    b: Side
+    tokenizer: str
+    exact: bool
+    """Token counts are the model's own."""
+    first: First | None
+    explanation: str
+    """What the first difference is, in words."""
+    sure: bool
+    common_prefix_tokens: int
+    common_suffix_tokens: int
+    reusable: dict[str, int]
+    """Tokens the server can reuse, by kind of memory: attention, swa, hybrid."""
+    edits: list[DiffEdit] | None
+    """Only when the whole difference was asked for."""
+    summary: str | None
+    """What the edits amount to, in words."""
+    excerpt: Excerpt | None

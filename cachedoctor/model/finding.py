@@ -1,0 +1,84 @@
+"""What a rule found, and what it could not evaluate. Knows no engine, no rule, no file."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Severity = Literal["error", "warning", "note"]
+Confidence = Literal["high", "medium", "low"]
+
+SEVERITY_ORDER: dict[str, int] = {"note": 0, "warning": 1, "error": 2}
+
+
+class Evidence(msgspec.Struct):
+    """A line that proves a finding."""
+
+    path: str
+    session: int
+    line: int
+    text: str
+    role: Literal["primary", "related"]
+    label: str
+
+
+class Cost(msgspec.Struct):
+    """What the fix would have saved."""
+
+    tokens: int
+    ms: float | None
+
+
+class Remedy(msgspec.Struct):
+    """What to do, and commands that can be copied."""
+
+    text: str
+    commands: list[str] = msgspec.field(default_factory=list)
+
+
+class RuledOut(msgspec.Struct):
+    """A look-alike, and the line of thought that excludes it."""
+
+    name: str
+    why: str
+
+
+class Finding(msgspec.Struct):
+    """A cause, grouped over all requests that it hit."""
+
+    code: str
+    name: str
+    severity: Severity
+    confidence: Confidence
+    claim: str
+    requests: list[int]
+    """Indexes of the first 20 requests and the worst 5."""
+    count: int
+    evidence: list[Evidence]
+    cost: Cost
+    why: str
+    ruled_out: list[RuledOut]
+    diff: Any
+    """The difference of two prompts that proves it, or None."""
+    remedies: list[Remedy]
+    references: list[str]
+
+
+class NotEvaluated(msgspec.Struct):
+    """A rule that the log could not have shown."""
+
+    code: str
+    name: str
+    reason: str
+    enable: str
+    """What would make it possible, for this build."""
+
+
+class RuleInfo(msgspec.Struct):
+    """A rule as a report names it."""
+
+    code: str
+    name: str
+    summary: str
+    url: str

@@ -1,0 +1,31 @@
+"""Lines of a log on their way, and those kept as evidence. Knows no engine, no rule, no file."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Segment(msgspec.Struct):
+    """Consecutive lines of one origin, their wrappers removed."""
+
+    origin: str | None
+    """Router port, compose service, or None."""
+    data: bytes
+    """The bodies, each ended by a newline."""
+    first: int
+    """1-based number of the first line in its input."""
+    numbers: list[int] | None = None
+    """Line number of each body; None when they are consecutive from ``first``."""
+
+    def number(self, index: int) -> int:
+        """Line number in the input of the body with the 0-based ``index``."""
+        return self.first + index if self.numbers is None else self.numbers[index]
+
+
+class Mark(msgspec.Struct, gc=False):
+    """A log line kept as evidence."""
+
+    line: int
+    """1-based line number in the input."""
+    text: bytes
+    """The line without its wrapper."""

@@ -1,0 +1,110 @@
+"""What llama-server calls a task. Knows no engine, no rule, no file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.lines import Mark
+
+Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
+
+
+class Check(msgspec.Struct, gc=False):
+    """A checkpoint that the server looked at: positions it covers, and the threshold it had to lie below."""
+
+    pos_min: int
+    pos_max: int
+    threshold: int
+    line: int
+
+
+class Request(msgspec.Struct):
+    """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
+
+    index: int
+    session: int
+    path: str
+    slot: int
+    task: int
+    first_line: int
+    last_line: int
+    parent: int | None = None
+    """Task of which this is one of the ``n > 1`` choices."""
+    thread: int | None = None
+    """Conversation, numbered in the session."""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    processed_tokens: int | None = None
+    generated_tokens: int | None = None
+    derived: list[str] = msgspec.field(default_factory=list)
+    """Names of the fields that were computed from other numbers."""
+    prompt_ms: float | None = None
+    selected_by: Literal["lcp", "lru", "id"] | None = None
+    similarity: float | None = None
+    """Share of the new prompt that the slot already held."""
+    f_keep: float | None = None
+    """Share of the slot's content that the new prompt kept."""
+    common_prefix_tokens: int | None = None
+    """Longest common prefix with what the slot held when processing began."""
+    lcp_exact: bool = False
+    """The common prefix was printed, not estimated from rounded shares."""
+    restored_from_ram: bool | None = None
+    tried: int | None = None
+    restored: int | None = None
+    created: int | None = None
+    erased: int | None = None
+    """Context checkpoints: looked at, restored, created, erased. None where this build hides them at this level."""
+    lost_tokens: int | None = None
+    lost_client: int | None = None
+    """Reference - LCP: what the client changed."""
+    lost_server: int | None = None
+    """LCP - cached: what the server could not reuse."""
+    reference_tokens: int | None = None
+    """Prompt + reply of the thread's previous request, else what the slot held."""
+    held_tokens: int | None = None
+    """Length of the slot's content when the request took it (before a swap from RAM)."""
+    held_thread: int | None = None
+    thread_turn: int = 0
+    """0 for the first request of its thread."""
+    other_candidates: int = 0
+    """Threads beside its own that this prompt could have extended."""
+    outcome: Outcome = "unknown"
+    partial: bool = False
+    codes: list[str] = msgspec.field(default_factory=list)
+    released_tokens: int | None = None
+    """Length of the slot after the reply."""
+    forced: bool = False
+    """The server printed that it forces full re-processing."""
+    truncate_failed_at: int | None = None
+    shifted: bool = False
+    cut_prompt: bool = False
+    """The prompt did not fit, and the server cut it (up to b6628)."""
+    cancelled: bool = False
+    error: str | None = None
+    error_tokens: int | None = None
+    """Prompt tokens that an over-long request had, from its error."""
+    error_limit: int | None = None
+    images: bool = False
+    t_last: int | None = None
+    """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
+    checks: list[Check] = msgspec.field(default_factory=list)
+    restored_tokens: int | None = None
+    """Tokens covered by the checkpoint that was restored."""
+    held_checkpoints: int | None = None
+    """Checkpoints the slot held when the request came; None when the log hides them."""
+    held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """(pos_min, pos_max) of those whose creation was printed; meant for builds that print no checks (up to b8156)."""
+    ram_looked: bool = False
+    """The RAM prompt cache was searched for a better prompt."""
+    ram_saved: bool = False
+    """What the slot held was saved to the RAM prompt cache before."""
+    ram_best_lcp: int | None = None
+    """Longest common prefix with any prompt of the RAM cache, where the log lists them."""
+    reused_chunks: int = 0
+    """Tokens moved by --cache-reuse."""
+    old_text: str | None = None
+    new_text: str | None = None
+    """Text around the divergence as printed by LLAMA_SERVER_SLOTS_DEBUG=1, the bar included."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
