@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import CASES, case_of, content_of, json_of, log_of
+from conftest import CASES, FIXTURES, case_of, content_of, json_of, log_of
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
@@ -200,9 +200,11 @@ class Expected(SingleFileSnapshotExtension):
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
-        """The folder of the case, by the parameter of the test."""
-        name = test_location.nodename.split("[")[1].rstrip("]")
-        return str(next(folder for folder in CASES if folder.name == name) / "expected")
+        """The folder of the case that the test names as its parameter; syrupy asks for other tests as well."""
+        name = test_location.nodename.partition("[")[2].rstrip("]")
+        if name in SNAPSHOTS:
+            return str(FIXTURES / "cases" / name / "expected")
+        return super().dirname(test_location=test_location)
 
     @classmethod
     def get_snapshot_name(cls, *, test_location: PyTestLocation, index: SnapshotIndex = 0) -> str:

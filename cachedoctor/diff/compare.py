@@ -13,71 +13,12 @@ from cachedoctor.diff import align, tokenize, volatile
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.model import DiffEdit, Excerpt, First, PromptDiff, Side
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""
-
-
-class Side(msgspec.Struct):
-    """One of the two prompts in numbers."""
-
-    path: str
-    kind: str
-    chars: int
-    """Code points."""
-    tokens: int | None
-    """None when only the beginning had to be tokenised."""
-
-
-class First(msgspec.Struct):
-    """The first difference."""
-
-    token: int
-    """Index of the first differing token: the length of the common prefix in tokens."""
-    char: int
-    """Offset of the first differing code point of the rendered prompt."""
-    line: int
-    column: int
-    place: str | None
-    """Path in the request, ``system[0].text``."""
-    kind: str
-    field: str | None
-    a: str
-    b: str
-    """The few differing tokens."""
-    advice: list[volatile.Advice]
-
-
-class Excerpt(msgspec.Struct):
-    """Text around the first difference, for people."""
-
-    before: str
-    a: str
-    b: str
-    after_a: str
-    after_b: str
-
-
-class PromptDiff(msgspec.Struct):
-    """The answer of ``cachedoctor diff``."""
-
-    equal: bool
-    a: Side
-    b: Side
-    tokenizer: str
-    exact: bool
-    first: First | None
-    explanation: str
-    sure: bool
-    common_prefix_tokens: int
-    common_suffix_tokens: int
-    reusable: dict[str, int]
-    """Tokens the server can reuse, by kind of memory: attention, swa, hybrid."""
-    edits: list[align.Edit] | None
-    summary: align.Summary | None
-    excerpt: Excerpt | None
 
 
 class Options(msgspec.Struct):
@@ -116,8 +57,8 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
         common_prefix_tokens=token + lead,
         common_suffix_tokens=suffix,
         reusable=_reusable(a, tokens_a, token, lead, options),
-        edits=edits,
-        summary=align.summary(edits) if edits is not None else None,
+        edits=None if edits is None else [DiffEdit(e.op, e.a, e.b) for e in edits],
+        summary=None if edits is None else describe(align.summary(edits)),
         excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
     )
 
@@ -130,6 +71,23 @@ def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> PromptDiff:
         True, sides[0], sides[1], tokenizer.name, tokenizer.exact, None, "the prompts are equal", True, count, 0, reusable,
         None, None, None,
     )  # fmt: skip
+
+
+def describe(s: align.Summary) -> str:
+    """Words for what an edit script amounts to."""
+    rest = f"{s.appended:,} new tokens follow" if s.appended else "nothing follows"
+    words = {
+        "equal": "the tokens are equal",
+        "appended": f"only {s.appended:,} tokens were appended",
+        "front-dropped": f"the first {s.block:,} tokens were dropped, the rest is equal; {rest}",
+        "tail-replaced": f"everything after token {s.at:,} was replaced ({s.block:,} tokens went)",
+        "inserted-block": f"{s.block:,} tokens were inserted at token {s.at:,}; {rest}",
+        "removed-block": f"{s.block:,} tokens were removed at token {s.at:,}; {rest}",
+        "unrelated": "the prompts have nothing in common",
+    }
+    plain = f"{s.places:,} places differ: {s.deleted:,} tokens out, {s.inserted:,} in, {s.equal:,} equal"
+    moved = f", {s.moved:,} moved" if s.moved else ""
+    return words.get(s.pattern, plain + moved)
 
 
 def _first(
