@@ -8,9 +8,10 @@ import random
 import time
 
 import pytest
-from cachedoctor.envelope import Unwrapper
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from cachedoctor.envelope import Unwrapper
 
 Bodies = dict[str | None, list[tuple[int, str]]]
 

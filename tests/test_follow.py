@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.follow import FollowSource
 from cachedoctor.sources.order import in_time_order

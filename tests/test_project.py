@@ -7,8 +7,9 @@ import sys
 import tomllib
 from pathlib import Path
 
-import cachedoctor
 import pytest
+
+import cachedoctor
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from cachedoctor.sources import codec, unpack
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.file import FileSource

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cachedoctor.cli import analyze, explain, rules, terminal
+from cachedoctor.cli import analyze, explain, export, rules, terminal
 
 app = typer.Typer(
     name="cachedoctor",
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command("analyze")(analyze.analyze)
 app.command("explain")(explain.explain)
 app.command("rules")(rules.rules)
+app.command("export")(export.export)
 
 
 def _version(wanted: bool) -> None:

@@ -66,7 +66,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
 def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> PromptDiff:
     count = len(tokenizer.encode(a.text)) + tokenizer.leading(a.text)
     sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
-    reusable = {memory: count for memory in ("attention", "swa", "hybrid")}
+    reusable = dict.fromkeys(("attention", "swa", "hybrid"), count)
     return PromptDiff(
         True, sides[0], sides[1], tokenizer.name, tokenizer.exact, None, "the prompts are equal", True, count, 0, reusable,
         None, None, None,

@@ -25,7 +25,7 @@ MAX_STRINGS = 4 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 """Bytes of the whole metadata; the largest vocabularies need about 20 MiB."""
 MAX_DEPTH = 3
-"""Arrays inside arrays."""
+"""Arrays inside each other."""
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -85,7 +85,7 @@ class _Reader:
         if kind not in (_STRING, _ARRAY):
             raise _DamagedError(f"it has an array of the unknown type {kind}")
         # 8 bytes is the least that a string or an array takes in the file
-        if count > MAX_STRINGS or count * 8 > self._left or depth >= MAX_DEPTH:
+        if count > MAX_STRINGS or count * 8 > self._left or depth + 1 >= MAX_DEPTH:
             raise _DamagedError(f"it has an array of {count:,} elements that cannot be")
         return [self.value(kind, depth + 1) for _ in range(count)]
 
@@ -132,9 +132,3 @@ def _entries(reader: _Reader) -> dict[str, Any]:
             raise _DamagedError(f"it has the key {key[:80]!r} twice")
         found[key] = reader.value(reader.u32())
     return found
-
-
-def chat_template(path: str | Path) -> str | None:
-    """Chat template of the model (jinja2), or None when the file has none. Raises as ``read_metadata``."""
-    found = read_metadata(path).get("tokenizer.chat_template")
-    return found if isinstance(found, str) else None

@@ -82,7 +82,10 @@ def _raw(piece: Any) -> bytes:
 def _post(url: str, body: bytes) -> Any:
     # a proxy of the environment is for the internet, not for the user's own server
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - load() checks it
+    try:
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - load() checks it
+    except ValueError as error:
+        raise CacheDoctorError(f"{url} is no address: {error}", "give it as http://host:port") from None
     try:
         with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
             return json.loads(response.read(_MAX_ANSWER))

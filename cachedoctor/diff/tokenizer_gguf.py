@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def _by_merges(meta: dict[str, Any], vocab: dict[str, int], path: Path) -> _Made
 
 def _sentencepiece(meta: dict[str, Any], vocab: dict[str, int], path: Path) -> _Made:
     scores = meta.get("tokenizer.ggml.scores")
-    if scores is None or len(scores) < len(vocab):
+    if not isinstance(scores, array) or len(scores) < len(vocab):
         raise CacheDoctorError(f"{path} has no scores for its tokens", _INSTEAD)
 
     def rank(left: str, right: str) -> float | None:
@@ -118,7 +119,7 @@ def _text(tokens: list[str], token: int | None) -> str | None:
 
 
 def _specials(meta: dict[str, Any], tokens: list[str]) -> list[Special]:
-    types: Sequence[int] = meta.get("tokenizer.ggml.token_type") or []
+    types = meta.get("tokenizer.ggml.token_type")
     always = set(_ALWAYS_SPECIAL.split())
     # in Gemma 4 this one is ordinary text
     if "<|tool_response>" in tokens:
@@ -128,7 +129,7 @@ def _specials(meta: dict[str, Any], tokens: list[str]) -> list[Special]:
         if not any(key in meta for key in keys):
             always.update(texts.split())
     swallows = re.search("phi-?3", str(meta.get("general.name", "")).lower()) is not None
-    marked = dict(enumerate(types))
+    marked = dict(enumerate(types)) if isinstance(types, array) else {}
     return [
         Special(text, at, rstrip=swallows and text not in ("<unk>", "<s>", "<|endoftext|>"))
         for at, text in enumerate(tokens)

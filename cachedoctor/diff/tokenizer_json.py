@@ -32,19 +32,19 @@ def from_json(path: Path) -> Pipeline:
     """Read a ``tokenizer.json``; raises ``CacheDoctorError`` for another file and for kinds that are not supported."""
     try:
         spec = json.loads(path.read_bytes())
-        if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
-            raise CacheDoctorError(
-                f"{path} is no tokenizer.json", "it is the file of that name beside the model's weights, or a .gguf"
-            )
-        return _build(spec, path.name)
-    except _UnsupportedError as error:
-        raise CacheDoctorError(f"{path} uses {error}, which is not supported", _INSTEAD) from None
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
     except (ValueError, RecursionError):
         hint = "a tokenizer.json or a .gguf is wanted; a Git LFS pointer is neither"
         raise CacheDoctorError(f"{path} is not JSON", hint) from None
-    except (KeyError, TypeError, AttributeError, IndexError, re.error) as error:
+    if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
+        hint = "it is the file of that name beside the model's weights, or a .gguf"
+        raise CacheDoctorError(f"{path} is no tokenizer.json", hint)
+    try:
+        return _build(spec, path.name)
+    except _UnsupportedError as error:
+        raise CacheDoctorError(f"{path} uses {error}, which is not supported", _INSTEAD) from None
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, re.error) as error:
         raise CacheDoctorError(f"{path} is no sound tokenizer.json: {error!r}", _INSTEAD) from None
 
 
@@ -110,6 +110,7 @@ class _Parts:
     def __init__(self, spec: _Spec | None) -> None:
         self.bytelevel = False
         self.change: Change | None = None
+        self._cuts = False
         self.cut: _Cut = lambda text: [text]
         for step in _steps(spec, "pretokenizers"):
             self._add(step)
@@ -119,7 +120,7 @@ class _Parts:
         if kind == "ByteLevel":
             self.bytelevel = True
             if step.get("add_prefix_space"):
-                self.change = _blank_before
+                self._before(_blank_before)
             if step.get("use_regex", True):
                 self._then(Cutter((GPT2,)))
         elif kind == "Split":
@@ -133,13 +134,20 @@ class _Parts:
 
     def _metaspace(self, step: _Spec) -> None:
         scheme = step.get("prepend_scheme") or ("always" if step.get("add_prefix_space", True) else "never")
-        if step.get("replacement", SPACE) != SPACE or self.change:
+        if step.get("replacement", SPACE) != SPACE:
             raise _UnsupportedError("a Metaspace of its own kind")
-        self.change = partial(_metaspace, scheme)
+        self._before(partial(_metaspace, scheme))
         if step.get("split", True):
             self._then(re.compile(f"(?<=.)(?={SPACE})", re.DOTALL).split)
 
+    def _before(self, change: Change) -> None:
+        # behind a cut it would be done to every piece
+        if self._cuts or self.change:
+            raise _UnsupportedError("a blank in front of every piece")
+        self.change = change
+
     def _then(self, cut: _Cut) -> None:
+        self._cuts = True
         self.cut = _chain(self.cut, cut)
 
 

@@ -139,7 +139,8 @@ class Analyzer:
 
     def _collect(self) -> list[str]:
         new: list[str] = []
-        for tracker in list(self._trackers.values()):
+        for origin, tracker in list(self._trackers.items()):
+            tracker.session.last_line = max(tracker.session.last_line, self._scanner(origin).last_line)
             overdue = self._spool.overdue
             if overdue is not None:
                 tracker.give_up(overdue)

@@ -42,6 +42,8 @@ class Scanner:
         self._rows: dict[int, dict[bytes, list[Message]]] = {self._first_group + i: {} for i in range(3)}
         self._last: dict[tuple[str, bytes], bytes] = {}
         self._counts: dict[tuple[str, bytes, bytes], int] = {}
+        self.last_line = 0
+        """Number of the last of these lines."""
         self.recognised = 0
         """Lines that began like a message of the catalogue, wanted or not; those without a server's prefix only if the
         whole message fits, since such words stand in any text."""
@@ -57,6 +59,7 @@ class Scanner:
         bare_group = slot_group + 2
         first, numbers = segment.first, segment.numbers
         line, counted, seen = -1, 0, 0
+        found, group = None, 0
         for found in self._catalogue.pattern.finditer(data):
             seen += 1
             group = found.lastindex or 0
@@ -106,6 +109,9 @@ class Scanner:
                 row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at
             )
         self.recognised += seen
+        if found is not None:
+            line += count(b"\n", counted, found.end() if group < slot_group else found.start() + 1)
+            self.last_line = first + line if numbers is None else numbers[line]
 
     def recognise_all(self, lines: list[bytes]) -> list[Message]:
         """Wanted rows of several lines, one by one."""

@@ -158,6 +158,6 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     slot.length = request.released_tokens
     if request.error is not None:
         return
-    if request.parent is None and (request.prompt_tokens is not None or request.cancelled):
+    if request.parent is None and (request.prompt_tokens is not None or request.cancelled or request.shifted):
         record = threads.record(request, thread, request.released_tokens)
         request.thread = slot.thread = record.id

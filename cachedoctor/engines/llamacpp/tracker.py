@@ -47,6 +47,9 @@ HANDLERS: dict[str, Handler] = {
     "sleep_enter": _sleep,
 }
 
+_WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
+"""Lines of the program around the server: embedders keep an old wording in a new build."""
+
 PLAN = Plan(
     frozenset(HANDLERS) | STARTUP,
     once=frozenset({"seq_rm"}),  # printed for every batch; only the first of a request says what was reused
@@ -103,7 +106,6 @@ class Tracker:
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
-        self.session.last_line = event.line
         if event.row is None:
             together.feed(self, event)
             return
@@ -133,6 +135,8 @@ class Tracker:
         self.shows_checkpoints |= row.id in requests.SHOWS_CHECKPOINTS
         self.makes_checkpoints |= row.id in requests.MAKES_CHECKPOINTS
         if session.build is not None or row.component in ("bare", "lib", "log", "error"):
+            return
+        if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
             return
         low, high = builds.oldest(row.first), builds.newest(row.last)
         new_low = max(filter(None, (session.build_min, low)), default=None)
@@ -181,6 +185,7 @@ class Tracker:
 
     def _restart(self, event: Event) -> None:
         self.close_open(lost=True)
+        self.session.last_line = event.line - 1
         self._open(event.line)
         if event.row is not None:
             self.first_sight(event.row)

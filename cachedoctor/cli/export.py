@@ -1,0 +1,38 @@
+"""``cachedoctor export``: the requests of logs as a table. Knows arguments; knows no column."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cachedoctor.cli import terminal
+
+
+def export(
+    logs: Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of one server; - is standard input.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Table to write: .parquet, .csv or .ndjson.")
+    ],
+    build: Annotated[int | None, typer.Option(min=1, metavar="N", help="Build of llama.cpp, when unknown.")] = None,
+) -> None:
+    """Write one row per request: token counts, slot choice, outcome, findings.
+
+    Columns are those of "requests" in the JSON report (docs/usage.md). Exit status: 0 written; 2 wrong usage or an
+    unreadable input; 3 nothing in the input was recognised.
+    """
+    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.run import feed_all
+    from cachedoctor.frames import write
+
+    analyzer = Analyzer(build)
+    errors = feed_all(analyzer, logs)
+    report = analyzer.finish()
+    for error in errors:
+        terminal.complain(error.message, error.hint)
+    recognised = any(i.recognised for i in report.inputs)
+    if recognised:
+        write(report.requests.lines(), output)
+    elif not errors:
+        terminal.complain("nothing in the input was recognised as a log of llama-server", "nothing was written")
+    raise typer.Exit(2 if errors else 0 if recognised else 3)

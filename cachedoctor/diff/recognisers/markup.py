@@ -1,0 +1,195 @@
+"""Differences in what stands around the words: nothing lost, blanks, template markers, reasoning, images."""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.diff.recognisers.base import Difference, Found, snippet
+from cachedoctor.diff.recognisers.history import Histories, of_bodies, of_texts
+from cachedoctor.diff.recognisers.turns import MARKER, THINKING, Turn
+
+_WINDOW = 600
+_ENOUGH = 48
+"""Code points behind the difference that must agree."""
+_MEDIUM = re.compile(r"<(image|audio|video|file|document) sha256:[0-9a-f]{1,64}>")
+_BLANK = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff\x00-\x1f]+")
+_BOUNDARY = re.compile(r"<s>|</s>|<bos>|<eos>|<\|(?:begin|end)_?of_?(?:text|sentence)\|>|<\|endoftext\|>|<｜(?:begin|end)▁of▁sentence｜>")
+_REASONING_REACH = 400_000
+
+
+def image(d: Difference) -> Found | None:
+    """The bytes of an image, or of another medium, differ."""
+    left = max(0, d.offset - 100)
+    found = [
+        next((m for m in _MEDIUM.finditer(p.text[left : d.offset + 100]) if m.start() <= d.offset - left < m.end()), None)
+        for p in (d.a, d.b)
+    ]
+    a, b = found
+    if a and b and a.start() == b.start():
+        return Found("image", a.group(), b.group(), f"the bytes of an {a.group(1)} differ", a.group(1))
+    nothing_else = d.same_text or d.offset == min(len(d.a.text), len(d.b.text))
+    pairs = zip(d.a.images, d.b.images, strict=False)
+    number = next((i for i, (x, y) in enumerate(pairs) if x != y), None)
+    if number is None or not nothing_else:
+        return None
+    old, new = (f"sha256:{p.images[number][:16]}" for p in (d.a, d.b))
+    return Found("image", old, new, f"the texts agree, image {number + 1} does not", "image")
+
+
+def retokenised(d: Difference) -> Found | None:
+    """The texts are the same, so only their tokens can differ."""
+    if not d.same_text:
+        return None
+    a, b = snippet(d)
+    return Found("retokenised", a, b, "the same text as different tokens")
+
+
+def appended(d: Difference) -> Found | None:
+    """One prompt is the beginning of the other: nothing is lost."""
+    if d.offset < min(len(d.a.text), len(d.b.text)):
+        return None
+    a, b = snippet(d)
+    longer = "second" if len(d.b.text) > len(d.a.text) else "first"
+    return Found("appended", a, b, f"the {longer} prompt goes on where the other one ends; nothing before that changed")
+
+
+def whitespace(d: Difference) -> Found | None:
+    """Only blanks, line ends or invisible characters differ."""
+    start = d.offset
+    while start > max(0, d.offset - _WINDOW) and _BLANK.fullmatch(d.a.text[start - 1]):
+        start -= 1
+    texts = [p.text[start : start + _WINDOW] for p in (d.a, d.b)]
+    a, b = ((m.group() if (m := _BLANK.match(text)) else "") for text in texts)
+    if a == b or not _agree(*(_BLANK.sub("", text) for text in texts)):
+        return None
+    field = "line ends" if "\r" in a + b else "blanks" if (a + b).isspace() else "invisible characters"
+    return Found("whitespace", a, b, f"only {field} differ", field)
+
+
+def special_token(d: Difference) -> Found | None:
+    """A token such as <s> that begins or ends a text stands on one side only, or another one there."""
+    return _markers(d, True)
+
+
+def template(d: Difference) -> Found | None:
+    """The markers of the chat template differ around the same words, or the opening of the reply does."""
+    tail = _generation_prompt(d)
+    if tail:
+        return tail
+    found = _markers(d, False)
+    if found:
+        return found
+    place = next((p for p in d.places if p.startswith(("chat_template", "reasoning_effort"))), None)
+    if place:
+        a, b = snippet(d)
+        return Found("template", a, b, f"{place} of the request differs", place)
+    return None
+
+
+def template_alone(d: Difference) -> Found | None:
+    """The requests agree as far as both go, so what differs is what the template makes of them."""
+    bodies = of_bodies(d)
+    if bodies is None or bodies.at < min(len(bodies.a), len(bodies.b)) or _same(d, "tools") is False:
+        return None
+    a, b = snippet(d)
+    return Found("template", a, b, "the requests agree here; the template renders them in another way", None, False)
+
+
+def reasoning_dropped(d: Difference) -> Found | None:
+    """Reasoning of an earlier turn is no longer in the prompt."""
+    return _reasoning(d, d.a.text, d.b.text, "dropped")
+
+
+def reasoning_added(d: Difference) -> Found | None:
+    """Reasoning of an earlier turn stands in the prompt that was not there before."""
+    return _reasoning(d, d.b.text, d.a.text, "added")
+
+
+def _reasoning(d: Difference, has: str, lacks: str, what: str) -> Found | None:
+    words = f"reasoning of an earlier reply was {what}"
+    for histories in (of_bodies(d), of_texts(d)):
+        turn = None if histories is None else _thinker(histories, what == "dropped")
+        if turn is not None:
+            break
+    else:
+        thought = _thought_at(d, has, lacks)
+        if thought is None:
+            return None
+        turn = Turn("assistant", "", thought)
+    text = turn.reasoning[:200]
+    a, b = (text, "") if what == "dropped" else ("", text)
+    return Found(f"reasoning-{what}", a, b, f"{words} ({len(turn.reasoning):,} characters)", turn.role or None)
+
+
+def _thinker(h: Histories, in_a: bool) -> Turn | None:
+    """The first differing turn, if its reasoning is all that the other side lacks."""
+    has, lacks = (h.a, h.b) if in_a else (h.b, h.a)
+    if h.at >= len(has):
+        return None
+    turn = has[h.at]
+    other = lacks[h.at] if h.at < len(lacks) else None
+    if turn.only_reasoning:
+        following = next((later for later in has[h.at + 1 :] if not later.only_reasoning), None)
+        return turn if other is not None and following is not None and following.bare == other.bare else None
+    if other is None or not turn.reasoning or other.reasoning or turn.bare != other.bare:
+        return None
+    return turn
+
+
+def _thought_at(d: Difference, has: str, lacks: str) -> str | None:
+    """The reasoning block that stands at the offset in one text, while the other goes on with what is behind it."""
+    for opening, closing in THINKING:
+        start = has.rfind(opening, max(0, d.offset - len(opening) - 8), d.offset + len(opening) + 8)
+        end = has.find(closing, start, start + _REASONING_REACH) if start >= 0 else -1
+        if end < 0:
+            continue
+        thought = has[start + len(opening) : end].strip()
+        rest = has[end + len(closing) : end + _WINDOW]
+        other = lacks[start : start + _WINDOW].removeprefix(opening)
+        if thought and _agree(_BLANK.sub("", rest), _BLANK.sub("", other.lstrip().removeprefix(closing))):
+            return thought
+    return None
+
+
+def _generation_prompt(d: Difference) -> Found | None:
+    """One text ends here with the markers that open a reply; the other one has a reply, opened in another way."""
+    for side, other in ("ab", "ba"):
+        rest = d.rest(side, _WINDOW)
+        if len(rest) < _WINDOW and not MARKER.sub("", rest).strip() and MARKER.search(d.before[-20:] + rest):
+            a, b = snippet(d)
+            if rest.strip() or not d.rest(other, 1).strip():
+                return Found("template", a, b, "the reply is opened in another way", "generation prompt")
+    return None
+
+
+def _markers(d: Difference, boundary: bool) -> Found | None:
+    start = max(0, d.offset - 40)
+    left = max((m.start() for m in MARKER.finditer(d.a.text[start : d.offset + 40]) if m.end() > d.offset - start), default=-1)
+    texts = [p.text[start : start + _WINDOW] for p in (d.a, d.b)]
+    plain = [_BLANK.sub("", MARKER.sub("", text)) for text in texts]
+    del left
+    if not _agree(*plain):
+        return None
+    tokens = [[m.group() for m in MARKER.finditer(text)] for text in texts]
+    if tokens[0] == tokens[1]:
+        return None
+    changed = next(((x, y) for x, y in zip(*tokens, strict=False) if x != y), None)
+    if changed is None:
+        longer = max(tokens, key=len)
+        changed = (longer[min(map(len, tokens))],) * 2
+    if boundary != any(_BOUNDARY.fullmatch(token) for token in changed):
+        return None
+    a, b = snippet(d)
+    if boundary:
+        return Found("special-token", a, b, "a special token that begins or ends the text differs", changed[0])
+    return Found("template", a, b, "the markers of the chat template differ around the same text", changed[0])
+
+
+def _agree(a: str, b: str) -> bool:
+    """Whether two texts begin alike, for long enough to be no chance."""
+    length = min(len(a), len(b), _ENOUGH)
+    return a[:length] == b[:length] and (length >= 8 or len(a) == len(b))
+
+
+def _same(d: Difference, key: str) -> bool:
+    return (d.a.body or {}).get(key) == (d.b.body or {}).get(key)

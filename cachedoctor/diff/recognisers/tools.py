@@ -1,0 +1,198 @@
+"""The tool lists of two prompts compared. Knows tools in bodies and in the text of templates; knows no messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cachedoctor.diff.recognisers.base import Difference, Found, snippet
+
+_BLOCKS = (("<tools>", "</tools>"), ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"), ("<functions>", "</functions>"))
+_NEAR = 4000
+"""Code points around the offset in which a list of tools that only one prompt has must begin."""
+_BETWEEN = re.compile(r"[\s,\[]*")
+_DECODER = json.JSONDecoder()
+
+
+class Tool(msgspec.Struct):
+    """A tool of a request."""
+
+    name: str
+    parts: dict[str, str]
+    """Its fields as JSON."""
+
+
+class Change(msgspec.Struct):
+    """Two tool lists and where they part."""
+
+    a: list[Tool]
+    b: list[Tool]
+    at: int
+    """Index of the first tool that is not the same in both."""
+    names_a: set[str]
+    names_b: set[str]
+
+    def pair(self) -> tuple[Tool | None, Tool | None]:
+        """The tools at the first difference."""
+        return _get(self.a, self.at), _get(self.b, self.at)
+
+    @property
+    def renamed(self) -> bool:
+        """The first difference is a tool that is the same under another name."""
+        old, new = self.pair()
+        return old is not None and new is not None and {**old.parts, "name": ""} == {**new.parts, "name": ""}
+
+
+def tool_added(d: Difference) -> Found | None:
+    """A tool that the first prompt does not have."""
+    change = _change(d)
+    if change is None:
+        return None
+    old, new = change.pair()
+    if new is None or new.name in change.names_a or (old is not None and old.name not in change.names_b):
+        return None
+    added = [tool.name for tool in change.b if tool.name not in change.names_a]
+    return Found("tool-added", "", new.name, _words("added", added, change.at, change.b), new.name)
+
+
+def tool_removed(d: Difference) -> Found | None:
+    """A tool that the second prompt no longer has."""
+    change = _change(d)
+    if change is None:
+        return None
+    old, new = change.pair()
+    if old is None or old.name in change.names_b or change.renamed:
+        return None
+    removed = [tool.name for tool in change.a if tool.name not in change.names_b]
+    text = _words("removed", removed, change.at, change.a)
+    if new is not None and new.name not in change.names_a:
+        text += f"; {_quoted(new.name)} stands in its place"
+        return Found("tool-removed", old.name, new.name, text, old.name)
+    return Found("tool-removed", old.name, "", text, old.name)
+
+
+def tools_reordered(d: Difference) -> Found | None:
+    """The same tools in another order."""
+    change = _change(d)
+    if change is None:
+        return None
+    old, new = change.pair()
+    if old is None or new is None or old.name == new.name:
+        return None
+    if new.name not in change.names_a or old.name not in change.names_b:
+        return None
+    same = Counter(tool.name for tool in change.a) == Counter(tool.name for tool in change.b)
+    also = "" if same else ", and the lists do not hold the same tools"
+    text = f"tool {change.at + 1} of {len(change.a)} is another one: the tools stand in another order{also}"
+    return Found("tools-reordered", old.name, new.name, text)
+
+
+def tool_edited(d: Difference) -> Found | None:
+    """A tool whose name, description or parameters changed."""
+    change = _change(d)
+    if change is None:
+        return None
+    old, new = change.pair()
+    if old is None or new is None:
+        return None
+    names = dict.fromkeys([*old.parts, *new.parts])
+    field = next((name for name in names if old.parts.get(name) != new.parts.get(name)), None)
+    a, b = snippet(d)
+    return Found("tool-edited", a, b, f"the {field or 'definition'} of tool {_quoted(new.name)} changed", field)
+
+
+def _change(d: Difference) -> Change | None:
+    if "tools" not in d.memo:
+        d.memo["tools"] = _compare(d)
+    change = d.memo["tools"]
+    return change if isinstance(change, Change) else None
+
+
+def _compare(d: Difference) -> Change | None:
+    if d.a.body is not None and d.b.body is not None:
+        if not _at_tools(d):
+            return None
+        lists = [_tools(body.get("tools")) for body in (d.a.body, d.b.body)]
+    else:
+        found = [_in_text(d, text) for text in (d.a.text, d.b.text)]
+        if all(tools is None for tools in found):
+            return None
+        lists = [tools or [] for tools in found]
+    a, b = lists
+    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    if at == len(a) == len(b):
+        return None
+    return Change(a, b, at, {tool.name for tool in a}, {tool.name for tool in b})
+
+
+def _at_tools(d: Difference) -> bool:
+    """Whether the texts part in the tools; templates that give no places nearly all render tools first."""
+    return not d.places or any(place.startswith("tools") for place in d.places)
+
+
+def _tools(value: Any) -> list[Tool]:
+    return [_tool(item) for item in value] if isinstance(value, list) else []
+
+
+def _tool(item: Any) -> Tool:
+    inner = item.get("function", item) if isinstance(item, dict) else item
+    if not isinstance(inner, dict):
+        return Tool(str(inner), {"definition": _dump(inner)})
+    kept = {key: _dump(value) for key, value in inner.items() if key not in ("cache_control", "id", "strict", "type")}
+    return Tool(str(inner.get("name", inner.get("type", ""))), kept)
+
+
+def _dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError, TypeError):
+        return ""
+
+
+def _in_text(d: Difference, text: str) -> list[Tool] | None:
+    """The tools that a template wrote around the offset."""
+    for opening, closing in _BLOCKS:
+        start = text.rfind(opening, 0, d.offset + len(opening))
+        if start < 0:
+            start = text.find(opening, d.offset, d.offset + _NEAR)
+        end = text.find(closing, start)
+        # Qwen's templates name the tags in a sentence before the list; an empty list is no list.
+        if start >= 0 and end >= 0 and (d.offset <= end + len(closing)):
+            tools = _read(text, start + len(opening), end)
+            if tools:
+                return tools
+    return None
+
+
+def _read(text: str, at: int, end: int) -> list[Tool]:
+    tools: list[Tool] = []
+    while at < end:
+        gap = _BETWEEN.match(text, at, end)
+        at = gap.end() if gap else at
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(value, dict):
+            break
+        tools.append(_tool(value))
+    return tools
+
+
+def _get(tools: Sequence[Tool], at: int) -> Tool | None:
+    return tools[at] if at < len(tools) else None
+
+
+def _words(what: str, names: list[str], at: int, tools: list[Tool]) -> str:
+    listed = ", ".join(_quoted(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
+    noun = "tool was" if len(names) == 1 else "tools were"
+    return f"{len(names)} {noun} {what} ({listed}), the first as number {at + 1} of {len(tools)}"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name[:40]}`"
