@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cachedoctor.cli import analyze, explain, export, rules, terminal
+from cachedoctor.cli import analyze, diff, explain, export, rules, terminal
 
 app = typer.Typer(
     name="cachedoctor",
@@ -21,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("analyze")(analyze.analyze)
+app.command("diff")(diff.diff)
 app.command("explain")(explain.explain)
 app.command("rules")(rules.rules)
 app.command("export")(export.export)

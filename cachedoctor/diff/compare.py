@@ -13,7 +13,7 @@ from cachedoctor.diff import align, tokenize, volatile
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
-from cachedoctor.model import DiffEdit, Excerpt, First, PromptDiff, Side
+from cachedoctor.model import Advice, DiffEdit, Excerpt, First, PromptDiff, Side
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
@@ -68,8 +68,8 @@ def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> PromptDiff:
     sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
     reusable = dict.fromkeys(("attention", "swa", "hybrid"), count)
     return PromptDiff(
-        True, sides[0], sides[1], tokenizer.name, tokenizer.exact, None, "the prompts are equal", True, count, 0, reusable,
-        None, None, None,
+        True, sides[0], sides[1], tokenizer.name, tokenizer.exact, None, "the prompts are equal", True, count, 0,
+        reusable, None, None, None,
     )  # fmt: skip
 
 
@@ -105,7 +105,8 @@ def _first(
     place = b.place_at(offset) or a.place_at(offset)
     return First(
         token + lead, offset, line, column, place, recognised.kind, recognised.field,
-        _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN), recognised.advice,
+        _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN),
+        [Advice(one.text, list(one.commands)) for one in recognised.advice],
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class Prompt(msgspec.Struct):
     """Where it was read from, with ``#N`` for one of many."""
     kind: Kind
     text: str
-    """The rendered prompt; for a chat body without a template, its parts in the order in which templates render them."""
+    """The rendered prompt; for a chat body without a template, its parts in the order of templates."""
     spans: list[Span] = msgspec.field(default_factory=list)
     """In the order of the text; empty when the input is plain text."""
     body: dict[str, Any] | None = None

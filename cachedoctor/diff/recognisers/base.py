@@ -50,7 +50,7 @@ class Difference:
 
     @cached_property
     def places(self) -> list[str]:
-        """Places of the request at the offset, of both sides; the nearest ones where the template's own text differs."""
+        """Places in the request at the offset, of both sides; the nearest ones if the template's own text differs."""
         found = [place for prompt in (self.a, self.b) if (place := prompt.place_at(self.offset)) is not None]
         if found:
             return found

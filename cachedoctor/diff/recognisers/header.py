@@ -13,7 +13,7 @@ _REACH = 1000
 """Code points before the offset in which the header must begin; the longest one seen has 300."""
 _WHY = {
     "cch": "cch is a checksum of the request, new in every one",
-    "cc_version": "the suffix of cc_version is made from the first user message: it differs per conversation and subagent",
+    "cc_version": "the suffix of cc_version is made from the first user message: new per conversation and subagent",
     "cc_prev_req": "cc_prev_req names the previous request, so it is new in every turn",
     "cc_prompt_id": "cc_prompt_id is new for every user prompt",
     "cc_entrypoint": "cc_entrypoint says how Claude Code was started: two programs share this server",

@@ -18,6 +18,8 @@ _SUMMARY = re.compile(
     re.I,
 )
 _SUMMARY_REACH = 2000
+_REPLY_OPENING = 64
+"""Code points of the longest generation prompt."""
 _REMINDER = re.compile(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
 _NAMES = {"": "a message", "tool": "a tool result", "function_call_output": "a tool result", "ipython": "a tool result"}
 
@@ -94,6 +96,8 @@ def message_inserted(d: Difference) -> Found | None:
     if h is None:
         return None
     came = _gone(_swap(h))
+    if not came and h.at == len(h.a) and len(d.a.text) - d.offset <= _REPLY_OPENING:
+        came = len(h.b) - h.at  # where the first prompt opens a reply, the second one has another message
     if not came or _elsewhere(h.b[h.at : h.at + came], h.b, h.a):
         return None
     added = h.b[h.at]
@@ -191,7 +195,7 @@ def _gone(h: Histories) -> int:
     for at in range(h.at + 1, len(h.a)):
         if h.a[at].key != wanted:
             continue
-        # The last turn of A may be a reply that B's client sent back in other words; one equal turn before it is enough.
+        # The last turn of A may be a reply that B's client sent back in other words.
         shared = zip(h.a[at:], h.b[h.at :], strict=False)
         same = next((i for i, (x, y) in enumerate(shared) if x.key != y.key), min(len(h.a) - at, len(h.b) - h.at))
         if same >= min(len(h.a) - at - 1, len(h.b) - h.at, 3):

@@ -13,7 +13,9 @@ _ENOUGH = 48
 """Code points behind the difference that must agree."""
 _MEDIUM = re.compile(r"<(image|audio|video|file|document) sha256:[0-9a-f]{1,64}>")
 _BLANK = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff\x00-\x1f]+")
-_BOUNDARY = re.compile(r"<s>|</s>|<bos>|<eos>|<\|(?:begin|end)_?of_?(?:text|sentence)\|>|<\|endoftext\|>|<｜(?:begin|end)▁of▁sentence｜>")
+_BOUNDARY = re.compile(
+    r"<s>|</s>|<bos>|<eos>|<\|(?:begin|end)_?of_?(?:text|sentence)\|>|<\|endoftext\|>|<｜(?:begin|end)▁of▁sentence｜>"
+)
 _REASONING_REACH = 400_000
 
 
@@ -21,7 +23,9 @@ def image(d: Difference) -> Found | None:
     """The bytes of an image, or of another medium, differ."""
     left = max(0, d.offset - 100)
     found = [
-        next((m for m in _MEDIUM.finditer(p.text[left : d.offset + 100]) if m.start() <= d.offset - left < m.end()), None)
+        next(
+            (m for m in _MEDIUM.finditer(p.text[left : d.offset + 100]) if m.start() <= d.offset - left < m.end()), None
+        )
         for p in (d.a, d.b)
     ]
     a, b = found
@@ -153,21 +157,21 @@ def _thought_at(d: Difference, has: str, lacks: str) -> str | None:
 
 def _generation_prompt(d: Difference) -> Found | None:
     """One text ends here with the markers that open a reply; the other one has a reply, opened in another way."""
-    for side, other in ("ab", "ba"):
-        rest = d.rest(side, _WINDOW)
-        if len(rest) < _WINDOW and not MARKER.sub("", rest).strip() and MARKER.search(d.before[-20:] + rest):
+    # The difference may lie inside a marker: <think> and <tool_call> share two characters.
+    opened = d.before.rfind("<")
+    start = d.offset if opened < 0 or ">" in d.before[opened:] else d.line_start + opened
+    for prompt in (d.a, d.b):
+        rest = prompt.text[start : start + _WINDOW]
+        if len(rest) < _WINDOW and MARKER.search(rest) and not MARKER.sub("", rest).strip():
             a, b = snippet(d)
-            if rest.strip() or not d.rest(other, 1).strip():
-                return Found("template", a, b, "the reply is opened in another way", "generation prompt")
+            return Found("template", a, b, "the reply is opened in another way", "generation prompt")
     return None
 
 
 def _markers(d: Difference, boundary: bool) -> Found | None:
     start = max(0, d.offset - 40)
-    left = max((m.start() for m in MARKER.finditer(d.a.text[start : d.offset + 40]) if m.end() > d.offset - start), default=-1)
     texts = [p.text[start : start + _WINDOW] for p in (d.a, d.b)]
     plain = [_BLANK.sub("", MARKER.sub("", text)) for text in texts]
-    del left
     if not _agree(*plain):
         return None
     tokens = [[m.group() for m in MARKER.finditer(text)] for text in texts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from cachedoctor.diff.recognisers.base import Difference, Found, covering, goes_on_alike, label, value_start
 from cachedoctor.diff.recognisers.stamps import timestamp
@@ -24,23 +25,31 @@ _COUNTED = (
     r"|round|progress|calls?|context|index|total|seq|sequence|number|nr|no\.|uptime|elapsed"
 )
 _COUNT_LABEL = re.compile(rf"\b(?:{_COUNTED})\b", re.I)
-_COUNT_WORD_BEFORE = re.compile(r"\b(?:turn|step|iteration|attempt|message|request|round|call)\s+(?:no\.?\s*|#)?\Z", re.I)
+_COUNT_WORD_BEFORE = re.compile(
+    r"\b(?:turn|step|iteration|attempt|message|request|round|call)\s+(?:no\.?\s*|#)?\Z", re.I
+)
 _COUNT_WORD_AFTER = re.compile(
-    r"\s(?:tokens?\s(?:used|left|remaining)|(?:turns?|messages?|steps?|requests?|calls?|tokens)\s(?:so far|left|remaining|used))\b"
+    r"\s(?:tokens?|turns?|messages?|steps?|requests?|calls?)\s(?:so far|used|left|remaining)\b"
 )
 _SHRINKS = re.compile(r"remaining|left|budget", re.I)
 
 _PATH = re.compile(r"(?<![\w:/<.~\\])(?:[A-Za-z]:[\\/]|~[\\/]|\.{0,2}/|file:///|\\\\)[^\s\"'`<>|*?;,()\[\]{}]{0,300}")
-_CWD_LABEL = re.compile(r"\b(?:cwd|pwd|working director(?:y|ies)|work ?dir(?:ectory)?|current directory|root|workspace)\b", re.I)
+_CWD_LABEL = re.compile(
+    r"\b(?:cwd|pwd|working director(?:y|ies)|work ?dir(?:ectory)?|current directory|root|workspace)\b", re.I
+)
 
 _BRANCH = re.compile(
-    r"(?:\bon branch\s+|\bHEAD detached at\s+|\b(?:branch|HEAD)\b[^:=\n]{0,60}[\"'`]?\s*[:=]\s*[\"'`]?)[\w./@-]*\Z", re.I
+    r"(?:\bon branch\s+|\bHEAD detached at\s+|\b(?:branch|HEAD)\b[^:=\n]{0,60}[\"'`]?\s*[:=]\s*[\"'`]?)[\w./@-]*\Z",
+    re.I,
 )
 _COMMIT = re.compile(r"(?:\b(?:commit|sha|revision|HEAD(?: is now)?(?: at)?)\b[^\w\n]{0,4}|^)[0-9a-f]{0,40}\Z", re.I)
 _HASH = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,40}(?![0-9A-Za-z])")
-_GIT = re.compile(r"git ?status|Recent commits|Changes (?:not staged|to be committed)|Untracked files|\bgit log\b", re.I)
+_GIT = re.compile(
+    r"git ?status|Recent commits|Changes (?:not staged|to be committed)|Untracked files|\bgit log\b", re.I
+)
 _STATUS_LINE = re.compile(
-    r"(?:[ MADRCUT?!]{2} |[MADRCU?] )\S|\s*(?:modified|new file|deleted|renamed|both modified):\s|\(clean\)|nothing to commit"
+    r"(?:[ MADRCUT?!]{2} |[MADRCU?] )\S|\s*(?:modified|new file|deleted|renamed|both modified):\s"
+    r"|\(clean\)|nothing to commit"
 )
 _COMMIT_LINE = re.compile(r"[*\s]{0,3}[0-9a-f]{7,40} \S")
 _GIT_REACH = 3000
@@ -177,8 +186,10 @@ def _mixed(text: str) -> bool:
 
 def _scrambled(text: str) -> bool:
     digits = sum(c.isdigit() for c in text)
-    changes = sum(_class(x) != _class(y) for x, y in zip(text, text[1:], strict=False))
-    return digits >= 2 and changes >= len(text) // 3 and any(c.islower() for c in text) and any(c.isupper() for c in text)
+    changes = sum(_class(x) != _class(y) for x, y in pairwise(text))
+    return (
+        digits >= 2 and changes >= len(text) // 3 and any(c.islower() for c in text) and any(c.isupper() for c in text)
+    )
 
 
 def _class(char: str) -> int:

@@ -148,7 +148,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
         choosing.settle_swap(request, threads)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     thread = threads.join(request) if request.parent is None else None
-    # Content of unknown origin may have been this conversation's: a log that begins in the middle shows no first request.
+    # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
     cold = thread is None and request.prompt_tokens is not None
     cold = cold and (request.held_tokens == 0 or request.held_thread is not None)
     request.thread_turn = 0 if thread is None else thread.turns

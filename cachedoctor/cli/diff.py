@@ -1,0 +1,81 @@
+"""``cachedoctor diff``: where two prompts part, and why. Knows arguments and exit statuses; knows no prompt."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.sink import Sink
+
+if TYPE_CHECKING:
+    from cachedoctor.model import PromptDiff
+
+_EQUAL, _DIFFERENT = 0, 1
+
+
+def diff(
+    prompt1: Annotated[str, typer.Argument(metavar="PROMPT1", help="The older prompt: what the server holds.")],
+    prompt2: Annotated[
+        str | None, typer.Argument(metavar="[PROMPT2]", help="The newer one; left out, PROMPT1 holds many prompts.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="tokenizer.json, .gguf, or http://host:port of a running server."),
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf.")
+    ] = None,
+    slot: Annotated[int | None, typer.Option(min=0, metavar="N", help="Slot of a /slots dump.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The whole difference, not only the first place.")] = False,
+    context: Annotated[int, typer.Option(min=0, max=200, metavar="N", help="Tokens shown around it.")] = 8,
+    build: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Build of llama.cpp; says what it could reuse.")
+    ] = None,
+    hash_text: Annotated[
+        bool, typer.Option("--hash-text", help="Print no prompt text, only hashes and lengths.")
+    ] = False,
+    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
+    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+    width: Annotated[int | None, typer.Option(min=20, metavar="N", help="Columns of the text.")] = None,
+) -> None:
+    """Say where two prompts part, token by token, what differs there, and what it costs.
+
+    A prompt is plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic messages),
+    JSONL of bodies, a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
+    gives the walk through consecutive prompts of each conversation.
+
+    Exit status: 0 equal; 1 different; 2 an error.
+    """
+    from cachedoctor.diff import session
+
+    ask = session.Ask(tokenizer, template, slot, full, context, build, hash_text)
+    answers = session.answer(prompt1, prompt2, ask)
+    with Sink(output) as sink:
+        _write(answers, sink, format, terminal.look(sink.path is not None, color, width))
+    sys.stdout.flush()
+    raise typer.Exit(_EQUAL if all(answer.equal for answer in answers) else _DIFFERENT)
+
+
+def _write(answers: list[PromptDiff], sink: Sink, format: str, look: terminal.Look) -> None:
+    if format == "json":
+        import cachedoctor
+        from cachedoctor.report.diff_json import render as render_json
+
+        with sink.writing() as out:
+            render_json(answers, out, cachedoctor.__version__)
+        return
+    import io
+
+    from cachedoctor.report.diff_text import render
+
+    with sink.writing() as out:
+        for number, answer in enumerate(answers):
+            text = io.StringIO()
+            if number:
+                text.write("\n")
+            render(answer, text, look.width, color=look.color, ascii_only=look.ascii_only)
+            out.write(look.encode(text.getvalue()))

@@ -1,0 +1,79 @@
+"""Answers ``cachedoctor diff``: reads the inputs, renders chat bodies, pairs prompts, compares them.
+
+Knows the parts of this room. Knows no output and no argument parser.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.diff import compare, conversations, inputs, slots_dump, tokenize
+from cachedoctor.diff.prompt import Prompt
+from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.model import CacheDoctorError, PromptDiff
+
+_CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
+_NORMALISED = 8929
+"""From here on llama-server overwrites ``cch=`` in /v1/messages (PR #21793)."""
+
+
+class Ask(msgspec.Struct):
+    """What the user wants."""
+
+    tokenizer: str | None = None
+    template: str | None = None
+    slot: int | None = None
+    full: bool = False
+    context: int = 8
+    """Tokens."""
+    build: int | None = None
+    hash_text: bool = False
+
+
+def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
+    """Compare two inputs, or walk through one that holds many prompts.
+
+    Raises:
+        CacheDoctorError: an input cannot be used, or there is nothing to compare.
+    """
+    cutter = tokenize.load(ask.tokenizer) if ask.tokenizer else tokenize.pieces()
+    old = inputs.load(path1, ask.slot, reply=True)
+    if path2 is None:
+        pairs = [(old[i], old[j]) for i, j in conversations.walk(old)]
+        if not pairs:
+            hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
+            raise CacheDoctorError(f"{path1}: holds no two prompts of one conversation", hint)
+    else:
+        pairs = _pairs(old, inputs.load(path2, ask.slot), path1, path2)
+    options = compare.Options(ask.full, ask.context, ask.build or NEWEST)
+    out = []
+    for a, b in pairs:
+        found = compare.compare(rendered(a, ask, cutter), rendered(b, ask, cutter), cutter, options)
+        out.append(compare.hashed(found) if ask.hash_text else found)
+    return out
+
+
+def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list[tuple[Prompt, Prompt]]:
+    if all(p.kind == "slots" for p in [*old, *new]):
+        pairs = slots_dump.pair(old, new)
+        if pairs:
+            return pairs
+        raise CacheDoctorError("the two dumps have no slot in common", "pick slots with --slot N")
+    if len(old) == 1 and len(new) == 1:
+        return [(old[0], new[0])]
+    path, many = (path1, old) if len(old) > 1 else (path2, new)
+    hint = "give it alone to walk through its conversations, or one prompt of it as a file of its own"
+    raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
+
+
+def rendered(prompt: Prompt, ask: Ask, cutter: tokenize.Tokenizer) -> Prompt:
+    """Render a chat body with the template that was given, or that the tokenizer's source holds."""
+    if prompt.kind not in _CHAT or prompt.body is None:
+        return prompt
+    from cachedoctor.diff import render
+
+    template = render.chat_template(ask.template) if ask.template else cutter.chat_template
+    if template is None:
+        return prompt
+    mask = prompt.kind == "anthropic-messages" and (ask.build or NEWEST) >= _NORMALISED
+    return render.with_template(prompt, template, mask_cch=mask)

@@ -1,0 +1,90 @@
+"""What the first difference between two prompts is, and what to do about it.
+
+Knows the order in which the recognisers are asked; each of them knows one kind. Must not know tokens, files, logs or
+output. Looks at bounded windows around the offset, and once at the lists of messages and tools.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.diff.advice import Advice, advise
+from cachedoctor.diff.prompt import Prompt
+from cachedoctor.diff.recognisers import header, history, jsons, markup, tools, values
+from cachedoctor.diff.recognisers.base import Difference, Found, Recogniser, shown, snippet
+
+__all__ = ["REGISTRY", "Advice", "Recognised", "recognise"]
+
+
+class Recognised(msgspec.Struct):
+    """What differs first."""
+
+    kind: str
+    """Stable handle: ``billing-header``, ``timestamp``, ``tool-added``, ..."""
+    field: str | None
+    """What varies in it (``cch``), or its name (``Tokens used``)."""
+    a: str
+    """The smallest telling piece of the first prompt; empty when it has none."""
+    b: str
+    explanation: str
+    """One clause that can stand behind a colon."""
+    advice: list[Advice]
+    sure: bool
+    """The look-alikes are excluded."""
+
+
+REGISTRY: tuple[Recogniser, ...] = (
+    markup.image,
+    markup.retokenised,
+    markup.appended,
+    header.billing_header,
+    # Both sides say the same, in other words.
+    jsons.json_key_order,
+    jsons.json_spacing,
+    markup.whitespace,
+    markup.special_token,
+    markup.template,
+    # Lists that are equal but for whole items: too telling to be taken for a value inside an item.
+    markup.reasoning_dropped,
+    markup.reasoning_added,
+    tools.tool_added,
+    tools.tool_removed,
+    tools.tools_reordered,
+    history.front_truncated,
+    history.message_moved,
+    history.message_inserted,
+    history.message_removed,
+    values.value,
+    # An item that changed, in ways that no value explains.
+    tools.tool_edited,
+    history.compacted,
+    values.value_and_more,
+    history.message_edited,
+    history.other_conversation,
+    markup.template_alone,
+)
+"""The first that says yes wins."""
+
+
+def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> Recognised:
+    """Say what differs at ``offset``, the first differing code point of the two texts.
+
+    ``offset`` may be the length of the shorter text. ``same_text``: the caller knows the texts to be equal and only
+    their tokens to differ.
+    """
+    d = Difference(a, b, offset, same_text)
+    found = next((found for recogniser in REGISTRY if (found := recogniser(d))), None) or _other(d)
+    return Recognised(
+        kind=found.kind,
+        field=found.field,
+        a=shown(found.a),
+        b=shown(found.b),
+        explanation=found.explanation,
+        advice=advise(found.kind, found.field, a, b),
+        sure=found.sure,
+    )
+
+
+def _other(d: Difference) -> Found:
+    a, b = snippet(d)
+    return Found("other", a, b, "the texts differ, in a way that has no name here", None, False)

@@ -1,0 +1,79 @@
+"""Matches prompts (dumps, request bodies) to the requests of a log, and finds what changed between two turns.
+
+Knows the diff's inputs and requests. Knows no rule.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.diff import compare, inputs, session, tokenize
+from cachedoctor.diff.prompt import Prompt
+from cachedoctor.model import PromptDiff, Request
+
+AHEAD = 64
+"""Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
+_NEAR = (0.5, 2.0)
+"""Pieces per token that are plausible when there is no exact tokenizer."""
+_MAX_THREADS = 256
+
+
+class Prompts:
+    """The prompts given beside a log. Feeds on requests in the order in which they finish."""
+
+    def __init__(self, paths: list[str], tokenizer: str | None = None, template: str | None = None) -> None:
+        """Read the prompts of all ``paths``, in the order given.
+
+        Raises:
+            CacheDoctorError: one of them cannot be used.
+        """
+        self._ask = session.Ask(tokenizer=tokenizer, template=template)
+        self._cutter = tokenize.load(tokenizer) if tokenizer else tokenize.pieces()
+        found = [prompt for path in paths for prompt in inputs.load(path)]
+        self._prompts: list[Prompt | None] = [session.rendered(p, self._ask, self._cutter) for p in found]
+        self._lengths = [self._length(p) for p in self._prompts if p is not None]
+        self._next = 0
+        self._last: dict[tuple[int, int], Prompt] = {}
+        self.matched = 0
+        """Requests for which a prompt was found."""
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def _length(self, prompt: Prompt) -> int:
+        return len(self._cutter.encode(prompt.text)) + self._cutter.leading(prompt.text)
+
+    def difference(self, request: Request) -> PromptDiff | None:
+        """What changed from the thread's previous prompt to this one; None when either is not among the prompts."""
+        prompt = self._take(request)
+        if prompt is None or request.thread is None:
+            return None
+        self.matched += 1
+        key = (request.session, request.thread)
+        before = self._last.pop(key, None)
+        self._last[key] = prompt
+        if len(self._last) > _MAX_THREADS:
+            del self._last[next(iter(self._last))]
+        if before is None:
+            return None
+        return compare.compare(before, prompt, self._cutter, compare.Options())
+
+    def _take(self, request: Request) -> Prompt | None:
+        tokens = request.prompt_tokens or request.error_tokens
+        if tokens is None:
+            return None
+        for at in range(self._next, min(len(self._prompts), self._next + AHEAD)):
+            prompt = self._prompts[at]
+            if prompt is not None and self._fits(prompt, self._lengths[at], tokens, request):
+                self._prompts[at] = None
+                while self._next < len(self._prompts) and self._prompts[self._next] is None:
+                    self._next += 1
+                return prompt
+            if not self._cutter.exact:
+                return None  # without exact counts only the order tells: the next prompt is this request's or none is
+        return None
+
+    def _fits(self, prompt: Prompt, length: int, tokens: int, request: Request) -> bool:
+        if prompt.slot is not None and prompt.slot != request.slot:
+            return False
+        if self._cutter.exact and prompt.rendered:
+            return length == tokens
+        return _NEAR[0] <= length / max(1, tokens) <= _NEAR[1]
