@@ -19,6 +19,7 @@ from cachedoctor.cli.sink import Sink
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.model import InputInfo, Report
     from cachedoctor.sources.base import SourceError
 
@@ -28,6 +29,7 @@ _PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedocto
 
 class _Job(NamedTuple):
     paths: list[str]
+    prompts: Prompts | None
     follow: str | None
     format: Literal["text", "json"]
     build: int | None
@@ -53,6 +55,21 @@ def analyze(
     fail_on: Annotated[
         Literal["note", "warning", "error"] | None, typer.Option(help="Exit with 1 when a finding is that severe.")
     ] = None,
+    slots: Annotated[
+        list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.")
+    ] = None,
+    requests: Annotated[
+        str | None, typer.Option("--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option("--tokenizer", metavar="FILE|URL", help="Makes the match of prompts exact; see diff.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
+    ] = None,
     color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
     width: Annotated[
         int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
@@ -63,12 +80,21 @@ def analyze(
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
     3 nothing in the input was recognised; 130 interrupted.
     """
-    job = _Job(_paths(ctx, logs or [], follow), follow, format, build, fail_on)
+    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
+    job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on)
     _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
         status = _run(job, sink, look, interrupts)
     raise typer.Exit(status)
+
+
+def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Prompts | None:
+    if not paths:
+        return None
+    from cachedoctor.doctor.prompts import Prompts
+
+    return Prompts(paths, tokenizer, template)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]:
@@ -96,10 +122,13 @@ def _spare_inputs(output: str | None, inputs: list[str]) -> None:
 
 def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> int:
     live = Live(sink, look) if _is_live(job, sink) else None
-    analyzer = _stepwise(job.build, live, interrupts)
+    analyzer = _stepwise(job, live, interrupts)
     errors, interrupted = _feed(job, analyzer)
     report = analyzer.finish(interrupted)
     _write(report, job, sink, look)
+    if job.prompts is not None and job.prompts.matched < len(job.prompts):
+        found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
+        terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     for error in errors:
         terminal.complain(error.message, error.hint)
     if analyzer.crashed:
@@ -118,7 +147,7 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return "-" in job.paths and sys.stdin is not None and not stat.S_ISREG(os.fstat(0).st_mode)
 
 
-def _stepwise(build: int | None, live: Live | None, interrupts: Interrupts) -> Analyzer:
+def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
     from cachedoctor.doctor.analyzer import Analyzer
 
     class Stepwise(Analyzer):
@@ -142,7 +171,7 @@ def _stepwise(build: int | None, live: Live | None, interrupts: Interrupts) -> A
                     live.step(new, True, self.findings)
                 return new
 
-    return Stepwise(build)
+    return Stepwise(job.build, job.prompts)
 
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:

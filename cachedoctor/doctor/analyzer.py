@@ -9,6 +9,7 @@ import heapq
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
@@ -23,6 +24,9 @@ from cachedoctor.model import Finding, InputInfo, Report, Request, RuleInfo, Seg
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
+if TYPE_CHECKING:
+    from cachedoctor.doctor.prompts import Prompts
+
 
 @lru_cache(maxsize=1)
 def _catalogue() -> Catalogue:
@@ -32,8 +36,10 @@ def _catalogue() -> Catalogue:
 class Analyzer:
     """Feeds on the bytes of one input after the other."""
 
-    def __init__(self, build: int | None = None) -> None:
+    def __init__(self, build: int | None = None, prompts: Prompts | None = None) -> None:
+        """``build``: of llama.cpp, when the log does not say it; ``prompts``: those given beside the log."""
         self._build = build
+        self._prompts = prompts
         self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
@@ -151,6 +157,9 @@ class Analyzer:
 
     def _take(self, request: Request) -> list[str]:
         session = self._sessions[request.session]
+        if self._prompts is not None and request.parent is None:
+            session.settings.setdefault("prompts_given", Setting(True, None))
+            request.difference = self._prompts.difference(request)
         new = self._diagnosis.examine(request, session, request.index)
         totals = self._totals
         if request.parent is None:

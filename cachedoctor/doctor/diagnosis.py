@@ -6,6 +6,7 @@ Knows rules as such, not one of them by name. State is bounded: 8 requests per t
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ from cachedoctor.model import (
     Finding,
     Mark,
     NotEvaluated,
+    PromptDiff,
     Request,
     Session,
     Severity,
@@ -210,10 +212,21 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
         cost=Cost(group.tokens, round(group.ms, 3) if group.ms else None),
         why=words.why,
         ruled_out=words.ruled_out,
-        diff=None,
+        diff=None if group.worst.difference is None else _short(group.worst.difference),
         remedies=words.remedies,
         references=words.references,
     )
+
+
+def _short(difference: PromptDiff) -> dict[str, Any]:
+    """Where the prompts part, as the finding carries it; the excerpt stays out."""
+    return {
+        "a": difference.a,
+        "b": difference.b,
+        "first": difference.first,
+        "common_prefix_tokens": difference.common_prefix_tokens,
+        "exact": difference.exact,
+    }
 
 
 def _evidence(role: str, mark: Mark, label: str, path: str, session: Session) -> Evidence:

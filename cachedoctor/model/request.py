@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.lines import Mark
 
 Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
@@ -107,4 +108,6 @@ class Request(msgspec.Struct):
     old_text: str | None = None
     new_text: str | None = None
     """Text around the divergence as printed by LLAMA_SERVER_SLOTS_DEBUG=1, the bar included."""
+    difference: PromptDiff | None = None
+    """What changed from the thread's previous prompt, when both were given beside the log."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)

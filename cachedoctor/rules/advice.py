@@ -69,3 +69,11 @@ def needs_accounting(session: Session) -> tuple[str, str] | None:
         return None
     words, command = show_accounting(session)
     return "prompt length, reuse and checkpoints are hidden at this level", f"{words}\n{command}" if command else words
+
+
+def needs_prompts(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads the prompts themselves was not evaluated, or None when they were given."""
+    if session.setting("prompts_given"):
+        return None
+    words = "give the client's request bodies, or dumps of the prompts, beside the log"
+    return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"

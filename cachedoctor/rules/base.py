@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cachedoctor.model import Confidence, Mark, Remedy, Request, RuledOut, Session, Severity
+from cachedoctor.model import Confidence, First, Mark, PromptDiff, Remedy, Request, RuledOut, Session, Severity
 
 PAGES = "cachedoctor/rules"
 """Folder of the pages, relative to the root of the repository."""
@@ -77,6 +77,17 @@ class Situation:
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
 
+    def changed(self, *kinds: str) -> First | None:
+        """Return the first difference of the prompts given beside the log, if it is of one of these kinds."""
+        found = self.request.difference.first if self.request.difference is not None else None
+        return found if found is not None and found.kind in kinds else None
+
+    @property
+    def known(self) -> bool:
+        """The prompts themselves were given: no guess from numbers is needed."""
+        difference = self.request.difference
+        return difference is not None and difference.first is not None and difference.first.kind not in ("other",)
+
     @property
     def rewinds_badly(self) -> bool | None:
         """Whether the memory needs checkpoints to go back (SWA, hybrid, recurrent); None when unknown."""
@@ -101,6 +112,8 @@ class Hit(msgspec.Struct):
     """Numbers for the claim."""
     key: str = ""
     """Hits with the same key are one finding."""
+    difference: PromptDiff | None = None
+    """The prompts themselves, when they were given."""
 
 
 class Group(msgspec.Struct):

@@ -7,6 +7,7 @@ import re
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.changes import from_prompts
 
 _FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
 _FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
@@ -30,7 +31,10 @@ def header_field(text: str) -> str | None:
 def check(s: Situation) -> Hit | None:
     """Fire when the bar of both printed texts stands inside the header."""
     r = s.request
-    if r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost:
+    first = s.changed("billing-header")
+    if first is not None and s.lost:
+        return from_prompts(s, first)
+    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost:
         return None
     field = header_field(r.new_text)
     if field is None or header_field(r.old_text) is None:

@@ -8,6 +8,7 @@ from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.cd101_billing_header import header_field
+from cachedoctor.rules.changes import from_prompts
 
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
@@ -43,7 +44,10 @@ def volatile_kind(old: str, new: str) -> str | None:
 def check(s: Situation) -> Hit | None:
     """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
     r = s.request
-    if r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost or not s.early:
+    first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state")
+    if first is not None and s.lost:
+        return from_prompts(s, first)
+    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost or not s.early:
         return None
     if header_field(r.new_text) is not None or s.own_slot is False:
         return None

@@ -6,7 +6,7 @@ from cachedoctor.knowledge import flags
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.changes import cost_of_change
+from cachedoctor.rules.changes import cost_of_change, from_prompts
 
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
@@ -24,7 +24,10 @@ def reply_start(s: Situation) -> int | None:
 def check(s: Situation) -> Hit | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     r = s.request
-    if s.client_lost < MIN_LOST or not s.lost or s.own_slot is False or s.early:
+    first = s.changed("reasoning-dropped", "reasoning-added")
+    if first is not None and s.lost:
+        return from_prompts(s, first, cost_of_change(s))
+    if s.known or s.client_lost < MIN_LOST or not s.lost or s.own_slot is False or s.early:
         return None
     end = reply_start(s)
     since = [h for h in s.history if end is not None and (h.prompt_tokens or 0) > end]

@@ -5,13 +5,23 @@ from __future__ import annotations
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.changes import cost_of_change
+from cachedoctor.rules.changes import cost_of_change, from_prompts
 
 
 def check(s: Situation) -> Hit | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
     r = s.request
-    if s.client_lost < MIN_LOST or not s.lost or s.early or s.fired & {"CD101", "CD102", "CD104"}:
+    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted", "image")
+    if first is not None and s.lost and not s.early:
+        again = any("CD105" in h.codes for h in s.history[-1:])
+        return from_prompts(s, first, cost_of_change(s) if again else 0)
+    if (
+        s.known
+        or s.client_lost < MIN_LOST
+        or not s.lost
+        or s.early
+        or s.fired & {"CD101", "CD102", "CD103", "CD104", "CD106", "CD107"}
+    ):
         return None
     if s.own_slot is False or s.lcp is None or r.shifted:
         return None
@@ -67,5 +77,5 @@ RULE = Rule(
     "Old messages changed behind the head of the prompt",
     check,
     words,
-    after=("CD101", "CD102", "CD104", "CD402"),
+    after=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD402"),
 )

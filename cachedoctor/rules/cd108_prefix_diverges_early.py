@@ -28,10 +28,12 @@ def _confidence(s: Situation) -> Confidence:
 def check(s: Situation) -> Hit | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
     r = s.request
-    if not s.lost or not s.early or s.fired & {"CD101", "CD102", "CD402"}:
+    if not s.lost or not s.early or s.fired & {"CD101", "CD102", "CD103", "CD106", "CD402"}:
         return None
     if s.own_slot is False and not ram.copy_refused(s):
         return None
+    if s.changed("appended"):
+        return None  # the client only added to its prompt
     most = s.lcp_at_most
     if s.lcp is None and s.session.seen & {"slotfile_appended", "slotfile_restored"}:
         return None  # slots are saved, erased and restored from outside, which prints nothing
@@ -62,6 +64,7 @@ def check(s: Situation) -> Hit | None:
             "checks": len(r.checks),
             "own": s.own_slot,
         },
+        difference=r.difference,
     )
 
 
@@ -112,5 +115,5 @@ RULE = Rule(
     "The prompt changed near its head; the log shows where, not what",
     check,
     words,
-    after=("CD101", "CD102", "CD402"),
+    after=("CD101", "CD102", "CD103", "CD106", "CD402"),
 )

@@ -1,0 +1,42 @@
+"""CD107: the end of the last turn comes back as other tokens."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, times
+from cachedoctor.rules.changes import from_prompts, seen_in_prompts
+
+_KINDS = ("retokenised", "whitespace", "template", "special-token")
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the prompts differ in the last few tokens only, and the server lost more than these."""
+    first = s.changed(*_KINDS)
+    if first is None or not s.lost or s.request.reference_tokens is None:
+        return None
+    if not 0 < s.request.reference_tokens - first.token < MIN_LOST:
+        return None
+    return from_prompts(s, first)
+
+
+def words(g: Group) -> Words:
+    """Say why so few tokens can cost so many."""
+    f = g.worst.facts
+    return Words(
+        f"the last turn came back as other tokens from token {n(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
+        "hybrid, recurrent and sliding-window memory go back to a checkpoint before them.",
+        [
+            Remedy(
+                "Nothing to mend in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
+            )
+        ],
+        [seen_in_prompts(f["lcp"])],
+    )
+
+
+RULE = Rule(
+    "CD107", "retokenised-tail", "The end of the last turn comes back as other tokens", check, words,
+    needs=advice.needs_prompts,
+)  # fmt: skip
