@@ -168,8 +168,10 @@ def proof(request: Request, *wanted: tuple[str, str]) -> list[tuple[Mark, str]]:
     return [(request.marks[name], label) for name, label in wanted if name in request.marks]
 
 
-def n(value: float | None) -> str:
-    """Write a number with thousands separators."""
+def n(value: float | str | None) -> str:
+    """Write a number with thousands separators; text stays as it is."""
+    if isinstance(value, str):
+        return value
     return "an unknown number of" if value is None else f"{value:,.0f}"
 
 

@@ -28,13 +28,16 @@ def from_prompts(s: Situation, first: First, tokens: int | None = None) -> Hit:
         ("timing", "tokens recomputed"),
         ("start", "the request"),
     )
+    exact = r.difference is not None and r.difference.exact
+    # Without the model's tokenizer the place is known in the text, its token only about.
+    at = first.token if exact else s.lcp if s.lcp is not None else f"about {n(first.token)}"
     facts = {
-        "field": first.field, "kind": first.kind, "lcp": first.token, "place": first.place, "a": first.a, "b": first.b,
-        "reference": r.reference_tokens, "changed": r.lost_client, "end": first.token, "given": True,
+        "field": first.field, "kind": first.kind, "lcp": at, "place": first.place, "a": first.a, "b": first.b,
+        "reference": r.reference_tokens, "changed": r.lost_client, "end": at, "given": True,
     }  # fmt: skip
     return Hit(s.lost if tokens is None else tokens, "high", shown[0], shown[1:3], facts, difference=r.difference)
 
 
-def seen_in_prompts(first_token: int) -> RuledOut:
+def seen_in_prompts(first_token: int | str) -> RuledOut:
     """The look-alike that is excluded once the prompts are known."""
     return RuledOut("slot-held-other-prompt", f"the two prompts themselves part at token {n(first_token)}")
