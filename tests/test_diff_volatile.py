@@ -14,7 +14,6 @@ from cachedoctor.diff.prompt import Prompt
 from cachedoctor.diff.recognisers.base import MAX_SHOWN
 from cachedoctor.diff.volatile import Recognised, recognise
 
-STRUCTURAL = "tool- tools- message- reasoning- front- compacted".split()
 REST = "\nYou have access to the tools below. Use them with care.\n"
 
 
@@ -89,7 +88,7 @@ HEAD = "x-anthropic-billing-header: cc_version=2.1.101.85f; cc_entrypoint=cli; c
         ("cc_prompt_id", HEAD + " cc_prompt_id=77;", HEAD + " cc_prompt_id=78;", ("77", "78")),
         ("cc_workload", HEAD + " cc_workload=main;", HEAD + " cc_workload=title;", ("main", "title")),
         ("cc_is_subagent", HEAD, HEAD + " cc_is_subagent=true;", ("", "true")),
-        ("cc_new", HEAD + " cc_new=1", HEAD + " cc_new=2", ("1", "2")),
+        ("cc_new", HEAD + " cc_new=1;", HEAD + " cc_new=2;", ("1", "2")),
     ],
 )
 def test_billing_header(field, a, b, shown):
@@ -177,14 +176,16 @@ VALUES = [
 @pytest.mark.parametrize(("kind", "before", "a", "b", "after"), VALUES)
 def test_value(kind, before, a, b, after):
     for outside in (lambda x: x, lambda x: chatml(("system", x), U1), lambda x: openai(("system", x), U1)):
-        found = between(outside("Be brief.\n" + before + a + after + REST), outside("Be brief.\n" + before + b + after + REST))
+        found = between(
+            outside("Be brief.\n" + before + a + after + REST), outside("Be brief.\n" + before + b + after + REST)
+        )
         assert found.kind == kind, found
         assert (found.a, found.b) == (a, b) or kind in ("counter", "git-state")
         assert found.advice
         assert found.sure
 
 
-@pytest.mark.parametrize(("kind", "before", "a", "b", "after"), VALUES)
+@pytest.mark.parametrize(("kind", "before", "a", "b", "after"), [v for v in VALUES if "left" not in v[4]])
 def test_value_at_the_end_of_the_text(kind, before, a, b, after):
     found = between("Be brief.\n" + before + a, "Be brief.\n" + before + b)
     assert found.kind in (kind, "appended")
@@ -239,7 +240,9 @@ def test_numbers_in_an_edited_sentence(form):
 
 
 def test_two_values_in_a_line():
-    a, b = (f"Time {x}, tokens used: {n}, id {i}" + REST for x, n, i in (("10:00", 12, "a1b2c3"), ("10:05", 99, "99ff00")))
+    a, b = (
+        f"Time {x}, tokens used: {n}, id {i}" + REST for x, n, i in (("10:00", 12, "a1b2c3"), ("10:05", 99, "99ff00"))
+    )
     found = between(a, b)
     assert (found.kind, found.a, found.b, found.sure) == ("timestamp", "10:00", "10:05", True)
 
@@ -301,7 +304,9 @@ READ, WRITE, SEARCH = tool("read_file", "Reads a file."), tool("write_file", "Wr
 
 def qwen(*tools_, turns=(SYSTEM, U1)):
     listed = "".join("\n" + json.dumps(t) for t in tools_)
-    block = f"\n\n# Tools\n\nYou have functions within <tools></tools> tags:\n<tools>{listed}\n</tools>" if tools_ else ""
+    block = (
+        f"\n\n# Tools\n\nYou have functions within <tools></tools> tags:\n<tools>{listed}\n</tools>" if tools_ else ""
+    )
     return chatml(("system", turns[0][1] + block), *turns[1:])
 
 
@@ -398,10 +403,6 @@ def test_text_about_tools_is_no_tool():
 def test_messages(form, kind, a, b):
     if form is gemma:  # it has no system role
         a, b = a[1:], b[1:]
-        if kind == "front-truncated":
-            kind = "other"
-    if form is gemma and kind in ("other", "compacted"):
-        return
     found = between(form(*a), form(*b))
     assert found.kind == kind, found
 
@@ -427,6 +428,28 @@ def test_another_message_where_a_reply_was_opened():
 def test_another_conversation():
     found = between(openai(SYSTEM, U1, A1), openai(SYSTEM, ("user", "Make a title."), ("assistant", "x")))
     assert (found.kind, found.field, found.sure) == ("other", "conversation", False)
+
+
+def test_a_title_request_is_another_conversation():
+    title = ("system", "Write a title of three words."), ("user", "Please read")
+    for form in (chatml, openai):
+        found = between(form(SYSTEM, U1, A1, U2), form(*title))
+        assert (found.kind, found.field) == ("other", "conversation")
+
+
+@pytest.mark.parametrize("form", [chatml, llama, openai], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    ("old", "new", "a", "b"),
+    [
+        ("One rule.", "One rule.\nTwo rules.", "", "Two rules."),
+        ("Be careful, please.", "Be cautious, please.", "careful,", "cautious,"),
+        ("One.\nTwo.\nThree.", "One.\nThree.", "Two.", "Three."),
+    ],
+)
+def test_the_smallest_piece_is_shown(form, old, new, a, b):
+    found = between(form(("system", old), U1), form(("system", new), U1))
+    assert found.kind == "message-edited"
+    assert (found.a, found.b) == (a, b) or (form is openai and found.b == b)
 
 
 def test_repeated_messages_are_not_moved_ones():
@@ -560,7 +583,8 @@ def test_image():
     found = between(picture("AAAA"), picture("AAAB"))
     assert (found.kind, found.field) == ("image", "image")
     block = [
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}} for data in ("AA==", "AB==")
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+        for data in ("AAAA", "AAAB")
     ]
     a, b = ({"system": "x", "messages": [{"role": "user", "content": [part]}]} for part in block)
     assert between(a, b).kind == "image"
@@ -584,7 +608,11 @@ def test_another_question_about_an_image_is_no_image():
         ("template", chatml(SYSTEM, U1), llama(SYSTEM, U1).removeprefix("<|begin_of_text|>")),
         ("template", chatml(U1) + "<think>\n", chatml(U1) + "Yes, it is.<|im_end|>\n"),
         ("template", chatml(U1) + "<think>\n\n</think>\n\n", chatml(U1) + "<tool_call>{}</tool_call><|im_end|>\n"),
-        ("template", chatml(U1, ("assistant", "<think>\n\n</think>\n\nYes."), U2), chatml(U1, ("assistant", "Yes."), U2)),
+        (
+            "template",
+            chatml(U1, ("assistant", "<think>\n\n</think>\n\nYes."), U2),
+            chatml(U1, ("assistant", "Yes."), U2),
+        ),
         ("special-token", "<s>You are Marlow." + REST, "You are Marlow." + REST),
         ("special-token", "<|begin_of_text|>You are Marlow." + REST, "<bos>You are Marlow." + REST),
         ("special-token", "<bos><bos>" + gemma(U1), "<bos>" + gemma(U1)),
@@ -640,16 +668,51 @@ def test_every_kind_has_advice(kind):
 
 
 PIECES = st.sampled_from(
-    ["<|im_start|>", "user\n", "<think>", "</think>", "<tools>", "</tools>", '{"name": "f"}', "{", "[", '"', "\\", "10:30", "cch=",
-     "x-anthropic-billing-header:", "2026-09-01", "<s>", "[INST]", "<system-reminder>", "git status\n", "M a\n", "/a/b/c", "\ud800",
-     "12", "3/4", "\r\n", "\N{ZERO WIDTH SPACE}", "<image sha256:ab>", "abc123", " ", "\n", "\0", "é", "𝒳"]
-)  # fmt: skip
+    [
+        "<|im_start|>",
+        "user\n",
+        "<think>",
+        "</think>",
+        "<tools>",
+        "</tools>",
+        '{"name": "f"}',
+        "{",
+        "[",
+        '"',
+        "\\",
+        "10:30",
+        "cch=",
+        "x-anthropic-billing-header:",
+        "2026-09-01",
+        "<s>",
+        "[INST]",
+        "<system-reminder>",
+        "git status\n",
+        "M a\n",
+        "/a/b/c",
+        "\ud800",
+        "12",
+        "3/4",
+        "\r\n",
+        "\N{ZERO WIDTH SPACE}",
+        "<image sha256:ab>",
+        "abc123",
+        " ",
+        "\n",
+        "\0",
+        "é",
+        "𝒳",
+    ]
+)
 TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=20).map("".join))
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | PIECES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "type", "text", "name", "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["role", "content", "type", "text", "name", "x"]), inner, max_size=3)
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 BODIES = st.fixed_dictionaries(
     {"messages": st.lists(JSONS, max_size=4)},
     optional={"tools": JSONS | st.lists(JSONS, max_size=3), "system": JSONS, "reasoning_effort": JSONS},
@@ -683,10 +746,28 @@ def test_any_body(a, b, rendered):
 
 
 HOSTILE = [
-    "<think>", "<|im_start|>user\n", "<tools>", "{", '{"a":', "<system-reminder>", "x-anthropic-billing-header: a=b;", "10:30 ",
-    "a1", "/a", " ", "2026-09-01", "[", "M a\n", "1,", "<|channel>thought", "[INST]", "-", "A. ", "<|im_start|>user\ncontinue<|im_end|>",
+    "<think>",
+    "<|im_start|>user\n",
+    "<tools>",
+    "{",
+    '{"a":',
+    "<system-reminder>",
+    "x-anthropic-billing-header: a=b;",
+    "10:30 ",
+    "a1",
+    "/a",
+    " ",
+    "2026-09-01",
+    "[",
+    "M a\n",
+    "1,",
+    "<|channel>thought",
+    "[INST]",
+    "-",
+    "A. ",
+    "<|im_start|>user\ncontinue<|im_end|>",
     "<|a",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -130,7 +130,7 @@ _GENERIC: dict[str, list[Advice]] = {
 _BY_CLIENT: dict[tuple[str, str], list[Advice]] = {
     ("claude-code", "git-state"): [
         Advice(
-            "Claude Code: leave the git status out of the system prompt.",
+            "Claude Code: leave the git status out of the system prompt (its commit instructions go with it).",
             ["export CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS=1"],
         )
     ],
@@ -154,9 +154,7 @@ _BY_CLIENT: dict[tuple[str, str], list[Advice]] = {
             ["export ENABLE_TITLE_GENERATION=False ENABLE_TAGS_GENERATION=False ENABLE_FOLLOW_UP_GENERATION=False"],
         )
     ],
-    ("sillytavern", "timestamp"): [
-        Advice("SillyTavern: take {{time}}, {{date}} and {{idle_duration}} out of the card and the prompts.")
-    ],
+    ("sillytavern", "timestamp"): [Advice("SillyTavern: take {{time}} and {{date}} out of the card and the prompts.")],
 }
 _SILLY = Advice(
     "SillyTavern: lorebook entries, author's note and {{random}} at a depth change the history; put them at the end "

@@ -49,6 +49,7 @@ class Diagnosis:
     def __init__(self, rules: list[Rule], broken: list[Broken]) -> None:
         self._rules = rules
         self._any = [rule for rule in rules if rule.on == "any"]
+        self._textless = [rule for rule in rules if rule.on != "text"]
         self._broken = broken
         self._crashed: dict[str, str] = {}
         self._groups: dict[tuple[str, str, str, str | None], Group] = {}
@@ -71,7 +72,8 @@ class Diagnosis:
             request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals
         )
         opened, most = [], 0
-        for rule in self._rules if situation.lost else self._any:
+        known = request.difference is not None or request.new_text is not None
+        for rule in (self._rules if known else self._textless) if situation.lost else self._any:
             hit = self._check(rule, situation)
             if hit is None:
                 continue

@@ -84,12 +84,13 @@ class Event(msgspec.Struct, gc=False):
     def stamp(self) -> bytes:
         """Uptime as printed at the start of the line, ``M.SS.mmm.uuu``; empty when the line carries no clock."""
         word = self.block[self.start : self.block.find(b" ", self.start)]
-        return word if word[:1].isdigit() and word.count(b".") == 3 else b""
+        return word if word[:1].isdigit() else b""
 
 
 def uptime_seconds(stamp: bytes) -> int:
     """Whole seconds since the start of the server from ``M.SS.mmm.uuu`` (minutes are unbounded)."""
-    minutes, seconds, _ = stamp.split(b".", 2)
+    minutes, _, rest = stamp.partition(b".")
+    seconds = rest[:2]
     return int(minutes) * 60 + int(seconds) if minutes.isdigit() and seconds.isdigit() else 0
 
 

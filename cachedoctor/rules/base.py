@@ -152,8 +152,9 @@ class Rule(msgspec.Struct):
     needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
     """(reason, what would enable it) when this log could not have shown it."""
     severity: Literal["by-cost"] | Severity = "by-cost"
-    on: Literal["loss", "any"] = "loss"
-    """Asked only about requests that lost tokens, or about every one with a loss, an error, a cut, a shift or a restart."""
+    on: Literal["loss", "text", "any"] = "loss"
+    """Asked about requests that lost tokens; only about those whose prompt text is known (``old:`` / ``new:`` lines, or
+    prompts given beside the log); or about every one with a loss, an error, a cut, a shift or a restart."""
     after: tuple[str, ...] = ()
     """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
 

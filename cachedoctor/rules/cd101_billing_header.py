@@ -86,5 +86,6 @@ RULE = Rule(
     "A client's billing header changes in every request",
     check,
     words,
+    on="text",
     needs=advice.needs_text,
 )

@@ -33,5 +33,11 @@ def words(g: Group) -> Words:
 
 
 RULE = Rule(
-    "CD106", "history-truncated", "The client dropped its oldest messages", check, words, needs=advice.needs_prompts
+    "CD106",
+    "history-truncated",
+    "The client dropped its oldest messages",
+    check,
+    words,
+    on="text",
+    needs=advice.needs_prompts,
 )

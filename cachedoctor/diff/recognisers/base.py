@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from cachedoctor.diff.prompt import Prompt
+from cachedoctor.diff.recognisers.turns import MARKER
 
 MAX_SHOWN = 80
 """Code points of a differing value that are shown."""
@@ -121,19 +122,31 @@ def label(d: Difference, start: int) -> str | None:
     return match.group(1).strip() if match else None
 
 
-def snippet(d: Difference) -> tuple[str, str]:
-    """The differing words of the line, the smallest that can be shown when no value is known."""
+def snippet(d: Difference, raw: bool = False) -> tuple[str, str]:
+    """The differing words of the line, the smallest that can be shown when no value is known.
+
+    Markers of the chat template end the words, unless ``raw``.
+    """
     match = _WORD.search(d.before)
     word = match.group() if match else ""
-    a, b = (word + d.rest(side).partition("\n")[0] for side in "ab")
-    common = 0
-    limit = min(len(a), len(b)) - len(word)
+    a, b = (_words(d.rest(side), raw) for side in "ab")
+    if not raw and a == b:  # a line ends here on one side, and on the other one too or a message does
+        a, b = (_words(d.rest(side).lstrip(), raw) for side in "ab")
+        return snippet(d, True) if a == b else (shown(a), shown(b))
+    a, b = word + a, word + b
+    common, limit = 0, min(len(a), len(b)) - len(word)
     while common < limit and a[-1 - common] == b[-1 - common]:
         common += 1
     # A suffix that begins inside a word would show half of it.
     while common and not a[len(a) - common].isspace():
         common -= 1
     return shown(a[: len(a) - common]), shown(b[: len(b) - common])
+
+
+def _words(text: str, raw: bool) -> str:
+    line = text.partition("\n")[0]
+    marker = None if raw else MARKER.search(line)
+    return line[: marker.start()] if marker else line
 
 
 def shown(text: str) -> str:

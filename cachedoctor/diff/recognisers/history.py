@@ -68,13 +68,14 @@ def histories(d: Difference) -> Histories | None:
 def front_truncated(d: Difference) -> Found | None:
     """The oldest messages were dropped; the head stands, and what follows is the later part."""
     h = histories(d)
-    if h is None or h.at != h.heads or h.at == 0:
+    if h is None or h.at != h.heads:
         return None
     gone = _gone(h)
     if not gone or _elsewhere(h.a[h.at : h.at + gone], h.a, h.b):
         return None
-    text = f"the oldest {_messages(gone)} dropped behind the head; the rest follows as it was"
-    return Found("front-truncated", _text(h.a[h.at]), _text(h.b[h.at]), text, None)
+    behind = " behind the head" if h.heads else ""
+    text = f"the oldest {_messages(gone)} dropped{behind}; the rest follows as it was"
+    return Found("front-truncated", _text(h.a[h.at]), _text(h.b[h.at]), text)
 
 
 def message_removed(d: Difference) -> Found | None:
@@ -86,7 +87,7 @@ def message_removed(d: Difference) -> Found | None:
     if not gone or _elsewhere(h.a[h.at : h.at + gone], h.a, h.b):
         return None
     removed = h.a[h.at]
-    text = f"{_messages(gone)} removed, the first as number {h.at + 1} of {len(h.a)}"
+    text = f"{_counted(gone)} removed, the first as number {h.at + 1} of {len(h.a)}"
     return Found("message-removed", _text(removed), "", text, removed.role or None)
 
 
@@ -101,7 +102,7 @@ def message_inserted(d: Difference) -> Found | None:
     if not came or _elsewhere(h.b[h.at : h.at + came], h.b, h.a):
         return None
     added = h.b[h.at]
-    text = f"{_messages(came)} inserted, the first as number {h.at + 1} of {len(h.b)}"
+    text = f"{_counted(came)} inserted, the first as number {h.at + 1} of {len(h.b)}"
     return Found("message-inserted", "", _text(added), text, added.role or None)
 
 
@@ -118,7 +119,7 @@ def message_moved(d: Difference) -> Found | None:
     moved = h.a[h.at : h.at + gone] if gone else h.b[h.at : h.at + came]
     if not moved or not _elsewhere(moved, *((h.a, h.b) if gone else (h.b, h.a))):
         return None
-    text = f"{_messages(len(moved))} moved to another place in the history"
+    text = f"{_counted(len(moved))} moved to another place in the history"
     return Found("message-moved", _text(h.a[h.at]), _text(h.b[h.at]), text, moved[0].role or None)
 
 
@@ -159,11 +160,9 @@ def message_edited(d: Difference) -> Found | None:
 
 
 def other_conversation(d: Difference) -> Found | None:
-    """The heads are the same and no message is."""
+    """No message is the same, whatever the heads are."""
     h = histories(d)
     if h is None or h.at > h.heads or h.at >= min(len(h.a), len(h.b)) or h.a[h.at].role != h.b[h.at].role:
-        return None
-    if h.a[h.at].role in ("system", "developer"):
         return None
     a, b = snippet(d)
     return Found("other", a, b, "no message is in both prompts: they are two conversations", "conversation", False)
@@ -229,7 +228,7 @@ def _field(old: Turn, new: Turn) -> str | None:
         return "tool_calls"
     if old.text == new.text and old.reasoning != new.reasoning:
         return "reasoning"
-    if _REMINDER.sub("", old.text) == _REMINDER.sub("", new.text) and old.text != new.text:
+    if _REMINDER.sub("", old.text).split() == _REMINDER.sub("", new.text).split() and old.text != new.text:
         return "system-reminder"
     return old.role or None
 
@@ -239,4 +238,8 @@ def _text(turn: Turn) -> str:
 
 
 def _messages(count: int) -> str:
-    return f"{count} messages were" if count > 1 else "message was" if count < 1 else "1 message was"
+    return f"{count} messages were" if count > 1 else "message was"
+
+
+def _counted(count: int) -> str:
+    return _messages(count) if count > 1 else "1 message was"

@@ -85,7 +85,7 @@ def template(d: Difference) -> Found | None:
         return found
     place = next((p for p in d.places if p.startswith(("chat_template", "reasoning_effort"))), None)
     if place:
-        a, b = snippet(d)
+        a, b = snippet(d, raw=True)
         return Found("template", a, b, f"{place} of the request differs", place)
     return None
 
@@ -95,7 +95,7 @@ def template_alone(d: Difference) -> Found | None:
     bodies = of_bodies(d)
     if bodies is None or bodies.at < min(len(bodies.a), len(bodies.b)) or _same(d, "tools") is False:
         return None
-    a, b = snippet(d)
+    a, b = snippet(d, raw=True)
     return Found("template", a, b, "the requests agree here; the template renders them in another way", None, False)
 
 
@@ -163,7 +163,7 @@ def _generation_prompt(d: Difference) -> Found | None:
     for prompt in (d.a, d.b):
         rest = prompt.text[start : start + _WINDOW]
         if len(rest) < _WINDOW and MARKER.search(rest) and not MARKER.sub("", rest).strip():
-            a, b = snippet(d)
+            a, b = snippet(d, raw=True)
             return Found("template", a, b, "the reply is opened in another way", "generation prompt")
     return None
 
@@ -183,7 +183,7 @@ def _markers(d: Difference, boundary: bool) -> Found | None:
         changed = (longer[min(map(len, tokens))],) * 2
     if boundary != any(_BOUNDARY.fullmatch(token) for token in changed):
         return None
-    a, b = snippet(d)
+    a, b = snippet(d, raw=True)
     if boundary:
         return Found("special-token", a, b, "a special token that begins or ends the text differs", changed[0])
     return Found("template", a, b, "the markers of the chat template differ around the same text", changed[0])

@@ -157,13 +157,13 @@ def _dump(value: Any) -> str:
 def _in_text(d: Difference, text: str) -> list[Tool] | None:
     """The tools that a template wrote around the offset."""
     for opening, closing in _BLOCKS:
-        start = text.rfind(opening, 0, d.offset + len(opening))
-        if start < 0:
-            start = text.find(opening, d.offset, d.offset + _NEAR)
-        end = text.find(closing, start)
-        # Qwen's templates name the tags in a sentence before the list; an empty list is no list.
-        if start >= 0 and end >= 0 and (d.offset <= end + len(closing)):
-            tools = _read(text, start + len(opening), end)
+        starts = [text.rfind(opening, 0, d.offset + len(opening))]
+        # Qwen's templates name the tags in a sentence before the list.
+        for _ in range(2):
+            starts.append(text.find(opening, max(d.offset, starts[-1] + 1), d.offset + _NEAR))
+        for start in starts:
+            end = text.find(closing, start)
+            tools = _read(text, start + len(opening), end) if start >= 0 and end + len(closing) >= d.offset else []
             if tools:
                 return tools
     return None

@@ -33,6 +33,7 @@ _ROLE = re.compile(
 )
 _DEPTH = 200
 _UNRENDERED = {"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "type", "role", "index", "signature"}
+_TEXTS = (None, "text", "input_text", "output_text", "reasoning_text", "summary_text")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
@@ -134,12 +135,13 @@ def _message(item: Any) -> Turn:
         return Turn("", _flat(item))
     kind = item.get("type")
     if "role" not in item and isinstance(kind, str):
-        text = _flat({k: v for k, v in item.items() if k != "encrypted_content"})
-        return Turn(kind, "", text) if kind == "reasoning" else Turn(kind, text)
+        if kind == "reasoning":
+            return Turn(kind, "", _flat([item.get("summary"), item.get("content")]).strip())
+        return Turn(kind, _flat(item))
     content = item.get("content")
     thoughts = [_flat(item.get(name)) for name in _REASONING]
     if isinstance(content, list):
-        thoughts += [_flat(part) for part in content if _is_thought(part)]
+        thoughts += [_flat(part.get("thinking", part.get("text"))) for part in content if _is_thought(part)]
         content = [part for part in content if not _is_thought(part)]
     text, inline = split_reasoning(_flat(content))
     rest = {k: v for k, v in item.items() if k != "content" and k not in _REASONING}
@@ -158,7 +160,7 @@ def _flat(value: Any, depth: int = 0) -> str:
     if isinstance(value, dict):
         if value.get("type") == "redacted_thinking":
             return ""
-        if isinstance(value.get("text"), str) and value.get("type") in (None, "text", "input_text", "output_text"):
+        if isinstance(value.get("text"), str) and value.get("type") in _TEXTS:
             return str(value["text"])
         inner = ((key, _flat(item, depth + 1)) for key, item in value.items() if key not in _UNRENDERED)
         return "".join(f"{key}={text}; " for key, text in inner if text)

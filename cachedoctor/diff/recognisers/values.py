@@ -52,6 +52,8 @@ _STATUS_LINE = re.compile(
     r"|\(clean\)|nothing to commit"
 )
 _COMMIT_LINE = re.compile(r"[*\s]{0,3}[0-9a-f]{7,40} \S")
+_LOOK = 4000
+"""Code points at the head of a text in which a chat template shows itself."""
 _GIT_REACH = 3000
 """Code points between the headline of a git block and a line of it."""
 
@@ -164,11 +166,7 @@ def value_and_more(d: Difference) -> Found | None:
 
 def _is_bare(d: Difference) -> bool:
     """Whether no marker of a chat template stands around the offset: then it is text of no known structure."""
-    return not any("<|" in p.text[:LOOK] or "<start_of_turn>" in p.text[:LOOK] for p in (d.a, d.b))
-
-
-LOOK = 4000
-"""Code points at the head of a text in which a chat template shows itself."""
+    return not any("<|" in p.text[:_LOOK] or "<start_of_turn>" in p.text[:_LOOK] for p in (d.a, d.b))
 
 
 def _random(a: str, b: str, name: str | None) -> Found:

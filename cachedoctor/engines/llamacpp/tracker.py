@@ -102,7 +102,7 @@ class Tracker:
         self._stamp = b""
         self._last_task = -1
         self._zero_seen = False
-        self._clears_idle: bool | None = None
+        self.clears_idle: bool | None = None
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
@@ -130,7 +130,7 @@ class Tracker:
         session = self.session
         self.rows.add(row)
         session.seen.add(row.id)
-        self._clears_idle = None  # what the new wording says of build and settings may change it
+        self.clears_idle = None  # what the new wording says of build and settings may change it
         self.watches_ram |= row.id in choosing.RAM_LINES
         self.shows_checkpoints |= row.id in requests.SHOWS_CHECKPOINTS
         self.makes_checkpoints |= row.id in requests.MAKES_CHECKPOINTS
@@ -160,25 +160,26 @@ class Tracker:
             if event.message == "init_slots":
                 self.asleep = False
         self._started.add(event.message)
-        self._clears_idle = None
+        self.clears_idle = None
         self.startup.apply(event)
 
     def check_restart(self, event: Event, task: int) -> None:
         """A launch whose clock or task number fell back belongs to a new life, even without start-up lines."""
+        now = event.stamp
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
-        if self.session.n_requests and (reset or self._clock_fell(event)):
+        if (reset or self._clock_fell(now)) and self.session.n_requests:
             choice = self.slot(event.slot).choice
             self._restart(event)
             self.slot(event.slot).choice = choice
-        self._stamp = event.stamp or self._stamp
+        self._stamp = now or self._stamp
         if task > self._last_task:
             self._last_task = task
         if task == 0:
             self._zero_seen = True
 
-    def _clock_fell(self, event: Event) -> bool:
-        """Whether the uptime of a line lies more than a second before the last one seen."""
-        now, before = event.stamp, self._stamp
+    def _clock_fell(self, now: bytes) -> bool:
+        """Whether an uptime lies more than a second before the last one seen."""
+        before = self._stamp
         if not now or not before or (len(now) == len(before) and now >= before):
             return False
         return uptime_seconds(now) < uptime_seconds(before) - 1
@@ -192,11 +193,11 @@ class Tracker:
 
     def clear_idle(self, taken: SlotState) -> None:
         """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
-        if self._clears_idle is None:
+        if self.clears_idle is None:
             s = self.session
             unified, kept = s.setting("kv_unified") is True, s.setting("cache_idle_slots") is not False
-            self._clears_idle = unified and kept and s.at_least(8672) is True and s.setting("cache_ram_mib") != 0
-        if self._clears_idle:
+            self.clears_idle = unified and kept and s.at_least(8672) is True and s.setting("cache_ram_mib") != 0
+        if self.clears_idle:
             for slot in self.slots.values():
                 if slot is not taken and (slot.request is None or slot.released):
                     slot.length, slot.thread = 0, None
