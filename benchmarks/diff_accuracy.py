@@ -2,8 +2,8 @@
 
 usage: diff_accuracy.py DIR [--tokenizers FOLDER_OF_GGUF] [--show N]
 
-DIR/**/{requests.jsonl,truth.json}: for every request whose truth has a divergence_char_offset, the body before it in its
-conversation is rendered with the model's own chat template and followed by the reply that the server gave (from
+DIR/**/{requests.jsonl,truth.json}: for every request whose truth has a divergence_char_offset, the body before it in
+its conversation is rendered with the model's own chat template and followed by the reply that the server gave (from
 responses.jsonl), as the slot holds it; the request's body is rendered too, and the two are compared. "offset" is the
 first differing character, "token" the first differing token (lcp_tokens_prev_same_conversation). truth.json names the
 model's GGUF, which --tokenizers holds (default DIR); template and vocabulary are read from it. Exit status 1 when a
@@ -29,7 +29,7 @@ from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
 
 BEFORE_NORMALISING = 1
-"""Build to assume when a run does not say it: only the newest ones say nothing but their version."""
+"""Build to assume when a run does not say it; one wheel of the corpus does not, and it is older than b8929."""
 
 
 class Verdict(NamedTuple):
@@ -74,7 +74,9 @@ def rendered(request: dict[str, Any], cutter: tokenize.Tokenizer, ask: session.A
     return session.rendered(prompts[0], ask, cutter) if len(prompts) == 1 else None
 
 
-def judge(name: str, row: dict[str, Any], held: Prompt | None, new: Prompt | None, cutter: tokenize.Tokenizer) -> Verdict:
+def judge(
+    name: str, row: dict[str, Any], held: Prompt | None, new: Prompt | None, cutter: tokenize.Tokenizer
+) -> Verdict:
     """Compare one request with what the slot held before it."""
 
     def skip(why: str) -> Verdict:

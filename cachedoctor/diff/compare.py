@@ -6,6 +6,8 @@ Knows the parts of this room and their order. Knows no file format and no output
 from __future__ import annotations
 
 import hashlib
+import re
+from bisect import bisect_left
 
 import msgspec
 
@@ -19,6 +21,24 @@ SHOWN = 6
 """Tokens of each side that the first difference quotes."""
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""
+
+_USER = re.compile(
+    r"<\|(?:im_start\|>|start_header_id\|>|start\|>|turn>)user\b|<start_of_turn>user\b|\[INST\]|<｜User｜>|<\|user\|>"
+)
+"""What opens a message of the user in the chat templates in use; llama-server looks for it among the tokens."""
+_QUOTED = re.compile(r"`.*`", re.S)
+_VALUES = re.compile(r"(?<=changed) from .*", re.S)
+_STEP = re.compile(r"[^.\[\]]+")
+_COMMON_STEPS = frozenset(
+    "messages system tools input instructions prompt generated content text role name function description parameters "
+    "properties required items type enum input_schema arguments tool_calls reasoning_content reasoning thinking "
+    "tool_result tool_use tool_call_id image_url source output chat_template_kwargs reasoning_effort id summary".split()
+) | {str(number) for number in range(10_000)}
+_COMMON_FIELDS = frozenset(
+    "cch cc_version cc_prev_req cc_prompt_id cc_entrypoint cc_workload cc_is_subagent user assistant system developer "
+    "tool tool_calls reasoning system-reminder conversation date time age epoch cwd branch commit status image audio "
+    "spacing escapes blanks description parameters input_schema name role chat_template_kwargs reasoning_effort".split()
+) | {"line ends", "invisible characters", "generation prompt"}
 
 
 class Options(msgspec.Struct):
@@ -36,7 +56,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
     found = tokenize.first_difference(tokenizer, a.text, b.text)
     same_images = a.images == b.images
     if found is None and a.text == b.text and same_images:
-        return _equal(a, b, tokenizer)
+        return _equal(a, b, tokenizer, options)
     tokens_a, tokens_b = tokenizer.encode(a.text), tokenizer.encode(b.text)
     token = found.token if found is not None else len(tokens_a)
     offset = found.char if found is not None else tokenize.common_prefix(a.text, b.text)
@@ -50,27 +70,33 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
         a=Side(a.path, a.kind, len(a.text), len(tokens_a) + lead),
         b=Side(b.path, b.kind, len(b.text), len(tokens_b) + lead),
         tokenizer=tokenizer.name,
-        exact=tokenizer.exact and (a.rendered or a.kind in ("text", "slots", "prompt-dump")),
+        exact=_exact(a, b, tokenizer),
         first=_first(a, b, tokens_a, tokens_b, token, offset, recognised, lead),
         explanation=recognised.explanation,
         sure=recognised.sure,
         common_prefix_tokens=token + lead,
         common_suffix_tokens=suffix,
-        reusable=_reusable(a, tokens_a, token, lead, options),
+        reusable=_reusable(a, tokens_a, token, lead, options, len(tokens_b) + lead),
         edits=None if edits is None else [DiffEdit(e.op, e.a, e.b) for e in edits],
         summary=None if edits is None else describe(align.summary(edits)),
         excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
     )
 
 
-def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> PromptDiff:
-    count = len(tokenizer.encode(a.text)) + tokenizer.leading(a.text)
+def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Options) -> PromptDiff:
+    tokens, lead = tokenizer.encode(a.text), tokenizer.leading(a.text)
+    count = len(tokens) + lead
     sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
-    reusable = dict.fromkeys(("attention", "swa", "hybrid"), count)
+    reusable = _reusable(a, tokens, len(tokens), lead, options, count)
     return PromptDiff(
-        True, sides[0], sides[1], tokenizer.name, tokenizer.exact, None, "the prompts are equal", True, count, 0,
-        reusable, None, None, None,
+        True, sides[0], sides[1], tokenizer.name, _exact(a, b, tokenizer), None, "the prompts are equal", True, count, 0,
+        reusable, [] if options.full else None, None, None,
     )  # fmt: skip
+
+
+def _exact(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> bool:
+    """Whether the counts are the model's own: its tokenizer, on what it really gets to see."""
+    return tokenizer.exact and all(p.rendered or p.kind in ("text", "slots", "prompt-dump") for p in (a, b))
 
 
 def describe(s: align.Summary) -> str:
@@ -132,38 +158,63 @@ def _excerpt(
     )
 
 
-def _reusable(a: Prompt, tokens: tokenize.Tokens, token: int, lead: int, options: Options) -> dict[str, int]:
+def _reusable(
+    a: Prompt, tokens: tokenize.Tokens, token: int, lead: int, options: Options, length: int
+) -> dict[str, int]:
     starts = _user_starts(a, tokens, lead)
     held, common = len(tokens) + lead, token + lead
     out = {}
     for memory in ("attention", "swa", "hybrid"):
         covered = decision.checkpoints(held, starts, options.build, memory)
-        out[memory] = decision.reusable(memory, common, held, covered, options.build, options.window)
+        out[memory] = decision.reusable(memory, common, held, covered, options.build, options.window, length)
     return out
 
 
 def _user_starts(prompt: Prompt, tokens: tokenize.Tokens, lead: int) -> list[int]:
-    """Token indexes at which user messages begin, where the request says what a user message is."""
-    from bisect import bisect_left
+    """Token indexes at which user messages begin: at the template's marker, or where the request says."""
+    starts = [found.start() for found in _USER.finditer(prompt.text)] or _user_places(prompt)
+    return [bisect_left(tokens.starts, start) + lead for start in starts]
 
-    messages = (prompt.body or {}).get("messages")
-    if not isinstance(messages, list):
+
+def _user_places(prompt: Prompt) -> list[int]:
+    """Where user messages of a body begin that no template rendered."""
+    body = prompt.body or {}
+    name = "messages" if isinstance(body.get("messages"), list) else "input"
+    items = body.get(name)
+    if not isinstance(items, list):
         return []
-    users = {i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "user"}
+    users = {i for i, item in enumerate(items) if isinstance(item, dict) and item.get("role") == "user"}
     starts: dict[int, int] = {}
     for span in prompt.spans:
-        number = span.place.removeprefix("messages[").split("]", 1)[0] if span.place.startswith("messages[") else ""
+        number = span.place.removeprefix(f"{name}[").split("]", 1)[0] if span.place.startswith(f"{name}[") else ""
         if number.isdigit() and int(number) in users:
             starts.setdefault(int(number), span.start)
-    return [bisect_left(tokens.starts, start) + lead for start in starts.values()]
+    return list(starts.values())
 
 
 def hashed(diff: PromptDiff) -> PromptDiff:
-    """The same without any prompt text: hashes and lengths stand in its place."""
+    """The same without any prompt text: hashes and lengths stand in its place.
+
+    Names that requests of every client have (``messages``, ``cch``) stay; a label, a tool's name, a key do not.
+    """
     if diff.first is None:
         return diff
-    first = msgspec.structs.replace(diff.first, a=digest(diff.first.a), b=digest(diff.first.b))
-    return msgspec.structs.replace(diff, first=first, excerpt=None)
+    field, place = diff.first.field, diff.first.place
+    explanation = _QUOTED.sub(lambda quoted: f"[{digest(quoted.group()[1:-1])}]", diff.explanation)
+    explanation = _VALUES.sub("", explanation)
+    if field is not None and field not in _COMMON_FIELDS:
+        explanation = re.sub(rf"(?<!\w){re.escape(field)}(?!\w)", "a field", explanation)
+        field = digest(field)
+    if place is not None:
+        place = _STEP.sub(lambda step: step.group() if step.group() in _COMMON_STEPS else _short(step.group()), place)
+    first = msgspec.structs.replace(
+        diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
+    )
+    return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None)
+
+
+def _short(text: str) -> str:
+    return f"#{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def digest(text: str) -> str:

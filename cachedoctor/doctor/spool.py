@@ -5,6 +5,7 @@ Knows bytes and numbers. Knows no field of a request.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from typing import IO
@@ -39,18 +40,28 @@ class Spool:
         while self._waiting and (late := self._waiting.pop(self._next, None)) is not None:
             self._ready.append(late)
             self._next += 1
-        if len(self._ready) >= _BATCH:
+        if len(self._ready) > _BATCH:
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
-            self._file.write(b"\n".join(self._ready) + b"\n")
-            self._ready.clear()
+            last = self._ready.pop()  # stays, so that what is on disk always ends with a comma
+            self._file.write(b",\n".join(self._ready) + b",\n")
+            self._ready = [last]
+
+    def copy_to(self, out: IO[bytes]) -> None:
+        """Write all requests taken so far, one a line, with a comma between them as in a JSON array."""
+        if self._file is not None:
+            self._file.seek(0)
+            shutil.copyfileobj(self._file, out, 1 << 20)
+            self._file.seek(0, 2)
+        rest = [*self._ready, *(self._waiting[number] for number in sorted(self._waiting))]
+        out.write(b",\n".join(rest))
 
     def lines(self) -> Iterator[bytes]:
         """Yield every request taken so far; numbers still missing are skipped."""
         if self._file is not None:
             self._file.seek(0)
             for line in self._file:
-                yield line[:-1]
+                yield line[:-2]
             self._file.seek(0, 2)
         yield from self._ready
         for number in sorted(self._waiting):

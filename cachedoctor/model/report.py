@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import IO, Protocol
 
 import msgspec
 
@@ -40,6 +40,9 @@ class RequestLines(Protocol):
 
     def lines(self) -> Iterator[bytes]:
         """Yield one JSON object per request, without newline."""
+
+    def copy_to(self, out: IO[bytes]) -> None:
+        """Write them all, one a line, with a comma between them as in a JSON array."""
 
 
 class Report(msgspec.Struct):

@@ -32,6 +32,9 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
     _first(page, diff, diff.first, about)
     if diff.excerpt is not None:
         _excerpt(page, diff.excerpt)
+    else:
+        page.row("    ", ("a", "bold red"), " | ", diff.first.a)
+        page.row("    ", ("b", "bold green"), " | ", diff.first.b)
     page.gap()
     _cost(page, diff, about)
     for advice in diff.first.advice:

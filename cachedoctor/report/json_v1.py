@@ -55,11 +55,13 @@ class RequestV1(msgspec.Struct):
 
 
 _encoder = msgspec.json.Encoder()
+_HIDDEN = CheckpointsV1(None, None, None, None)
+"""Counts of a request whose log hides checkpoints."""
 
 
 def encode_request(r: Request, index: int) -> bytes:
     """One request as a JSON object without newline; ``index`` counts over the whole report."""
-    checkpoints = CheckpointsV1(r.tried, r.restored, r.created, r.erased)
+    checkpoints = _HIDDEN if r.tried is None else CheckpointsV1(r.tried, r.restored, r.created, r.erased)
     return _encoder.encode(
         RequestV1(
             index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
@@ -107,8 +109,6 @@ def render(report: Report, out: IO[bytes]) -> None:
     """Write the report to ``out``; requests stream through, one a line."""
     before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
     out.write(before[:-1] + b',"requests":[')
-    first = True
-    for line in report.requests.lines():
-        out.write((b"\n" if first else b",\n") + line)
-        first = False
+    out.write(b"\n")
+    report.requests.copy_to(out)
     out.write(b"\n]," + after[1:] + b"\n")

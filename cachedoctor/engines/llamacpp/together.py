@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import choosing, fused, processing, requests
+from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Check, Mark
 
 if TYPE_CHECKING:
@@ -29,17 +30,18 @@ def feed(tracker: Tracker, event: Event) -> None:
     elif match[fused.LAUNCHED] is not None:
         _sight(tracker, match, lines, 2, fused.LAUNCH_TAIL)
         tracker.check_restart(event, event.task)
-        requests.launch(tracker, tracker.slot(event.slot), event.task, event.line, lines[0], False)
-        _tail(tracker, event, match, fused.LAUNCH_TAIL, event.task, lines, 1)
+        slot = tracker.slot(event.slot)
+        requests.launch(tracker, slot, event.task, event.line, lines[0], False)
+        _tail(tracker, slot, event, match, fused.LAUNCH_TAIL, event.task, lines, 1)
     elif last >= fused.END_ALONE:
         _sight_lines(tracker, lines, 3 | bool(match[fused.END_ALONE]) << 3)
-        _end(tracker, event, match, fused.END_ALONE, event.task, lines, 0)
+        _end(tracker, tracker.slot(event.slot), event, match, fused.END_ALONE, event.task, lines, 0)
     elif last == fused.CHECKING:
         _sight_lines(tracker, lines[:1], 4 | (match[fused.CHECKING] == b"C") << 3)
         _checks(tracker, event, lines)
     else:
         _sight_lines(tracker, lines, 5 | _batch_shape(match, fused.BATCHES_ALONE) << 3)
-        _batches(tracker, event, match, fused.BATCHES_ALONE, event.task, lines, 0)
+        _batches(tracker, tracker.slot(event.slot), event, match, fused.BATCHES_ALONE, event.task, lines, 0)
 
 
 _IN_TAIL = (0, fused.BATCHES + fused.REST, fused.END, fused.END + 1)
@@ -110,32 +112,44 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
             if request.t_last == -1:
                 request.held_tokens, request.held_thread = 0, None
     if len(lines) > at + 1:
-        _tail(tracker, event, match, fused.CHOICE_TAIL, task, lines, at + 1)
+        _tail(tracker, slot, event, match, fused.CHOICE_TAIL, task, lines, at + 1)
 
 
 def _tail(
-    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
+    tracker: Tracker,
+    slot: SlotState,
+    event: Event,
+    match: re.Match[bytes],
+    first: int,
+    task: int,
+    lines: list[bytes],
+    at: int,
 ) -> None:
     """Take what follows a launch; ``at`` is the index of the next line."""
     prompt = match[first + fused.PROMPT]
     if prompt is not None:
-        slot = tracker.slot(event.slot)
         processing.prompt_length(
             tracker, slot, task, int(prompt), int(match[first + fused.CONTEXT]), event.lines[at], lines[at]
         )
         at += 1
     rest = match[first + fused.BATCHES + fused.REST]
     if rest is not None:
-        _batches(tracker, event, match, first + fused.BATCHES, task, lines, at)
+        _batches(tracker, slot, event, match, first + fused.BATCHES, task, lines, at)
         at += 1 + rest.count(b"\n")
     if match[first + fused.END + 1] is not None:
-        _end(tracker, event, match, first + fused.END, task, lines, at)
+        _end(tracker, slot, event, match, first + fused.END, task, lines, at)
 
 
 def _end(
-    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
+    tracker: Tracker,
+    slot: SlotState,
+    event: Event,
+    match: re.Match[bytes],
+    first: int,
+    task: int,
+    lines: list[bytes],
+    at: int,
 ) -> None:
-    slot = tracker.slot(event.slot)
     header, ms, processed, generated, released, truncated = match.group(*_END_GROUPS[first])
     request = slot.request
     if request is None or request.task != task:
@@ -149,9 +163,15 @@ def _end(
 
 
 def _batches(
-    tracker: Tracker, event: Event, match: re.Match[bytes], first: int, task: int, lines: list[bytes], at: int
+    tracker: Tracker,
+    slot: SlotState,
+    event: Event,
+    match: re.Match[bytes],
+    first: int,
+    task: int,
+    lines: list[bytes],
+    at: int,
 ) -> None:
-    slot = tracker.slot(event.slot)
     request = processing.first_batch(tracker, slot, task, int(match[first + fused.CACHED]), event.lines[at], lines[at])
     rest = match[first + fused.REST]
     created = rest.count(fused.CREATED)
