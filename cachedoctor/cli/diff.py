@@ -26,7 +26,8 @@ def diff(
         typer.Option(metavar="FILE|URL", help="tokenizer.json, .gguf, or http://host:port of a running server."),
     ] = None,
     template: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf.")
+        str | None,
+        typer.Option(metavar="FILE", help="Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf."),
     ] = None,
     slot: Annotated[int | None, typer.Option(min=0, metavar="N", help="Slot of a /slots dump.")] = None,
     full: Annotated[bool, typer.Option("--full", help="The whole difference, not only the first place.")] = False,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 
 import msgspec
 
@@ -29,16 +29,16 @@ _USER = re.compile(
 _QUOTED = re.compile(r"`.*`", re.S)
 _VALUES = re.compile(r"(?<=changed) from .*", re.S)
 _STEP = re.compile(r"[^.\[\]]+")
-_COMMON_STEPS = frozenset(
-    "messages system tools input instructions prompt generated content text role name function description parameters "
-    "properties required items type enum input_schema arguments tool_calls reasoning_content reasoning thinking "
-    "tool_result tool_use tool_call_id image_url source output chat_template_kwargs reasoning_effort id summary".split()
-) | {str(number) for number in range(10_000)}
-_COMMON_FIELDS = frozenset(
-    "cch cc_version cc_prev_req cc_prompt_id cc_entrypoint cc_workload cc_is_subagent user assistant system developer "
-    "tool tool_calls reasoning system-reminder conversation date time age epoch cwd branch commit status image audio "
-    "spacing escapes blanks description parameters input_schema name role chat_template_kwargs reasoning_effort".split()
-) | {"line ends", "invisible characters", "generation prompt"}
+_COMMON_STEPS = re.compile(
+    r"\d+|messages|system|tools|input|instructions|prompt|generated|content|text|role|name|function|description|"
+    r"parameters|properties|required|items|type|enum|input_schema|arguments|tool_calls|reasoning_content|reasoning|"
+    r"thinking|tool_result|tool_use|tool_call_id|image_url|source|output|chat_template_kwargs|reasoning_effort|id|summary"
+)
+_COMMON_FIELDS = re.compile(
+    r"cch|cc_(?:version|prev_req|prompt_id|entrypoint|workload|is_subagent)|user|assistant|system|developer|tool|"
+    r"tool_calls|reasoning|system-reminder|conversation|date|time|age|epoch|cwd|branch|commit|status|image|audio|spacing|"
+    r"escapes|blanks|line ends|invisible characters|generation prompt|description|parameters|input_schema|name|role"
+)
 
 
 class Options(msgspec.Struct):
@@ -89,8 +89,8 @@ def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Options
     sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
     reusable = _reusable(a, tokens, len(tokens), lead, options, count)
     return PromptDiff(
-        True, sides[0], sides[1], tokenizer.name, _exact(a, b, tokenizer), None, "the prompts are equal", True, count, 0,
-        reusable, [] if options.full else None, None, None,
+        True, sides[0], sides[1], tokenizer.name, _exact(a, b, tokenizer), None, "the prompts are equal", True,
+        count, 0, reusable, [] if options.full else None, None, None,
     )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _reusable(
 def _user_starts(prompt: Prompt, tokens: tokenize.Tokens, lead: int) -> list[int]:
     """Token indexes at which user messages begin: at the template's marker, or where the request says."""
     starts = [found.start() for found in _USER.finditer(prompt.text)] or _user_places(prompt)
-    return [bisect_left(tokens.starts, start) + lead for start in starts]
+    return [bisect_right(tokens.starts, start) - 1 + lead for start in starts]
 
 
 def _user_places(prompt: Prompt) -> list[int]:
@@ -202,19 +202,22 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     field, place = diff.first.field, diff.first.place
     explanation = _QUOTED.sub(lambda quoted: f"[{digest(quoted.group()[1:-1])}]", diff.explanation)
     explanation = _VALUES.sub("", explanation)
-    if field is not None and field not in _COMMON_FIELDS:
+    if field is not None and not _COMMON_FIELDS.fullmatch(field):
         explanation = re.sub(rf"(?<!\w){re.escape(field)}(?!\w)", "a field", explanation)
         field = digest(field)
     if place is not None:
-        place = _STEP.sub(lambda step: step.group() if step.group() in _COMMON_STEPS else _short(step.group()), place)
+        place = _STEP.sub(lambda step: _short(step.group()), place)
     first = msgspec.structs.replace(
         diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
     )
     return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None)
 
 
-def _short(text: str) -> str:
-    return f"#{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+def _short(step: str) -> str:
+    """A step of a place; a key that only this request has becomes a hash."""
+    if _COMMON_STEPS.fullmatch(step):
+        return step
+    return f"#{hashlib.sha256(step.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def digest(text: str) -> str:

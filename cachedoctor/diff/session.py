@@ -5,6 +5,8 @@ Knows the parts of this room. Knows no output and no argument parser.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from cachedoctor.diff import compare, conversations, inputs, slots_dump, tokenize
@@ -15,6 +17,9 @@ from cachedoctor.model import CacheDoctorError, PromptDiff
 _CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
 _NORMALISED = 8929
 """From here on llama-server overwrites ``cch=`` in /v1/messages (PR #21793)."""
+
+_OPENING = re.compile(r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|<start_of_turn>")
+"""Special token of a chat template with which a prompt begins."""
 
 
 class Ask(msgspec.Struct):
@@ -37,20 +42,46 @@ def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
         CacheDoctorError: an input cannot be used, or there is nothing to compare.
     """
     cutter = tokenize.load(ask.tokenizer) if ask.tokenizer else tokenize.pieces()
-    old = inputs.load(path1, ask.slot, reply=True)
+    if path1 == path2 == "-":
+        raise CacheDoctorError("standard input cannot be both prompts", "give one of them as a file")
+    old = _load(path1, ask.slot, reply=True)
     if path2 is None:
         pairs = [(old[i], old[j]) for i, j in conversations.walk(old)]
         if not pairs:
             hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
             raise CacheDoctorError(f"{path1}: holds no two prompts of one conversation", hint)
     else:
-        pairs = _pairs(old, inputs.load(path2, ask.slot), path1, path2)
+        pairs = _pairs(old, _load(path2, ask.slot), path1, path2)
     options = compare.Options(ask.full, ask.context, ask.build or NEWEST)
     out = []
     for a, b in pairs:
+        for prompt in (a, b):
+            _check(prompt, ask, cutter)
         found = compare.compare(rendered(a, ask, cutter), rendered(b, ask, cutter), cutter, options)
         out.append(compare.hashed(found) if ask.hash_text else found)
     return out
+
+
+def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:
+    try:
+        return inputs.load(path, slot, reply)
+    except CacheDoctorError as error:
+        if error.hint:
+            raise
+        raise CacheDoctorError(error.message, "give a readable file, a directory of prompts, or -") from error
+
+
+def _check(prompt: Prompt, ask: Ask, cutter: tokenize.Tokenizer) -> None:
+    """Refuse the tokenizer of a model that cannot have seen this prompt: counts that are called exact must be."""
+    if cutter.chat_template is None or ask.template or prompt.kind not in ("slots", "prompt-dump"):
+        return
+    opening = _OPENING.match(prompt.text)
+    if opening is None or opening.group() in str(cutter.chat_template) or len(cutter.encode(opening.group())) == 1:
+        return
+    raise CacheDoctorError(
+        f"{cutter.name}: is not of the model that read {prompt.path}, which begins with {opening.group()}",
+        "give the tokenizer of the model that the server runs; --template says that the server had another template",
+    )
 
 
 def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list[tuple[Prompt, Prompt]]:

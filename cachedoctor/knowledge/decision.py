@@ -82,7 +82,7 @@ def reusable(
     if oldest < threshold or (oldest == threshold and build < 8672) or (memory == "swa" and build < 5456):
         return most
     fitting = [place for place in covered if _accepted(place, memory, common, threshold, size, build)]
-    if not fitting:
+    if not fitting or build < 6180:
         return 0
     newest = max(fitting)
     return min(most, newest - 1 if memory == "swa" else newest)

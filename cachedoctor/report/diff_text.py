@@ -51,7 +51,8 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
 
 def _approximate(diff: PromptDiff) -> str:
     if diff.tokenizer == "pieces":
-        return "token counts are approximate; --tokenizer MODEL.gguf (or tokenizer.json, http://host:port) makes them exact"
+        how = "--tokenizer MODEL.gguf (or tokenizer.json, http://host:port) makes them exact"
+        return f"token counts are approximate; {how}"
     return "the request bodies were compared without the model's chat template; --template or a GGUF makes counts exact"
 
 
@@ -69,10 +70,11 @@ def _excerpt(page: Page, excerpt: Excerpt) -> None:
     """The differing tokens of both sides, blanks and control characters visible."""
     before = _shown(excerpt.before[-_EXCERPT:])
     page.row("      |")
-    for side, style, text, after in (("a", "red", excerpt.a, excerpt.after_a), ("b", "green", excerpt.b, excerpt.after_b)):
+    sides = (("a", "bold red", excerpt.a, excerpt.after_a), ("b", "bold green", excerpt.b, excerpt.after_b))
+    for side, style, text, after in sides:
         page.row(
-            "    ", (side, f"bold {style}"), " | ", before, ("[", f"bold {style}"), (_shown(text[:_EXCERPT]), f"bold {style}"),
-            ("]", f"bold {style}"), _shown(after[:_EXCERPT]),
+            "    ", (side, style), " | ", before, ("[", style), (_shown(text[:_EXCERPT]), style), ("]", style),
+            _shown(after[:_EXCERPT]),
         )  # fmt: skip
     page.row("      |")
 

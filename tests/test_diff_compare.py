@@ -1,0 +1,190 @@
+"""The comparison of two prompts with numbers worked out by hand, on a tokenizer of one token per word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cachedoctor.diff import align, session
+from cachedoctor.diff.compare import Options, _user_starts, compare, describe, digest, hashed
+from cachedoctor.diff.prompt import Prompt, Span
+from cachedoctor.diff.tokenize import Tokens
+from cachedoctor.model import CacheDoctorError, DiffEdit, PromptDiff
+
+PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
+
+
+class Words:
+    """A token is a word and the blank in front of it; ``bos`` tokens stand in front of every prompt."""
+
+    name = "words"
+    exact = True
+    local = False
+    chat_template: str | None = None
+
+    def __init__(self, bos: int = 0) -> None:
+        self.bos = bos
+
+    def encode(self, text: str) -> Tokens:
+        found = list(re.finditer(r"\s*\S+|\s+$", text))
+        return Tokens([match.group() for match in found], [match.start() for match in found])
+
+    def leading(self, text: str) -> int:
+        return self.bos
+
+
+def diff(a: str, b: str, bos: int = 0, **options: int | bool) -> PromptDiff:
+    return compare(Prompt("a", "text", a), Prompt("b", "text", b), Words(bos), Options(**options))  # type: ignore[arg-type]
+
+
+def test_numbers_of_a_replaced_word() -> None:
+    """Six words, the fourth is another one."""
+    found = diff("one two\nthree four five six", "one two\nthree nine five six seven", context=2)
+    first = found.first
+    assert first is not None
+    assert (found.a.tokens, found.b.tokens, found.a.chars, found.b.chars) == (6, 7, 27, 33)
+    assert (first.token, first.char, first.line, first.column) == (3, 14, 2, 7)
+    assert (first.a, first.b) == (" four five six", " nine five six seven")
+    assert (found.common_prefix_tokens, found.common_suffix_tokens, found.exact) == (3, 0, True)
+    assert found.reusable == {"attention": 3, "swa": 1, "hybrid": 2}  # a checkpoint after 2, 4 before the end
+    assert found.edits is found.summary is None
+    excerpt = found.excerpt
+    assert excerpt is not None
+    assert (excerpt.before, excerpt.a, excerpt.after_a) == (" two\nthree", " four five", " six")
+    assert (excerpt.b, excerpt.after_b) == (" nine five", " six seven")
+
+
+def test_a_common_end_is_counted_behind_the_prefix_only() -> None:
+    """A word that is in the prefix is not in the suffix as well."""
+    assert diff("x x x", "x x x x x").common_suffix_tokens == 0
+    found = diff("a b c d e", "a b X d e")
+    assert (found.common_prefix_tokens, found.common_suffix_tokens) == (2, 2)
+
+
+def test_a_leading_token_of_the_server_counts() -> None:
+    """Indexes are those of the server, whose prompt begins with a token that is not in the text."""
+    found = diff("one two", "one three", bos=1, full=True)
+    assert found.first is not None
+    assert (found.first.token, found.common_prefix_tokens, found.a.tokens) == (2, 2, 3)
+    assert found.edits == [DiffEdit("equal", (0, 1), (0, 1)), DiffEdit("replace", (1, 2), (1, 2))]
+
+
+def test_equal_prompts_still_cost_a_token() -> None:
+    """The server computes the last token again; a recurrent memory goes back to its checkpoint, 4 before the end."""
+    text = " ".join(map(str, range(1000)))
+    found = diff(text, text)
+    assert found.equal
+    assert found.first is None
+    assert found.reusable == {"attention": 999, "swa": 995, "hybrid": 996}
+
+
+def test_only_images_differ() -> None:
+    """Equal text is not an equal prompt."""
+    a, b = (Prompt(name, "openai-chat", "look here", images=[name * 8]) for name in "ab")
+    found = compare(a, b, Words(), Options())
+    assert not found.equal
+    assert found.first is not None
+    assert (found.first.kind, found.first.token) == ("image", 2)
+    assert not found.exact  # a body that no template rendered
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "says"),
+    [
+        (range(9), range(9), "the tokens are equal"),
+        (range(9), range(12), "only 3 tokens were appended"),
+        (range(9), range(4, 9), "the first 4 tokens were dropped, the rest is equal; nothing follows"),
+        (range(9), range(4, 12), "the first 4 tokens were dropped, the rest is equal; 3 new tokens follow"),
+        (range(9), [0, 1, 70, 71, *range(2, 9)], "2 tokens were inserted at token 2; nothing follows"),
+        (range(9), [0, 1, *range(5, 9)], "3 tokens were removed at token 2; nothing follows"),
+        (range(9), range(90, 99), "the prompts have nothing in common"),
+        (
+            range(1200),
+            [*range(1000), *range(2000, 2300)],
+            "everything after token 1,000 was replaced (200 tokens went)",
+        ),
+        (range(9), [0, 1, 70, 3, 4, 71, 6, 7, 8], "2 places differ: 2 tokens out, 2 in, 7 equal"),
+    ],
+)
+def test_what_a_script_amounts_to_in_words(a: range, b: range | list[int], says: str) -> None:
+    assert describe(align.summary(align.edit_script(list(a), list(b)))) == says
+
+
+@pytest.mark.parametrize("name", ["billing-header", "anthropic-billing-header"])
+def test_the_billing_header_is_named(name: str) -> None:
+    """The header, its field, and the client's switch that turns it off."""
+    (found,) = session.answer(str(PROMPTS / name / "a.json"), str(PROMPTS / name / "b.json"), session.Ask())
+    first = found.first
+    assert first is not None
+    assert (first.kind, first.field) == ("billing-header", "cch")
+    assert "export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in [c for advice in first.advice for c in advice.commands]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PROMPTS.iterdir() if path.is_dir()))
+def test_swapping_the_prompts_mirrors_the_answer(name: str) -> None:
+    """Same place and numbers; sides and edits change places."""
+    paths = [str(PROMPTS / name / f"{side}.json") for side in "ab"]
+    for options in (session.Ask(full=True), session.Ask(full=True, template=str(PROMPTS / "template.jinja"))):
+        ours, theirs = ([session._load(p, None)[0] for p in order] for order in (paths, paths[::-1]))
+        cutter = session.tokenize.pieces()
+        ours, theirs = ([session.rendered(p, options, cutter) for p in side] for side in (ours, theirs))
+        one, two = (compare(*side, cutter, Options(full=True)) for side in (ours, theirs))
+        assert one.first is not None
+        assert two.first is not None
+        assert (one.first.token, one.first.char, one.first.line) == (two.first.token, two.first.char, two.first.line)
+        assert (one.first.a, one.first.b) == (two.first.b, two.first.a)
+        assert one.common_suffix_tokens == two.common_suffix_tokens
+        mirror = {"insert": "delete", "delete": "insert"}
+        assert one.edits is not None
+        assert two.edits is not None
+        if not any(edit.op == "move" for edit in one.edits):
+            assert [(mirror.get(e.op, e.op), e.b, e.a) for e in one.edits] == [(e.op, e.a, e.b) for e in two.edits]
+
+
+def test_user_messages_begin_at_the_marker_of_the_template() -> None:
+    """As the server finds them: among the tokens, quoted ones included; without a template, by the request."""
+    text = "<|im_start|>system hi <|im_end|> <|im_start|>user one <|im_end|> <|im_start|>assistant two <|im_end|> "
+    text += "<|im_start|>user three"
+    prompt = Prompt("a", "slots", text)
+    assert _user_starts(prompt, Words().encode(text), 0) == [3, 9]
+    body = {"messages": [{"role": "system"}, {"role": "user"}, {"role": "assistant"}, {"role": "user"}]}
+    spans = [Span(0, 2, "messages[0].content"), Span(3, 5, "messages[1].content"), Span(9, 11, "messages[3].content")]
+    prompt = Prompt("a", "openai-chat", "aa bb cc dd", spans, body)
+    assert _user_starts(prompt, Words().encode(prompt.text), 1) == [2, 4]
+
+
+def test_hashes_stand_for_text() -> None:
+    """Length and hash are those of the text; a label of the prompt goes, numbers stay."""
+    plain = diff("Tokens used: 12 of many\n", "Tokens used: 13 of many\n")
+    found = hashed(plain)
+    assert plain.first is not None
+    assert found.first is not None
+    assert (plain.first.field, plain.explanation) == ("Tokens used", "a counter changed from 12 to 13")
+    assert (found.first.field, found.explanation) == (digest("Tokens used"), "a counter changed")
+    assert found.first.a == digest(plain.first.a)
+    assert digest("abc") == "3 chars, sha256 ba7816bf8f01"
+    assert found.excerpt is None
+    assert found.first.token == plain.first.token
+
+
+def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
+    """Its model's template does not know how the prompt begins, and it cuts that into pieces."""
+    prompt, words = Prompt("a", "slots", "<|im_start|>user hi"), Words()
+    session._check(prompt, session.Ask(), words)  # no template: nothing is known
+    words.chat_template = "<|im_start|>{{ messages }}"
+    session._check(prompt, session.Ask(), words)
+    words.chat_template = "[INST]{{ messages }}"
+    session._check(prompt, session.Ask(), words)  # a single token
+
+    class Letters(Words):
+        chat_template = "[INST]{{ messages }}"
+
+        def encode(self, text: str) -> Tokens:
+            return Tokens(list(text), list(range(len(text))))
+
+    with pytest.raises(CacheDoctorError, match="not of the model"):
+        session._check(prompt, session.Ask(), Letters())
+    session._check(prompt, session.Ask(template="x.jinja"), Letters())
+    session._check(Prompt("a", "text", prompt.text), session.Ask(), Letters())
