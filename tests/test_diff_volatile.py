@@ -158,9 +158,9 @@ VALUES = [
     ("counter", "Context used: ", "41%", "47%", ""),
     ("counter", "Page ", "3 of 10", "4 of 10", ""),
     # paths
-    ("path", "Working directory: ", "/home/ann/one", "/home/ann/two", ""),
+    ("path", "Working directory: ", "/opt/app/one", "/opt/app/two", ""),
     ("path", "cwd=", "/srv", "/tmp", ""),
-    ("path", "Open file: ", "/home/ann/src/a.py", "/home/ann/src/b.py", ""),
+    ("path", "Open file: ", "/opt/app/src/a.py", "/opt/app/src/b.py", ""),
     ("path", "The project is in ", r"C:\Users\ann\one", r"C:\Users\bob\one", " today"),
     ("path", "Log at ", "~/work/a/log.txt", "~/work/b/log.txt", "."),
     # git
@@ -249,7 +249,7 @@ def test_two_values_in_a_line():
 
 def test_labels_name_the_field():
     assert between("request_id: 3fa9c1aa\n", "request_id: 77bd02aa\n").field == "request_id"
-    assert between("cwd: /home/a/x\n", "cwd: /home/b/x\n").field == "cwd"
+    assert between("cwd: /home/a/x\n", "cwd: /opt/b/x\n").field == "cwd"
     assert between("Tokens used: 12\n", "Tokens used: 14\n").field == "Tokens used"
 
 
