@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.prompts import Prompts
 from cachedoctor.report import json_v1
 from cachedoctor.sources.file import FileSource
 
@@ -33,9 +34,15 @@ def content_of(folder: Path) -> bytes:
     return b"".join(FileSource(str(log_of(folder))).chunks())
 
 
-def json_of(chunks: Iterable[bytes], path: str = "server.log") -> bytes:
-    """The JSON report of a log that arrives in ``chunks``."""
-    analyzer, out = Analyzer(), io.BytesIO()
+def prompts_of(folder: Path) -> Prompts | None:
+    """The prompts that lie beside the log of a case, if any; to be used for one reading."""
+    name = case_of(folder).get("prompts")
+    return None if name is None else Prompts([str(folder / name)])
+
+
+def json_of(chunks: Iterable[bytes], path: str = "server.log", prompts: Prompts | None = None) -> bytes:
+    """The JSON report of a log that arrives in ``chunks``, ``prompts`` beside it."""
+    analyzer, out = Analyzer(prompts=prompts), io.BytesIO()
     analyzer.open(path)
     for chunk in chunks:
         analyzer.feed(chunk)
@@ -43,7 +50,8 @@ def json_of(chunks: Iterable[bytes], path: str = "server.log") -> bytes:
     return out.getvalue()
 
 
-def report_of(log: bytes | str) -> dict[str, Any]:
-    """The report of a log that arrives as a whole."""
-    report: dict[str, Any] = json.loads(json_of([log.encode() if isinstance(log, str) else log]))
+def report_of(log: bytes | str, prompts: Prompts | None = None) -> dict[str, Any]:
+    """The report of a log that arrives as a whole, ``prompts`` beside it."""
+    data = log.encode() if isinstance(log, str) else log
+    report: dict[str, Any] = json.loads(json_of([data], prompts=prompts))
     return report

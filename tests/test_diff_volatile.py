@@ -162,7 +162,7 @@ VALUES = [
     ("path", "cwd=", "/srv", "/tmp", ""),
     ("path", "Open file: ", "/opt/app/src/a.py", "/opt/app/src/b.py", ""),
     ("path", "The project is in ", r"C:\Users\ann\one", r"C:\Users\bob\one", " today"),
-    ("path", "Log at ", "~/work/a/log.txt", "~/work/b/log.txt", "."),
+    ("path", "Log at ", "~/logs/a/log.txt", "~/logs/b/log.txt", "."),
     # git
     ("git-state", "Current branch: ", "main", "feature/x", ""),
     ("git-state", "On branch ", "main", "fix-1", ""),
@@ -249,7 +249,7 @@ def test_two_values_in_a_line():
 
 def test_labels_name_the_field():
     assert between("request_id: 3fa9c1aa\n", "request_id: 77bd02aa\n").field == "request_id"
-    assert between("cwd: /home/a/x\n", "cwd: /opt/b/x\n").field == "cwd"
+    assert between("cwd: /opt/a/x\n", "cwd: /opt/b/x\n").field == "cwd"
     assert between("Tokens used: 12\n", "Tokens used: 14\n").field == "Tokens used"
 
 

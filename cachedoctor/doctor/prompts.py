@@ -5,6 +5,8 @@ Knows the diff's inputs and requests. Knows no rule.
 
 from __future__ import annotations
 
+import msgspec
+
 from cachedoctor.diff import compare, inputs, session, tokenize
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import PromptDiff, Request
@@ -27,7 +29,7 @@ class Prompts:
         """
         self._ask = session.Ask(tokenizer=tokenizer, template=template)
         self._cutter = tokenize.load(tokenizer) if tokenizer else tokenize.pieces()
-        found = [prompt for path in paths for prompt in inputs.load(path)]
+        found = [prompt for path in paths for prompt in inputs.load(path, reply=True)]
         self._prompts: list[Prompt | None] = [session.rendered(p, self._ask, self._cutter) for p in found]
         self._lengths = [self._length(p) for p in self._prompts if p is not None]
         self._next = 0
@@ -39,6 +41,7 @@ class Prompts:
         return len(self._prompts)
 
     def _length(self, prompt: Prompt) -> int:
+        prompt = _sent(prompt)
         return len(self._cutter.encode(prompt.text)) + self._cutter.leading(prompt.text)
 
     def difference(self, request: Request) -> PromptDiff | None:
@@ -54,7 +57,7 @@ class Prompts:
             del self._last[next(iter(self._last))]
         if before is None:
             return None
-        return compare.compare(before, prompt, self._cutter, compare.Options())
+        return compare.compare(before, _sent(prompt), self._cutter, compare.Options())
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens
@@ -77,3 +80,9 @@ class Prompts:
         if self._cutter.exact and prompt.rendered:
             return length == tokens
         return _NEAR[0] <= length / max(1, tokens) <= _NEAR[1]
+
+
+def _sent(prompt: Prompt) -> Prompt:
+    """The prompt without the reply that a /slots dump holds behind it; the next prompt is compared with both."""
+    at = next((span.start for span in prompt.spans if span.place == "generated"), None)
+    return prompt if at is None else msgspec.structs.replace(prompt, text=prompt.text[:at])

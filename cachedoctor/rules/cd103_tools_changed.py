@@ -30,7 +30,7 @@ def words(g: Group) -> Words:
     f = g.worst.facts
     return Words(
         f"{_WHAT[f['kind']]} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "Templates render the tools before everything else, so nothing behind them can be reused.",
+        "Templates render the tools in front of the conversation, and nothing behind the change can be reused.",
         [
             Remedy(
                 "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy
+from cachedoctor.model import First, Remedy
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, times
 from cachedoctor.rules.changes import from_prompts, seen_in_prompts
@@ -13,11 +13,26 @@ _KINDS = ("retokenised", "whitespace", "template", "special-token")
 def check(s: Situation) -> Hit | None:
     """Fire when the prompts differ in the last few tokens only, and the server lost more than these."""
     first = s.changed(*_KINDS)
-    if first is None or not s.lost or s.request.reference_tokens is None:
-        return None
-    if not 0 < s.request.reference_tokens - first.token < MIN_LOST:
+    if first is None or not s.lost or not 0 < _behind(s, first) < MIN_LOST:
         return None
     return from_prompts(s, first)
+
+
+def _behind(s: Situation, first: First) -> int:
+    """Tokens that the slot held behind the difference; 0 when unknown."""
+    difference, reference = s.request.difference, s.request.reference_tokens
+    if difference is None or reference is None:
+        return 0
+    if difference.exact:
+        return reference - first.token
+    if s.lcp is not None:
+        return reference - s.lcp
+    # A dump holds the reply as well; behind a request body its length is known from the log.
+    before = s.history[-1].prompt_tokens if s.history else None
+    if difference.a.kind != "slots" and before is None:
+        return 0
+    reply = 0 if difference.a.kind == "slots" else reference - (before or 0)
+    return difference.a.tokens - first.token + reply
 
 
 def words(g: Group) -> Words:

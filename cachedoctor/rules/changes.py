@@ -30,7 +30,7 @@ def from_prompts(s: Situation, first: First, tokens: int | None = None) -> Hit:
     )
     exact = r.difference is not None and r.difference.exact
     # Without the model's tokenizer the place is known in the text, its token only about.
-    at = first.token if exact else s.lcp if s.lcp is not None else f"about {n(first.token)}"
+    at = first.token if exact else s.lcp if s.lcp is not None else f"~{n(first.token)}"
     facts = {
         "field": first.field, "kind": first.kind, "lcp": at, "place": first.place, "a": first.a, "b": first.b,
         "reference": r.reference_tokens, "changed": r.lost_client, "end": at, "given": True,
