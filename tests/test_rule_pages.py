@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 from conftest import CASES, ROOT, case_of, report_of
 
-from cachedoctor.rules import registry
+from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.rules import advice, registry
 from cachedoctor.rules.base import Rule
 
 RULES, BROKEN = registry.load()
@@ -25,6 +27,8 @@ HEADINGS = [
 ALONG = {"CD302": {"CD303"}}
 """Codes that the excerpt fires as well: the first loss of a contention is no pattern yet, another rule has it."""
 
+WORDS = ["the", "otter", "walked", "along", "a", "river", "in", "winter", "and", "nobody", "sang"]
+
 by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 
 
@@ -39,8 +43,21 @@ def blocks(text: str, info: str) -> list[str]:
     return re.findall(rf"^```{info}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def fired(log: str) -> set[str]:
-    return {finding["code"] for finding in report_of(log)["findings"]}
+def fired(log: str, prompts: Prompts | None = None) -> set[str]:
+    return {finding["code"] for finding in report_of(log, prompts)["findings"]}
+
+
+def beside(text: str, folder: Path, ok: str = "") -> Prompts | None:
+    """Bodies or dumps that the page gives beside an excerpt; ``{{filler N}}`` in them stands for N words."""
+    found = blocks(text, f"(?:requests|slots){ok}")
+    if not found:
+        return None
+    (block,) = found
+    path = folder / "prompts.jsonl"
+    path.write_text(
+        re.sub(r"\{\{filler (\d+)\}\}", lambda m: " ".join(islice(cycle(WORDS), int(m[1]))), block), "utf-8"
+    )
+    return Prompts([str(path)])
 
 
 def test_every_rule_could_be_loaded() -> None:
@@ -73,16 +90,28 @@ def test_headings(rule: Rule) -> None:
 
 
 @by_rule
-def test_the_first_excerpt_fires_this_rule_alone(rule: Rule) -> None:
-    """What the page shows as the rule's look is its look."""
-    assert fired(blocks(page_of(rule), "log")[0]) == {rule.code} | ALONG.get(rule.code, set())
+def test_the_first_excerpt_fires_this_rule_alone(rule: Rule, tmp_path: Path) -> None:
+    """What the page shows as the rule's look is its look, with the prompts that it gives beside the excerpt."""
+    prompts = beside(page_of(rule), tmp_path)
+    assert fired(blocks(page_of(rule), "log")[0], prompts) == {rule.code} | ALONG.get(rule.code, set())
+    assert prompts is None or prompts.matched == len(prompts)
 
 
 @by_rule
-def test_the_other_excerpt_does_not(rule: Rule) -> None:
-    """Fine, or a look-alike."""
+def test_a_rule_that_needs_prompts_has_some_on_its_page(rule: Rule) -> None:
+    """And is silent without them."""
+    if rule.needs is advice.needs_prompts:
+        assert blocks(page_of(rule), "(?:requests|slots)")
+        assert rule.code not in fired(blocks(page_of(rule), "log")[0])
+
+
+@by_rule
+def test_the_other_excerpt_does_not(rule: Rule, tmp_path: Path) -> None:
+    """Fine, or a look-alike; with prompts of its own, or else those of the first excerpt."""
     (fine,) = blocks(page_of(rule), "log ok")
-    assert rule.code not in fired(fine)
+    prompts = beside(page_of(rule), tmp_path, " ok") or beside(page_of(rule), tmp_path)
+    assert rule.code not in fired(fine, prompts)
+    assert prompts is None or prompts.matched == len(prompts)
 
 
 @by_rule

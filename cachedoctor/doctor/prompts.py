@@ -29,7 +29,7 @@ class Prompts:
         """
         self._ask = session.Ask(tokenizer=tokenizer, template=template)
         self._cutter = tokenize.load(tokenizer) if tokenizer else tokenize.pieces()
-        found = [prompt for path in paths for prompt in inputs.load(path, reply=True)]
+        found = _without_stale([prompt for path in paths for prompt in inputs.load(path, reply=True)])
         self._prompts: list[Prompt | None] = [session.rendered(p, self._ask, self._cutter) for p in found]
         self._lengths = [self._length(p) for p in self._prompts if p is not None]
         self._next = 0
@@ -61,11 +61,14 @@ class Prompts:
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens
-        if tokens is None:
+        if tokens is None and self._cutter.exact:
             return None
         for at in range(self._next, min(len(self._prompts), self._next + AHEAD)):
             prompt = self._prompts[at]
-            if prompt is not None and self._fits(prompt, self._lengths[at], tokens, request):
+            if prompt is None or (prompt.slot is not None and prompt.slot != request.slot):
+                continue
+            # A request that was cancelled before its length was printed had its body all the same, but seldom a dump.
+            if self._fits(prompt, self._lengths[at], tokens) if tokens is not None else prompt.slot is None:
                 self._prompts[at] = None
                 while self._next < len(self._prompts) and self._prompts[self._next] is None:
                     self._next += 1
@@ -74,12 +77,24 @@ class Prompts:
                 return None  # without exact counts only the order tells: the next prompt is this request's or none is
         return None
 
-    def _fits(self, prompt: Prompt, length: int, tokens: int, request: Request) -> bool:
-        if prompt.slot is not None and prompt.slot != request.slot:
-            return False
+    def _fits(self, prompt: Prompt, length: int, tokens: int) -> bool:
         if self._cutter.exact and prompt.rendered:
             return length == tokens
         return _NEAR[0] <= length / max(1, tokens) <= _NEAR[1]
+
+
+def _without_stale(found: list[Prompt]) -> list[Prompt]:
+    """Drop what a dump of several slots repeats: the prompts of those that had no request since the dump before."""
+    if len({prompt.slot for prompt in found} - {None}) < 2:
+        return found
+    last: dict[int, str] = {}
+    fresh = []
+    for prompt in found:
+        if prompt.slot is None or last.get(prompt.slot) != prompt.text:
+            fresh.append(prompt)
+        if prompt.slot is not None:
+            last[prompt.slot] = prompt.text
+    return fresh
 
 
 def _sent(prompt: Prompt) -> Prompt:
