@@ -165,6 +165,7 @@ def test_a_failed_request(tmp_path: Path) -> None:
     prompts.difference(asked(pieces(bodies[0])))
     prompts.difference(asked(None, thread=None, error_tokens=pieces(bodies[1]), outcome="failed"))
     assert kind(prompts, asked(pieces(bodies[2]))) == "appended"
+    assert prompts.matched == 3
 
 
 # ---- /slots dumps

@@ -47,9 +47,11 @@ class Prompts:
     def difference(self, request: Request) -> PromptDiff | None:
         """What changed from the thread's previous prompt to this one; None when either is not among the prompts."""
         prompt = self._take(request)
-        if prompt is None or request.thread is None:
+        if prompt is None:
             return None
         self.matched += 1
+        if request.thread is None:
+            return None
         key = (request.session, request.thread)
         before = self._last.pop(key, None)
         self._last[key] = prompt

@@ -86,7 +86,7 @@ class Situation:
     def known(self) -> bool:
         """The prompts themselves were given: no guess from numbers is needed."""
         difference = self.request.difference
-        return difference is not None and difference.first is not None and difference.first.kind not in ("other",)
+        return difference is not None and (difference.first is None or difference.first.kind != "other")
 
     @property
     def rewinds_badly(self) -> bool | None:

@@ -8,21 +8,24 @@ from cachedoctor.rules.base import EARLY, MIN_LOST, Group, Hit, Rule, Situation,
 
 
 def _confidence(s: Situation) -> Confidence:
-    """High only when the slot is known to have held this conversation's previous turn."""
+    """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
     r = s.request
+    repeated = "CD108" in (s.history[-1].codes if s.history else ())
     if r.new_text and " | " in r.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
     if s.own_slot is False and r.ram_best_lcp is not None:
-        return "high" if r.ram_best_lcp < EARLY * s.whole else "low"
+        return ("high" if repeated else "medium") if r.ram_best_lcp < EARLY * s.whole else "low"
     if s.own_slot is False:
-        return "medium" if r.ram_looked else "low"
+        return "medium" if r.ram_looked and repeated else "low"
     if s.own_slot is None or r.other_candidates:
         return "low"
-    if r.common_prefix_tokens is None and "CD108" not in (s.history[-1].codes if s.history else ()):
-        return "low"  # once, and only bounded by the LRU choice: the slot may have been erased
+    if not repeated and (r.common_prefix_tokens is None or any(h.outcome == "reused" for h in s.history)):
+        return "low"  # once, after turns that were reused: the slot may have been erased, or a new conversation begun
     nothing_in_ram = r.ram_looked and r.restored_from_ram is False
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread == r.thread)
-    return "high" if r.lcp_exact and alone and nothing_in_ram else "medium" if alone or nothing_in_ram else "low"
+    if r.lcp_exact and alone and nothing_in_ram and repeated:
+        return "high"
+    return "medium" if alone or nothing_in_ram else "low"
 
 
 def check(s: Situation) -> Hit | None:
@@ -63,13 +66,15 @@ def check(s: Situation) -> Hit | None:
             "beyond": beyond,
             "checks": len(r.checks),
             "own": s.own_slot,
+            "sure": r.lcp_exact or s.lcp == r.cached_tokens,
         },
         difference=r.difference,
     )
 
 
 _WHOSE = {
-    True: "The requests grow one after the other on this slot, so it is the same conversation with a changed head. ",
+    True: "The requests grow one after the other on this slot: the same conversation with a changed head, or, if it happened only once, "
+    "a new conversation with the same beginning. ",
     False: "The slot had been taken by another conversation, and this one's own copy in RAM did not match either. ",
     None: "Either the head of this conversation changed, or another conversation held the slot. ",
 }
@@ -78,7 +83,13 @@ _WHOSE = {
 def words(g: Group) -> Words:
     """Say where the prompts part, and which candidates are left."""
     f, r = g.worst.facts, g.worst_request
-    where = f"after {n(f['lcp'])} tokens" if f["lcp"] is not None else f"within the first {n(f['most'])} tokens"
+    where = (
+        f"after {n(f['lcp'])} tokens"
+        if f["lcp"] is not None and f["sure"]
+        else f"after about {n(f['lcp'])} tokens"
+        if f["lcp"] is not None
+        else f"within the first {n(f['most'])} tokens"
+    )
     out = [RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
     if f["checks"] and f["beyond"] == f["checks"]:
         out.append(

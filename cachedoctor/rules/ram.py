@@ -33,5 +33,7 @@ def copy_refused(s: Situation) -> bool:
         return False
     if s.request.marks.keys() & {"ram_failed", "evicted"} or before is None:
         return False
+    if session.seen & {"pc_looking", "pc_saving", "pc_update_begin"}:
+        return before.ram_saved  # infill, embeddings and reranking take a slot without saving what it held
     # what a slot held is saved when it is taken by LRU or keeps less than half (server_slot selection, b6751 and newer)
     return before.selected_by == "lru" or (before.f_keep is not None and before.f_keep < 0.5)

@@ -56,8 +56,9 @@ def common_prefix(request: Request, session: Session, shown: bool) -> None:
             held = request.held_tokens
             if held is not None and low <= held <= high:
                 guess = held
-            if cached is not None and low <= cached <= high and (session.memory == "attention" or held is None):
-                guess = cached
+            uncut = session.memory == "attention" or (session.memory is None and not shown) or held is None
+            if cached and low <= cached <= high and uncut:
+                guess = cached  # what was reused is the prefix, unless a checkpoint before it had to be taken
             request.common_prefix_tokens = max(guess, cached or 0)
             request.derived.append("common_prefix_tokens")
     if request.common_prefix_tokens is None and cached:  # nothing reused may also mean cache_prompt = false

@@ -72,6 +72,7 @@ def _pending(tracker: Tracker) -> Choice | None:
 def _checking(tracker: Tracker, event: Event, slot: SlotState) -> None:
     if slot.request is not None and slot.released:
         requests.finish(tracker, slot)
+    tracker.looks = True
     slot.choice = Choice(event.line, lcp=event.fields["lcp_len"], n_prompt=event.fields["n_prompt"])
 
 
@@ -88,6 +89,7 @@ def choose(
     if slot.request is not None and slot.released:
         requests.finish(tracker, slot)
     old = slot.choice
+    drop_looks(tracker)
     choice = slot.choice = Choice(line)
     tracker.chosen = slot
     if old is not None and old.selected_by is None:
@@ -96,6 +98,15 @@ def choose(
     choice.similarity, choice.f_keep, choice.t_last = similarity, f_keep, t_last
     choice.selected_by = "lcp" if similarity is not None else "lru" if t_last is not None else None
     return choice
+
+
+def drop_looks(tracker: Tracker) -> None:
+    """Forget what was seen of slots that were looked at and not chosen."""
+    if tracker.looks:
+        tracker.looks = False
+        for slot in tracker.slots.values():
+            if slot.choice is not None and slot.choice.selected_by is None:
+                slot.choice = None
 
 
 def _selected(tracker: Tracker, event: Event, slot: SlotState) -> None:

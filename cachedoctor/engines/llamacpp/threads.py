@@ -5,6 +5,8 @@ Knows the arithmetic of prompts that grow. Knows no log line.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from cachedoctor.model import Request
@@ -50,33 +52,41 @@ class Threads:
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
-    def join(self, request: Request) -> Thread | None:
-        """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``."""
+    def join(self, request: Request, elsewhere: Collection[int] = ()) -> Thread | None:
+        """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
+
+        ``elsewhere``: threads whose text other slots still hold; a request that continued one would have gone there.
+        """
         prompt, start, cached = request.prompt_tokens, request.first_line, request.cached_tokens or 0
         held = self.get(request.held_thread)
         if prompt is None:
             return held if (request.f_keep or 0) >= 0.5 else None
-        lcp = request.common_prefix_tokens
-        length = request.held_tokens
-        if held is not None and lcp is not None and length and (lcp >= length - KEPT or lcp >= length * 0.5):
+        lcp, length = request.common_prefix_tokens, request.held_tokens
+        if held is not None and length and ((lcp or 0) >= length - KEPT or length - KEPT <= cached <= length + 8):
             return held
         if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
             found = self.by_total(cached, 8, start)
             if found is not None:
                 return found
         able = [
-            t for t in self._threads.values()
+            t
+            for t in self._threads.values()
             if t.ended < start and t.total <= prompt and prompt - t.total <= max(MAX_TURN, t.total * 0.5)
-        ]  # fmt: skip
-        request.other_candidates = sum(t is not held for t in able)
-        others = [t for t in able if t is not held]
+        ]
+        others = [t for t in able if t is not held and t.id not in elsewhere]
+        request.other_candidates = len(others)
+        if held is not None and lcp is not None and length and lcp >= length * 0.5:
+            # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
+            further = [t for t in others if t.total > lcp + KEPT] if not request.restored_from_ram else []
+            return max(further, key=lambda t: t.total) if further else held
         if held in able and held is not None and (not others or held.changed_head):
             return held
         if others:
             return max(others, key=lambda t: t.total)
-        if held is not None and lcp is not None and lcp >= 0.1 * prompt:
+        longer = length is not None and prompt >= length
+        if held is not None and lcp is not None and (lcp >= prompt - KEPT or (longer and lcp >= 0.1 * prompt)):
             return held
-        return None
+        return None  # shorter, with little in common: a new conversation, perhaps with the same head
 
     def record(self, request: Request, thread: Thread | None, total: int) -> Thread:
         """Note the end of a request of ``thread`` (None: a new one), whose slot now holds ``total`` tokens."""

@@ -91,6 +91,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
     task, at = int(raw_task), 2 if fused.SAMPLER in lines[1] else 1
     plain = slot.choice is None and not tracker.watches_ram
     if plain:  # nothing else is known of this choice: what follows would only pass it on
+        choosing.drop_looks(tracker)
         if slot.request is not None and slot.released:
             requests.finish(tracker, slot)
         tracker.chosen = slot

@@ -93,6 +93,7 @@ class Tracker:
         self.timing: SlotState | None = None
         self.children = False
         self.watches_ram = False
+        self.looks = False
         self.shows_checkpoints = False
         self.makes_checkpoints = False
         self.asleep = False
