@@ -30,7 +30,7 @@ def words(g: Group) -> Words:
     f = g.worst.facts
     return Words(
         f"the memory could not be cut back to position {n(f['at'])} and was cleared: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "Recurrent state cannot be cut; where the search for a checkpoint is skipped or finds a wrong one, the cut fails and the server starts over.",
+        "Recurrent state cannot be cut, not even by the one token that a repeated prompt needs back; where no checkpoint is looked for, the cut fails and the server starts over.",
         [
             Remedy(
                 "Update llama.cpp: from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process)."

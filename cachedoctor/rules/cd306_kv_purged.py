@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
 
 def check(s: Situation) -> Hit | None:
-    """Fire when a thread comes back after its slot was purged, and nothing brought its prompt back."""
+    """Fire when a thread comes back to an empty slot after a purge, and nothing brought its prompt back."""
     r = s.request
     purged = s.session.settings.get("kv_purged")
     if purged is None or not s.lost or r.restored_from_ram or r.thread_turn == 0 or s.own_slot is True:
         return None
     if r.held_tokens:
         return None  # the slot held something: not emptied
+    if purged.line is None or purged.line > r.first_line or "CD305" in s.fired:
+        return None
     shown = proof(r, ("select", "the slot choice"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    return Hit(s.lost, "medium", shown[0], shown[1:], {"line": purged.line})
+    first = (Mark(purged.line, purged.text), "the first slot that was emptied")
+    return Hit(s.lost, "medium", first, shown, {"line": purged.line})
 
 
 def words(g: Group) -> Words:
@@ -34,4 +37,6 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD306", "kv-purged", "Idle slots were emptied because memory was full", check, words, after=("CD108",))
+RULE = Rule(
+    "CD306", "kv-purged", "Idle slots were emptied because memory was full", check, words, after=("CD108", "CD305")
+)

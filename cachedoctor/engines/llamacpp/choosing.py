@@ -87,6 +87,7 @@ def choose(
     """Note the choice of a slot: by similarity when given, else by LRU when ``t_last`` is given."""
     if slot.request is not None and slot.released:
         requests.finish(tracker, slot)
+    tracker.threads.emptied(slot.id, line)
     old = slot.choice
     choice = slot.choice = Choice(line)
     tracker.chosen = slot
@@ -164,13 +165,17 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A slot was emptied: after its save to RAM, or because memory ran out."""
     if event.message == "slot_purge":
         slot = tracker.slot(event.fields["id_slot"])
-        tracker.session.settings.setdefault("kv_purged", Setting(True, event.line))
+        tracker.session.settings.setdefault("kv_purged", Setting(True, event.line, event.text))
+        if slot.request is not None and slot.released:
+            requests.finish(tracker, slot)
+        tracker.threads.emptied(event.fields["id_slot"], event.line)
     if slot.request is None or slot.released:
         slot.length, slot.thread = 0, None
 
 
 def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
     slot.length, slot.thread = None, None
+    tracker.threads.emptied(slot.id, event.line)
 
 
 def _pc_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:

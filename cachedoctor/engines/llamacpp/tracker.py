@@ -198,6 +198,7 @@ class Tracker:
             unified, kept = s.setting("kv_unified") is True, s.setting("cache_idle_slots") is not False
             self.clears_idle = unified and kept and s.at_least(8672) is True and s.setting("cache_ram_mib") != 0
         if self.clears_idle:
+            self.threads.idle_slots_keep = False
             for slot in self.slots.values():
                 if slot is not taken and (slot.request is None or slot.released):
                     slot.length, slot.thread = 0, None
