@@ -14,6 +14,8 @@ class Setting(msgspec.Struct):
 
     value: Any
     line: int | None
+    text: bytes = b""
+    """The line itself, where a finding may show it."""
 
 
 class Session(msgspec.Struct):

@@ -79,7 +79,9 @@ _SESSION = (
 
 
 def _session(s: Session) -> dict[str, Any]:
-    return {name: getattr(s, name) for name in _SESSION}
+    out = {name: getattr(s, name) for name in _SESSION}
+    out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
+    return out
 
 
 def head(report: Report) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof,
 def check(s: Situation) -> Hit | None:
     """Fire on the server's refusal."""
     r = s.request
-    if r.error != "context-overflow":
+    if r.error != "context-overflow" or "CD403" in s.fired:
         return None
     return Hit(
         0,
@@ -44,5 +44,12 @@ def words(g: Group) -> Words:
 
 
 RULE = Rule(
-    "CD401", "context-overflow", "A prompt did not fit into the context", check, words, severity="error", on="any"
+    "CD401",
+    "context-overflow",
+    "A prompt did not fit into the context",
+    check,
+    words,
+    severity="error",
+    on="any",
+    after=("CD403",),
 )

@@ -52,30 +52,5 @@ RULE = Rule(
     check,
     words,
     severity="note",
-    after=tuple(
-        f"CD{n}"
-        for n in (
-            101,
-            102,
-            103,
-            104,
-            105,
-            106,
-            107,
-            108,
-            109,
-            201,
-            202,
-            205,
-            208,
-            209,
-            301,
-            302,
-            303,
-            304,
-            401,
-            402,
-            404,
-        )
-    ),
+    after=tuple(f"CD{number}" for number in range(101, 500)),
 )

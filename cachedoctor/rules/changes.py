@@ -35,7 +35,14 @@ def from_prompts(s: Situation, first: First, tokens: int | None = None) -> Hit:
         "field": first.field, "kind": first.kind, "lcp": at, "place": first.place, "a": first.a, "b": first.b,
         "reference": r.reference_tokens, "changed": r.lost_client, "end": at, "given": True,
     }  # fmt: skip
-    return Hit(s.lost if tokens is None else tokens, "high" if exact else "medium", shown[0], shown[1:3], facts, difference=r.difference)
+    return Hit(
+        s.lost if tokens is None else tokens,
+        "high" if exact else "medium",
+        shown[0],
+        shown[1:3],
+        facts,
+        difference=r.difference,
+    )
 
 
 def seen_in_prompts(first_token: int | str) -> RuledOut:

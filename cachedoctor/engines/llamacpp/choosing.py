@@ -175,6 +175,9 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A slot was emptied: after its save to RAM, or because memory ran out."""
     if event.message == "slot_purge":
         slot = tracker.slot(event.fields["id_slot"])
+        tracker.session.settings.setdefault("kv_purged", Setting(True, event.line, event.text))
+        if slot.request is not None and slot.released:
+            requests.finish(tracker, slot)
     if slot.request is None or slot.released:
         slot.length, slot.thread = 0, None
 

@@ -74,7 +74,9 @@ class Startup:
         for name, source in _SETTINGS.get(event.message, ()):
             value: Any = fields.get(source) if isinstance(source, str) else source
             if value is not None:
-                session.settings[name] = Setting({"true": True, "false": False}.get(value, value), event.line)
+                session.settings[name] = Setting(
+                    {"true": True, "false": False}.get(value, value), event.line, event.text
+                )
         if event.message == "pc_enabled" and "limit" in fields:
             session.settings["cache_ram_mib"] = Setting(-1, event.line)
         elif event.message == "load_model":

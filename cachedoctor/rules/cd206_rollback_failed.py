@@ -1,0 +1,49 @@
+"""CD206: the server could not cut its memory back to the common prefix and cleared it."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire on a failed truncation deep in the prompt that no projector explains."""
+    r = s.request
+    at = r.truncate_failed_at
+    if at is None or not s.lost or s.session.setting("mmproj") is True:
+        return None
+    if at < MIN_PROMPT and 2 * at < (r.prompt_tokens or 0):
+        return None  # a few tokens: another conversation held the slot
+    return Hit(
+        min(at, s.lost),
+        "high",
+        proof(r, ("failed", "the truncation that failed"))[0],
+        proof(
+            r, ("n_past", "common prefix"), ("cached", "where reuse would have ended"), ("timing", "tokens recomputed")
+        ),
+        {"at": at},
+    )
+
+
+def words(g: Group) -> Words:
+    """Say what failed and in which builds it ends otherwise."""
+    f = g.worst.facts
+    return Words(
+        f"the memory could not be cut back to position {n(f['at'])} and was cleared: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        "Recurrent state cannot be cut, not even by the one token that a repeated prompt needs back; where no checkpoint is looked for, the cut fails and the server starts over.",
+        [
+            Remedy(
+                "Update llama.cpp: from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process)."
+            ),
+            Remedy("In the client: keep the history append-only, so that nothing has to be cut."),
+        ],
+        [
+            RuledOut("mmproj-truncation", "no multimodal projector is loaded, as far as this log shows"),
+            RuledOut("prefix-diverges-early", f"{n(f['at'])} tokens matched"),
+        ],
+    )
+
+
+RULE = Rule(
+    "CD206", "rollback-failed", "The memory could not be cut back and was cleared", check, words, severity="error"
+)

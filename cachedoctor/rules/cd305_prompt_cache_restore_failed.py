@@ -1,0 +1,39 @@
+"""CD305: a prompt was found in the RAM cache and could not be put back."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire on the server's own message."""
+    r = s.request
+    if "ram_failed" not in r.marks:
+        return None
+    shown = proof(r, ("ram", "the prompt that was found"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
+    return Hit(s.lost, "high", proof(r, ("ram_failed", "the restore that failed"))[0], shown, {})
+
+
+def words(g: Group) -> Words:
+    """Say what was lost and where it is mended."""
+    lost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
+    return Words(
+        f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}",
+        "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
+        [
+            Remedy("Update llama.cpp; restores that fail have been mended several times (PR #17078, issue 22756)."),
+            Remedy(
+                "Give the context more room, so that a whole saved prompt finds free cells.",
+                ["llama-server ... -c <tokens>"],
+            ),
+        ],
+        [RuledOut("cache-ram-too-small", "the prompt was in the cache")],
+        ["https://github.com/ggml-org/llama.cpp/pull/17078"],
+    )
+
+
+RULE = Rule(
+    "CD305", "prompt-cache-restore-failed", "A prompt in the RAM cache could not be restored", check, words,
+    severity="error", on="any",
+)  # fmt: skip
