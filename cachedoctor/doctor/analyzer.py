@@ -202,10 +202,12 @@ class Analyzer:
         totals.avoidable_ms = round(self._diagnosis.avoidable_ms, 3) if totals.requests else None
         totals.prompt_ms = round(totals.prompt_ms, 3)
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
+        by_code = sorted(self._rules, key=lambda rule: rule.code)
+        rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if not i.recognised and i.error is None]
         findings = self._diagnosis.findings() + [finding for finding in unknown if finding is not None]
         return Report(
             cachedoctor.__version__, self._inputs, sessions, totals, self._spool, findings,
-            self._diagnosis.not_evaluated(sessions), [RuleInfo(r.code, r.name, r.summary, r.url) for r in self._rules],
+            self._diagnosis.not_evaluated(sessions), rules,
             self._interrupted,
         )  # fmt: skip

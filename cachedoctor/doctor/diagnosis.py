@@ -29,6 +29,7 @@ WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
+_DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 FIRST, WORST = 20, 5
 """Requests listed by a finding: the first and the worst."""
@@ -55,6 +56,8 @@ class Diagnosis:
         self._groups: dict[tuple[str, str, str, str | None], Group] = {}
         self._memory: dict[int, _Memory] = {}
         self.sessions: list[Session] = []
+        self._doubtful = 0
+        """Requests that lost tokens, or of which the log does not tell."""
         self.avoidable_tokens = 0
         self.avoidable_ms = 0.0
 
@@ -64,6 +67,8 @@ class Diagnosis:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
+        if request.outcome in _DOUBTFUL and request.parent is None:
+            self._doubtful += 1
         if request.outcome in _HEALTHY and not (request.partial or request.shifted or "restarted" in session.settings):
             _remember(memory, request)  # nothing that any rule could report
             return []
@@ -162,11 +167,13 @@ class Diagnosis:
                     )
                 )
                 continue
+            if rule.on != "any" and not self._doubtful:
+                continue  # nothing was lost, so there was nothing to explain
             active = [s for s in sessions if s.n_requests]
             needs = [rule.needs(s) for s in active]
             if needs and needs[0] is not None and all(need is not None for need in needs):
                 out.append(NotEvaluated(rule.code, rule.name, needs[0][0], needs[0][1]))
-        return out
+        return sorted(out, key=lambda rule: rule.code)
 
     @property
     def crashed(self) -> bool:

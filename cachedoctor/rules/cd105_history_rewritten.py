@@ -51,7 +51,7 @@ def words(g: Group) -> Words:
     return Words(
         f"the history changed from token {n(f['lcp'])} of {n(f['reference'])} on "
         + (
-            f"again and again: {n(g.tokens)} tokens recomputed over {times(g.count)}"
+            f"more than once: {n(g.tokens)} tokens recomputed over {times(g.count)}"
             if g.tokens
             else f"({n(f['changed'])} tokens dropped): {times(g.count)}"
         ),
