@@ -229,7 +229,9 @@ def test_findings_carry_the_difference(case: Path) -> None:
     assert not {"CD103", "CD106", "CD107"} & {rule["code"] for rule in report["not_evaluated"]}
     alone = report_of(content_of(case))
     assert all(finding["diff"] is None for finding in alone["findings"])
-    assert {"CD103", "CD106", "CD107"} <= {rule["code"] for rule in alone["not_evaluated"]}
+    doubtful = any(r["outcome"] in ("partial", "reprocessed", "unknown") for r in alone["requests"])
+    silent = {"CD103", "CD106", "CD107"} & {rule["code"] for rule in alone["not_evaluated"]}
+    assert silent == ({"CD103", "CD106", "CD107"} if doubtful else set())  # nothing lost leaves nothing to explain
 
 
 def test_the_case_files_are_matched_whole() -> None:
