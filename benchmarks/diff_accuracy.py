@@ -29,7 +29,7 @@ from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
 
 BEFORE_NORMALISING = 1
-"""Build to assume when a run does not say it; one wheel of the corpus does not, and it is older than b8929."""
+"""Build to assume when a run does not say it; one wheel of the runs does not, and it is older than b8929."""
 
 
 class Verdict(NamedTuple):

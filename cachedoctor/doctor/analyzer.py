@@ -158,8 +158,9 @@ class Analyzer:
     def _take(self, request: Request) -> list[str]:
         session = self._sessions[request.session]
         if self._prompts is not None and request.parent is None:
-            session.settings.setdefault("prompts_given", Setting(True, None))
             request.difference = self._prompts.difference(request)
+            if self._prompts.matched:
+                session.settings.setdefault("prompts_given", Setting(True, None))
         new = self._diagnosis.examine(request, session, request.index)
         totals = self._totals
         if request.parent is None:
@@ -204,7 +205,7 @@ class Analyzer:
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if not i.recognised and i.error is None]
+        unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]
         findings = self._diagnosis.findings() + [finding for finding in unknown if finding is not None]
         return Report(
             cachedoctor.__version__, self._inputs, sessions, totals, self._spool, findings,

@@ -9,13 +9,21 @@ import msgspec
 
 from cachedoctor.diff import compare, inputs, session, tokenize
 from cachedoctor.diff.prompt import Prompt
-from cachedoctor.model import PromptDiff, Request
+from cachedoctor.model import CacheDoctorError, PromptDiff, Request
 
 AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
 _NEAR = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
 _MAX_THREADS = 256
+
+
+def _loaded(path: str) -> list[Prompt]:
+    found = inputs.load(path, reply=True)
+    if any(prompt.kind == "text" for prompt in found):
+        hint = "give request bodies (JSON or JSONL), a /slots dump, or a directory of --log-prompts-dir"
+        raise CacheDoctorError(f"{path}: is plain text, which no request of a log can be matched to", hint)
+    return found
 
 
 class Prompts:
@@ -29,7 +37,7 @@ class Prompts:
         """
         self._ask = session.Ask(tokenizer=tokenizer, template=template)
         self._cutter = tokenize.load(tokenizer) if tokenizer else tokenize.pieces()
-        found = _without_stale([prompt for path in paths for prompt in inputs.load(path, reply=True)])
+        found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self._prompts: list[Prompt | None] = [session.rendered(p, self._ask, self._cutter) for p in found]
         self._lengths = [self._length(p) for p in self._prompts if p is not None]
         self._next = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from cachedoctor.doctor.analyzer import Analyzer
@@ -42,7 +43,12 @@ def drive(analyzer: Analyzer, source: Source, *, continues: bool = False) -> Sou
 def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
     """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end."""
     errors, before = [], None
+    seen: set[str] = set()
     for path in in_time_order(paths):
+        same = path if path == "-" else os.path.realpath(path)
+        if same in seen:
+            continue  # a log given twice is one log
+        seen.add(same)
         base = _ROTATION.sub("", path)
         error = drive(analyzer, _source(path), continues=path != "-" and base == before)
         before = base

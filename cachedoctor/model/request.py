@@ -19,6 +19,8 @@ class Check(msgspec.Struct, gc=False):
     pos_max: int
     threshold: int
     line: int
+    text: bytes = b""
+    """The line itself, where it was printed."""
 
 
 class Request(msgspec.Struct):

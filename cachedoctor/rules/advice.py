@@ -39,7 +39,7 @@ def option(session: Session, known: list[flags.Flag], value: str, what: str) -> 
 
 
 MORE_SLOTS = Remedy(
-    "Give every conversation a slot of its own. Without --kv-unified the context is divided by the number of slots, so raise -c "
+    "Give every conversation a slot of its own, 4 in this example. Without --kv-unified the context is divided by the number of slots, so raise -c "
     "with it; each slot costs KV memory.",
     ["llama-server ... -np 4 -c <4 x the context one conversation needs>"],
 )
@@ -51,7 +51,7 @@ def cache_ram(session: Session, mib: int = 8192) -> Remedy:
         session,
         flags.CACHE_RAM,
         str(mib),
-        f"Keep prompts that lost their slot in RAM ({mib:,} MiB here; costs that much main memory, no VRAM).",
+        f"Let prompts whose slot was taken wait in main memory: up to {mib:,} MiB of it, no VRAM.",
     )
 
 

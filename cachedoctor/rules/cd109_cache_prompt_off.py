@@ -73,6 +73,9 @@ RULE = Rule(
     needs=lambda s: (
         None
         if s.at_least(6629) is not False
-        else ("b6628 and older print no slot choice", "b6751 or newer; the request bodies would tell")
+        else (
+            "b6628 and older do not print how much of a new prompt the slot holds",
+            "b6751 or newer; the request bodies would tell",
+        )
     ),
 )

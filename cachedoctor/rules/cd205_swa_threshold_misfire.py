@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Check, Confidence, Remedy, RuledOut
+from cachedoctor.model import Check, Confidence, Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 
@@ -46,7 +46,7 @@ def check(s: Situation) -> Hit | None:
     )
     sure: Confidence
     if r.checks:
-        primary, sure = (r.marks["check"], "a checkpoint looked at"), "high"
+        primary, sure = (Mark(best.line, best.text), "the checkpoint that was refused"), "high"
     else:
         primary, sure = shown.pop(0), "medium"  # up to b8156 no check is printed: only the creation and the forcing are
     return Hit(
@@ -62,7 +62,7 @@ def words(g: Group) -> Words:
     """Say which comparison failed and from which build on it is right."""
     f = g.worst.facts
     recurrent = f["a"] == f["b"]
-    fixed = "b11549 restores it" if recurrent else "b9294 and b11549 restore it"
+    fixed = "b11549 restores it" if recurrent else "b9294 and newer restore it"
     form = (
         "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
         if recurrent

@@ -18,7 +18,7 @@ def words(_: Group | None) -> Words:
         "llama-server lines look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error.",
         [
             Remedy(
-                "Give the server's own output, in the whole.",
+                "Give the server's own output, all of it.",
                 ["llama-server ... 2>&1 | tee server.log", "cachedoctor analyze server.log"],
             )
         ],

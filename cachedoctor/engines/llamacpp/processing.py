@@ -110,7 +110,9 @@ def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request.tried = (request.tried or 0) + 1
     if len(request.checks) < MAX_CHECKS:
         fields = event.fields
-        request.checks.append(Check(fields["pos_min"], fields["pos_max"], fields["pos_min_thold"], event.line))
+        request.checks.append(
+            Check(fields["pos_min"], fields["pos_max"], fields["pos_min_thold"], event.line, event.text)
+        )
     if "check" not in request.marks:
         request.marks["check"] = Mark(event.line, event.text)
 

@@ -193,4 +193,4 @@ def _checks(tracker: Tracker, event: Event, lines: list[bytes]) -> None:
     request.tried = (request.tried or 0) + len(found)
     request.last_line = event.lines[-1]
     for at, (low, high, threshold) in enumerate(found[: processing.MAX_CHECKS - len(request.checks)]):
-        request.checks.append(Check(int(low), int(high), int(threshold), event.lines[at]))
+        request.checks.append(Check(int(low), int(high), int(threshold), event.lines[at], lines[at]))
