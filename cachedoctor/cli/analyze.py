@@ -50,7 +50,10 @@ def analyze(
         str | None, typer.Option(metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.")
     ] = None,
     build: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Build of llama.cpp, when the log does not say it.")
+        int | None,
+        typer.Option(
+            parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when the log does not say it."
+        ),
     ] = None,
     fail_on: Annotated[
         Literal["note", "warning", "error"] | None, typer.Option(help="Exit with 1 when a finding is that severe.")

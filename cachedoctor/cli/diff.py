@@ -33,7 +33,8 @@ def diff(
     full: Annotated[bool, typer.Option("--full", help="The whole difference, not only the first place.")] = False,
     context: Annotated[int, typer.Option(min=0, max=200, metavar="N", help="Tokens shown around it.")] = 8,
     build: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Build of llama.cpp; says what it could reuse.")
+        int | None,
+        typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp; says what it could reuse."),
     ] = None,
     hash_text: Annotated[
         bool, typer.Option("--hash-text", help="Print no prompt text, only hashes and lengths.")

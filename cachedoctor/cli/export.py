@@ -14,7 +14,9 @@ def export(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Table to write: .parquet, .csv or .ndjson.")
     ],
-    build: Annotated[int | None, typer.Option(min=1, metavar="N", help="Build of llama.cpp, when unknown.")] = None,
+    build: Annotated[
+        int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
+    ] = None,
 ) -> None:
     """Write one row per request: token counts, slot choice, outcome, findings.
 

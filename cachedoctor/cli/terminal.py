@@ -43,6 +43,16 @@ def _colorful(tty: bool) -> bool:
     return tty and os.environ.get("TERM") != "dumb"
 
 
+def build_number(text: str) -> int:
+    """Read a build of llama.cpp, ``6900`` or ``b6900``."""
+    import typer
+
+    digits = text.removeprefix("b")
+    if not digits.isdigit() or not int(digits):
+        raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900")
+    return int(digits)
+
+
 def piped() -> bool:
     """Whether something other than a person is at the standard input."""
     return sys.stdin is not None and not sys.stdin.isatty()
