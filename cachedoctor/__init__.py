@@ -1,6 +1,7 @@
 """Why was my prompt recomputed? Reads llama-server logs and answers with evidence.
 
-The whole public API: ``analyze(path) -> Report``. Importing this package imports nothing heavy.
+The whole public API: ``analyze(path) -> Report`` and ``diff_prompts(a, b) -> PromptDiff`` (``diff`` is the name of the
+room that does it). Importing this package imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from os import PathLike
 
-    from cachedoctor.model import Report
+    from cachedoctor.model import PromptDiff, Report
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze"]
+__all__ = ["__version__", "analyze", "diff_prompts"]
 
 
 def analyze(*paths: str | PathLike[str], build: int | None = None) -> Report:
@@ -28,3 +29,28 @@ def analyze(*paths: str | PathLike[str], build: int | None = None) -> Report:
     from cachedoctor.doctor.run import analyze_paths
 
     return analyze_paths([str(p) for p in paths], build=build)
+
+
+def diff_prompts(
+    a: str | PathLike[str],
+    b: str | PathLike[str],
+    *,
+    tokenizer: str | None = None,
+    template: str | None = None,
+    full: bool = False,
+    build: int | None = None,
+) -> PromptDiff:
+    """Compare the prompts in the files ``a`` (what the server holds) and ``b`` (the new one).
+
+    Args:
+        tokenizer: a ``tokenizer.json``, a ``.gguf``, or ``http://host:port`` of a running server; makes counts exact.
+        template: chat template for request bodies.
+        full: give the whole edit script, not only the first difference.
+        build: of llama.cpp, for what it could reuse.
+
+    Raises:
+        CacheDoctorError: an input cannot be used.
+    """
+    from cachedoctor.diff.session import Ask, answer
+
+    return answer(str(a), str(b), Ask(tokenizer, template, full=full, build=build))[0]

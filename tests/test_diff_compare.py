@@ -188,3 +188,15 @@ def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
         session._check(prompt, session.Ask(), Letters())
     session._check(prompt, session.Ask(template="x.jinja"), Letters())
     session._check(Prompt("a", "text", prompt.text), session.Ask(), Letters())
+
+
+def test_the_library_gives_the_same_answer() -> None:
+    """`diff_prompts` is what the command calls."""
+    import cachedoctor
+
+    folder = Path(__file__).parent.parent / "fixtures/prompts/billing-header"
+    found = cachedoctor.diff_prompts(folder / "a.json", folder / "b.json")
+    assert not found.equal
+    assert found.first is not None
+    assert (found.first.kind, found.first.field) == ("billing-header", "cch")
+    assert cachedoctor.diff_prompts(folder / "a.json", folder / "a.json").equal
