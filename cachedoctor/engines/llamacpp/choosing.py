@@ -58,7 +58,7 @@ def settle_swap(request: Request, threads: Threads) -> None:
         request.derived.append("common_prefix_tokens")
     total = request.held_tokens or sim * prompt / keep
     slack = 1 if request.held_tokens else 2 + 0.001 * prompt / keep
-    thread = threads.by_total(total, slack, request.first_line)
+    thread = threads.by_total(total, slack, request.first_line) or threads.split(total, slack, request.first_line)
     if thread is not None:
         request.held_thread, request.held_tokens = thread.id, thread.total
         if keep >= 0.9995 and not request.lcp_exact:

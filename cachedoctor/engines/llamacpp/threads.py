@@ -32,6 +32,8 @@ class Thread(msgspec.Struct):
     """Index of its last request."""
     ended: int = 0
     """Line of the end of its last request."""
+    before: int = 0
+    """Its total before its last request, when that shared almost nothing with it: perhaps another conversation."""
     changed_head: bool = False
     """Its last request found its own previous turn in the slot, and most of it no longer matched."""
 
@@ -42,6 +44,8 @@ class Threads:
     def __init__(self) -> None:
         self._threads: dict[int, Thread] = {}
         self._next = 0
+        self._side_requests = False
+        """It is proven that prompts with nothing in common, though longer, were other conversations here."""
 
     def get(self, id: int | None) -> Thread | None:
         """Return the thread with this number, if it is still remembered."""
@@ -51,6 +55,19 @@ class Threads:
         """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
+
+    def split(self, total: float, slack: float, before: int) -> Thread | None:
+        """Part a conversation from one that was taken for it: RAM gave back what it held before."""
+        near = [t for t in self._threads.values() if t.before and abs(t.before - total) <= slack and t.ended < before]
+        if not near:
+            return None
+        self._side_requests = True
+        mistaken = max(near, key=lambda t: t.last)
+        thread = Thread(self._next, mistaken.before, mistaken.before, mistaken.slot, turns=1, last=mistaken.last)
+        mistaken.before = 0
+        self._next += 1
+        self._threads[thread.id] = thread
+        return thread
 
     def join(self, request: Request, elsewhere: Collection[int] = ()) -> Thread | None:
         """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
@@ -79,6 +96,8 @@ class Threads:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
             further = [t for t in others if t.total > lcp + KEPT] if not request.restored_from_ram else []
             return max(further, key=lambda t: t.total) if further else held
+        if self._side_requests and (lcp or 0) < 0.1 * prompt and request.ram_looked:
+            return None  # neither slot nor RAM cache had its beginning
         if held in able and held is not None and (not others or held.changed_head):
             return held
         if others:
@@ -100,6 +119,7 @@ class Threads:
             self._threads[thread.id] = self._threads.pop(thread.id, thread)
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
+        thread.before = thread.total if thread.changed_head else 0
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
