@@ -226,7 +226,7 @@ def test_findings_carry_the_difference(case: Path) -> None:
         assert {*found["a"]} == {*found["b"]} == {"path", "kind", "chars", "tokens"}
         assert found["first"]["token"] == found["common_prefix_tokens"] <= found["a"]["tokens"]
         assert finding["confidence"] == ("high" if finding["diff"]["exact"] else "medium")
-    assert not {"CD103", "CD106", "CD107"} & {rule["code"] for rule in report["not_evaluated"]}
+    assert not {"CD101", "CD102", "CD103", "CD106", "CD107"} & {rule["code"] for rule in report["not_evaluated"]}
     alone = report_of(content_of(case))
     assert all(finding["diff"] is None for finding in alone["findings"])
     doubtful = any(r["outcome"] in ("partial", "reprocessed", "unknown") for r in alone["requests"])

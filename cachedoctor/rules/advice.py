@@ -56,8 +56,8 @@ def cache_ram(session: Session, mib: int = 8192) -> Remedy:
 
 
 def needs_text(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads the diverging text was not evaluated, or None when the log shows such text."""
-    if session.seen & {"diff_old", "diff_new"}:
+    """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
+    if session.seen & {"diff_old", "diff_new"} or session.setting("prompts_given"):
         return None
     words, commands = flags.show_text(*span(session))
     return "the log shows no text of the prompts (no old: / new: lines)", "\n".join([words, *commands])
