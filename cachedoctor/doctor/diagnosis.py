@@ -89,7 +89,7 @@ class Diagnosis:
                 opened.append(rule.code)
         self.avoidable_tokens += most
         self.avoidable_ms += _share_ms(request, most)
-        if situation.lost and situation.own_slot is False and request.thread_turn and not request.restored_from_ram:
+        if situation.slot_taken:
             memory.steals += 1
         _remember(memory, request)
         return opened

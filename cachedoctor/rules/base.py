@@ -83,6 +83,12 @@ class Situation:
         return found if found is not None and found.kind in kinds else None
 
     @property
+    def slot_taken(self) -> bool:
+        """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
+        r = self.request
+        return bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
+
+    @property
     def known(self) -> bool:
         """The prompts themselves were given: no guess from numbers is needed."""
         difference = self.request.difference

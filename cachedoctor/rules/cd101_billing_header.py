@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.changes import from_prompts
-
-_FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
-_FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
-_HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
-
-
-def header_field(text: str) -> str | None:
-    """Name of the header field in which the bar of an ``old:`` / ``new:`` text stands; "" for a field out of sight."""
-    before, bar, after = text.partition(" | ")
-    if not bar:
-        return None
-    inside = _FIELD_BEFORE.search(before.rstrip(" "))
-    if inside:
-        return inside.group(1)
-    following = _FIELD_AFTER.match(after.lstrip(" "))
-    if following:
-        return "cc_version" if following.group(1) in ("cc_entrypoint", "cch") else ""
-    return "" if _HEADER.search(before) and "\n" not in before and "\\n" not in before else None
+from cachedoctor.rules.header import header_field
 
 
 def check(s: Situation) -> Hit | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
 def nothing_below(s: Situation) -> bool:
@@ -14,16 +15,6 @@ def nothing_below(s: Situation) -> bool:
     r = s.request
     ends = [c.pos_max for c in r.checks] or [b for _, b in r.held_positions]
     return lcp is not None and not any(end + 1 <= lcp for end in ends)
-
-
-def server_could_not(s: Situation) -> bool:
-    """The common prefix was long, the server reused far less of it, and neither setting nor failure explains that."""
-    r = s.request
-    if not s.late or s.server_lost < MIN_LOST or s.rewinds_badly is not True or r.shifted:
-        return False
-    if s.fired & {"CD109"} or r.truncate_failed_at is not None or (s.own_slot is False and not r.lcp_exact):
-        return False
-    return s.lcp is not None and 2 * (r.cached_tokens or 0) < s.lcp
 
 
 def check(s: Situation) -> Hit | None:
@@ -99,7 +90,7 @@ def words(g: Group) -> Words:
         + _why_none(g),
         remedies,
         [
-            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
+            same_prefix(f["lcp"]),
             RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],

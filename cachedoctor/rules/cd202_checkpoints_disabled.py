@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.knowledge import flags
+from cachedoctor.knowledge import builds, flags
 from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.cd201_no_usable_checkpoint import server_could_not
+from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
 def shown_off(session: Session, s: Situation) -> bool:
@@ -21,7 +21,7 @@ def shown_off(session: Session, s: Situation) -> bool:
     }:
         return False
     printed = bool(session.seen & {"seq_rm", "new_prompt"}) or (
-        session.at_least(9873) is False and "release" in session.seen
+        session.at_least(builds.LOGS_REDUCED_AGAIN) is False and "release" in session.seen
     )
     prompts = [h for h in s.history if (h.prompt_tokens or 0) >= 1000 and not h.partial]
     return printed and bool(prompts)
@@ -70,7 +70,7 @@ def words(g: Group) -> Words:
             )
         ],
         [
-            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
+            same_prefix(f["lcp"]),
             RuledOut("swa-threshold-misfire", "there was no checkpoint to refuse"),
         ],
     )

@@ -6,7 +6,7 @@ from cachedoctor.knowledge import flags
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.cd201_no_usable_checkpoint import server_could_not
+from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
 def check(s: Situation) -> Hit | None:
@@ -48,7 +48,7 @@ def words(g: Group) -> Words:
             ),
         ],
         [
-            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} tokens of the prefix are the same"),
+            same_prefix(f["lcp"]),
             RuledOut("swa-threshold-misfire", "no checkpoint was looked at"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/13194", "https://github.com/ggml-org/llama.cpp/pull/15293"],

@@ -5,14 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-
-
-def other_held(s: Situation) -> bool:
-    """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
-    r = s.request
-    if not s.lost or s.own_slot is not False or r.thread_turn == 0 or r.restored_from_ram:
-        return False
-    return r.t_last != -1 and not s.fired & {"CD101", "CD102", "CD108"}
+from cachedoctor.rules.taken import ALTERNATE, other_held
 
 
 def check(s: Situation) -> Hit | None:
@@ -53,7 +46,7 @@ def words(g: Group) -> Words:
             )
         ]
         if f["unsure"]
-        else [RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")]
+        else [ALTERNATE]
     )
     return Words(
         f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",

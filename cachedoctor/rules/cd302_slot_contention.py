@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.cd301_slot_held_other_prompt import other_held
+from cachedoctor.rules.taken import other_held
 
 STEALS = 1
 """Earlier losses of the same kind before it is called contention."""

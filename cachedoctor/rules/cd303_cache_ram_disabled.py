@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.cd301_slot_held_other_prompt import other_held
+from cachedoctor.rules.taken import ALTERNATE, other_held
 
 
 def check(s: Situation) -> Hit | None:
@@ -42,7 +41,7 @@ def words(g: Group) -> Words:
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation; without the RAM cache the {n(f['reference'])} tokens of this one were lost. {how}",
         [advice.cache_ram(g.session), advice.MORE_SLOTS],
-        [RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")],
+        [ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],
     )
 

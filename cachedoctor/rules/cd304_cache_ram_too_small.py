@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.cd301_slot_held_other_prompt import other_held
+from cachedoctor.rules.taken import other_held
 
 
 def check(s: Situation) -> Hit | None:

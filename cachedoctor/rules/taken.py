@@ -1,0 +1,17 @@
+"""What a log says of a conversation whose slot another one had taken, for the rules of the CD3xx family.
+
+Knows situations; knows no cause.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.model import RuledOut
+from cachedoctor.rules.base import Situation
+
+ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")
+"""The look-alike that lengths in turn exclude."""
+
+
+def other_held(s: Situation) -> bool:
+    """The slot had been taken, and no change of the prompt explains the loss."""
+    return s.slot_taken and s.request.t_last != -1 and not s.fired & {"CD101", "CD102", "CD108"}
