@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from cachedoctor.diff import anchors
 from cachedoctor.diff.align import (
     SMALL,
-    Edit,
     apply,
     common_prefix,
     common_suffix,
     edit_script,
     summary,
 )
+from cachedoctor.model import Edit
 
 # Few different tokens repeat a lot, many hardly ever: both ends of what anchors see.
 FEW = st.lists(st.integers(0, 3), max_size=60)

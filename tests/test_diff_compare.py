@@ -11,7 +11,7 @@ from cachedoctor.diff import align, session
 from cachedoctor.diff.compare import Options, _user_starts, compare, describe, digest, hashed
 from cachedoctor.diff.prompt import Prompt, Span
 from cachedoctor.diff.tokenize import Tokens
-from cachedoctor.model import CacheDoctorError, DiffEdit, PromptDiff
+from cachedoctor.model import CacheDoctorError, Edit, PromptDiff
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 
@@ -68,7 +68,7 @@ def test_a_leading_token_of_the_server_counts() -> None:
     found = diff("one two", "one three", bos=1, full=True)
     assert found.first is not None
     assert (found.first.token, found.common_prefix_tokens, found.a.tokens) == (2, 2, 3)
-    assert found.edits == [DiffEdit("equal", (0, 1), (0, 1)), DiffEdit("replace", (1, 2), (1, 2))]
+    assert found.edits == [Edit("equal", (0, 1), (0, 1)), Edit("replace", (1, 2), (1, 2))]
 
 
 def test_equal_prompts_still_cost_a_token() -> None:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.diff.advice import _GENERIC, Advice, advise
+from cachedoctor.diff.advice import _GENERIC, advise
 from cachedoctor.diff.bodies import kind_of, prompts_of
 from cachedoctor.diff.conversations import common_prefix
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.diff.recognisers.base import MAX_SHOWN
 from cachedoctor.diff.volatile import Recognised, recognise
+from cachedoctor.model import Advice
 
 REST = "\nYou have access to the tools below. Use them with care.\n"
 

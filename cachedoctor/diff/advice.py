@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from cachedoctor.diff.prompt import Prompt
-
-
-class Advice(msgspec.Struct):
-    """One thing to do."""
-
-    text: str
-    commands: list[str] = msgspec.field(default_factory=list)
-
+from cachedoctor.model import Advice
 
 _LOOK = 20_000
 """Code points at the head of a prompt in which a client names itself."""

@@ -15,8 +15,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from cachedoctor.diff.anchors import Gap, Pair, Run, backward, find_moves, forward, split
+from cachedoctor.model import Edit, Op
 
-Op = Literal["equal", "replace", "insert", "delete", "move"]
 Pattern = Literal[
     "equal", "appended", "front-dropped", "tail-replaced", "inserted-block", "removed-block", "scattered", "unrelated"
 ]
@@ -29,19 +29,6 @@ _REAL_SHARE = 0.1
 """Two texts that share less than this have only chance in common: words such as "the" meet everywhere."""
 _BLOCK_TO_SEAM = 32
 """A block replaced by so many times fewer tokens, and followed by equal ones, counts as removed."""
-
-
-class Edit(msgspec.Struct):
-    """One step of a script; ranges count tokens, from and to.
-
-    A script is read in the order of B: its ``b`` ranges follow each other without a gap. Its ``a`` ranges cover A
-    without gap or overlap, and rise except at a ``move``, which stands where the block is in B and names where it was
-    in A (nothing stands where it was). To get B, take ``a`` of equal and move, ``b`` of insert and replace.
-    """
-
-    op: Op
-    a: tuple[int, int]
-    b: tuple[int, int]
 
 
 class Summary(msgspec.Struct):

@@ -15,7 +15,7 @@ from cachedoctor.diff import align, tokenize, volatile
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
-from cachedoctor.model import Advice, DiffEdit, Excerpt, First, PromptDiff, Side
+from cachedoctor.model import Excerpt, First, PromptDiff, Side
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
@@ -77,7 +77,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
         common_prefix_tokens=token + lead,
         common_suffix_tokens=suffix,
         reusable=_reusable(a, tokens_a, token, lead, options, len(tokens_b) + lead),
-        edits=None if edits is None else [DiffEdit(e.op, e.a, e.b) for e in edits],
+        edits=edits,
         summary=None if edits is None else describe(align.summary(edits)),
         excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
     )
@@ -132,7 +132,7 @@ def _first(
     return First(
         token + lead, offset, line, column, place, recognised.kind, recognised.field,
         _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN),
-        [Advice(one.text, list(one.commands)) for one in recognised.advice],
+        recognised.advice,
     )  # fmt: skip
 
 

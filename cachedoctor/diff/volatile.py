@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diff.advice import Advice, advise
+from cachedoctor.diff.advice import advise
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.diff.recognisers import header, history, jsons, markup, tools, values
 from cachedoctor.diff.recognisers.base import Difference, Found, Recogniser, shown, snippet
+from cachedoctor.model import Advice
 
-__all__ = ["REGISTRY", "Advice", "Recognised", "recognise"]
+__all__ = ["REGISTRY", "Recognised", "recognise"]
 
 
 class Recognised(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model.diff import Advice, DiffEdit, Excerpt, First, PromptDiff, Side
+from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.finding import (
     SEVERITY_ORDER,
@@ -28,7 +28,7 @@ __all__ = [
     "Check",
     "Confidence",
     "Cost",
-    "DiffEdit",
+    "Edit",
     "Evidence",
     "Excerpt",
     "Finding",
@@ -37,6 +37,7 @@ __all__ = [
     "Mark",
     "Memory",
     "NotEvaluated",
+    "Op",
     "Outcome",
     "PromptDiff",
     "Remedy",

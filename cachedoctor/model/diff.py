@@ -57,8 +57,13 @@ class Excerpt(msgspec.Struct):
     after_b: str
 
 
-class DiffEdit(msgspec.Struct):
-    """A step from A to B; ranges count tokens. Read in the order of B, a ``move`` names where the block was in A."""
+class Edit(msgspec.Struct):
+    """One step of a script; ranges count tokens, from and to.
+
+    A script is read in the order of B: its ``b`` ranges follow each other without a gap. Its ``a`` ranges cover A
+    without gap or overlap, and rise except at a ``move``, which stands where the block is in B and names where it was
+    in A (nothing stands where it was). To get B, take ``a`` of equal and move, ``b`` of insert and replace.
+    """
 
     op: Op
     a: tuple[int, int]
@@ -82,7 +87,7 @@ class PromptDiff(msgspec.Struct):
     common_suffix_tokens: int
     reusable: dict[str, int]
     """Tokens the server can reuse, by kind of memory: attention, swa, hybrid."""
-    edits: list[DiffEdit] | None
+    edits: list[Edit] | None
     """Only when the whole difference was asked for."""
     summary: str | None
     """What the edits amount to, in words."""

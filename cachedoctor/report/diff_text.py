@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from cachedoctor.model import DiffEdit, Excerpt, First, PromptDiff
+from cachedoctor.model import Edit, Excerpt, First, PromptDiff
 from cachedoctor.report.text_page import Page, Part
 from cachedoctor.report.text_words import number, percent
 
@@ -95,7 +95,7 @@ def _cost(page: Page, diff: PromptDiff, about: str) -> None:
         )
 
 
-def _edits(page: Page, edits: list[DiffEdit], summary: str) -> None:
+def _edits(page: Page, edits: list[Edit], summary: str) -> None:
     page.prose([("whole difference: ", "bold")], summary, 2)
     for edit in edits[:_EDITS]:
         size_a, size_b = edit.a[1] - edit.a[0], edit.b[1] - edit.b[0]
