@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from cachedoctor.knowledge.builds import NEWEST
 
-N_BATCH, N_UBATCH = 2048, 512
-"""Defaults of -b and -ub, tokens."""
+N_UBATCH = 512
+"""Default of -ub, tokens."""
 EVERY = 8192
 """Tokens between checkpoints during a long prompt (b8352 to b9294), and the least distance from b9873 on."""
 LEAST = 64

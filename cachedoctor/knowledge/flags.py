@@ -22,8 +22,6 @@ class Flag(msgspec.Struct):
 CTX_CHECKPOINTS = [Flag("--swa-checkpoints", 6180, 6628), Flag("--ctx-checkpoints", 6751)]
 CACHE_RAM = [Flag("--cache-ram", 6751)]
 SWA_FULL = [Flag("--swa-full", 5456)]
-LOG_PROMPTS = [Flag("--log-prompts-dir", 9713)]
-SLOTS_DEBUG = [Flag("LLAMA_SERVER_SLOTS_DEBUG=1", 6900)]
 REASONING = [Flag("--reasoning-preserve", 9873)]
 
 

@@ -93,8 +93,6 @@ class Request(msgspec.Struct):
     t_last: int | None = None
     """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
     checks: list[Check] = msgspec.field(default_factory=list)
-    restored_tokens: int | None = None
-    """Tokens covered by the checkpoint that was restored."""
     held_checkpoints: int | None = None
     """Checkpoints the slot held when the request came; None when the log hides them."""
     held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)

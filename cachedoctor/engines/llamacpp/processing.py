@@ -120,8 +120,6 @@ def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
-    fields = event.fields
-    request.restored_tokens = fields.get("n_past", fields.get("n_tokens", fields["pos_max"] + 1))
     request.marks["restored"] = Mark(event.line, event.text)
 
 
