@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.finding import (
+    CONFIDENCE_ORDER,
     SEVERITY_ORDER,
     Confidence,
     Cost,
@@ -22,6 +23,7 @@ from cachedoctor.model.request import Check, Outcome, Request
 from cachedoctor.model.session import Memory, Session, Setting
 
 __all__ = [
+    "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
     "Advice",
     "CacheDoctorError",
