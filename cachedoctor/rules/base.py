@@ -22,6 +22,8 @@ MIN_LOST = 17
 """Tokens: the last 16 may differ by re-tokenisation alone."""
 WARN_TOKENS = 1000
 """Tokens: a cause that cost this much in all is a warning."""
+RAM_LEAST = 0.25
+"""Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -61,6 +63,14 @@ class Situation:
         """Upper bound of the common prefix: exact, or what an LRU choice leaves (similarity below the threshold)."""
         if lcp is None and r.selected_by == "lru" and r.held_tokens and prompt:
             self.lcp_at_most = int(prompt * 0.1)
+        if r.ram_refused and r.reference_lcp is not None:
+            lcp_of_own: int | None = r.reference_lcp
+        elif r.ram_refused and (r.f_keep or 0) < RAM_LEAST:
+            lcp_of_own = int(reference * RAM_LEAST)
+        else:
+            lcp_of_own = None
+        if self.lcp_at_most is None:
+            self.lcp_at_most = lcp_of_own
         self.whole = min(reference, prompt or 0)
         """Tokens that could have been common: the shorter of reference and prompt."""
         self.own_slot: bool | None = None
