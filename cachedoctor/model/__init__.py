@@ -12,6 +12,7 @@ from cachedoctor.model.finding import (
     Finding,
     NotEvaluated,
     Remedy,
+    Restart,
     RuledOut,
     RuleInfo,
     Severity,
@@ -19,7 +20,7 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Outcome, Request
-from cachedoctor.model.session import Memory, Session, Setting
+from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
     "SEVERITY_ORDER",
@@ -33,6 +34,7 @@ __all__ = [
     "Excerpt",
     "Finding",
     "First",
+    "Given",
     "InputInfo",
     "Mark",
     "Memory",
@@ -44,6 +46,7 @@ __all__ = [
     "Report",
     "Request",
     "RequestLines",
+    "Restart",
     "RuleInfo",
     "RuledOut",
     "Segment",
@@ -51,5 +54,6 @@ __all__ = [
     "Setting",
     "Severity",
     "Side",
+    "Sizes",
     "Totals",
 ]

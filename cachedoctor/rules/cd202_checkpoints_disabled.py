@@ -53,9 +53,13 @@ def check(s: Situation) -> Hit | None:
 def words(g: Group) -> Words:
     """Name the option to drop."""
     f = g.worst.facts
+    usual = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
+    default = usual if isinstance(usual, int) else 32
     known = (
         f"Line {f['line']} says that they are disabled."
         if f["line"]
+        else "The command line switches them off."
+        if g.session.setting("ctx_checkpoints") == 0
         else "This build prints every checkpoint it creates, and it printed none."
     )
     return Words(
@@ -65,8 +69,8 @@ def words(g: Group) -> Words:
             advice.option(
                 g.session,
                 flags.CTX_CHECKPOINTS,
-                "32",
-                "Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. Each checkpoint costs main memory.",
+                str(default),
+                f"Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. {advice.checkpoint_cost(g.session, default)}",
             )
         ],
         [
