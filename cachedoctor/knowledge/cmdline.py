@@ -21,9 +21,19 @@ _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _ALONE = frozenset(
     f"--{name}"
     for name in (
-        "detach", "init", "interactive", "no-healthcheck", "oom-kill-disable", "privileged", "publish-all", "quiet",
-        "read-only", "rm", "sig-proxy", "tty",
-    )  # fmt: skip
+        "detach",
+        "init",
+        "interactive",
+        "no-healthcheck",
+        "oom-kill-disable",
+        "privileged",
+        "publish-all",
+        "quiet",
+        "read-only",
+        "rm",
+        "sig-proxy",
+        "tty",
+    )
 )
 """Options of ``docker run`` that take no value (and the letters below); all others do."""
 _ALONE_LETTERS = "diPqt"

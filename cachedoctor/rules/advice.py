@@ -78,13 +78,13 @@ def _needed_mib(session: Session) -> tuple[int, str]:
     has = limit if isinstance(limit, int) and limit >= 0 else default
     full = bool(session.setting("ram_evictions"))
     largest = max([sizes.entry or 0.0, *sizes.conversations.values()])
-    count = max(session.at_once, len(sizes.conversations))
+    count = session.at_once or len(sizes.conversations)
     if not largest or not count:
         mib = max(default, 2 * has if full else has)
         why = "the default" if mib == default else "twice what it has" if full else "what it has"
         return mib, f"That is {why}; this log does not say what a prompt takes."
-    # Of a conversation whose size was not printed, the largest one is the best guess.
-    total = sum(sizes.conversations.values()) + largest * (count - len(sizes.conversations))
+    printed = sorted(sizes.conversations.values(), reverse=True)[:count]
+    total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
     mib = max(_rounded(total), _rounded(has + largest) if full else has)
     return (
         mib,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import builds, flags
-from cachedoctor.knowledge.options import Name, Option, lacking, name_for
+from cachedoctor.knowledge.options import Name, Option, by_build, lacking, name_for
 from cachedoctor.model import Given, Mark, Remedy, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words
@@ -45,9 +45,9 @@ def _note(session: Session, given: Given, name: Name | None) -> Note:
         else "The server does not start with an option that it does not know (error: invalid argument), so this log was made "
         "with another command line, or by another build."
     )
-    build = "llama-server" if name is None else builds.describe(session.build, low, high)
+    build = "" if name is None else f" {builds.describe(session.build, low, high)}"
     said = Words(
-        f"{build} does not know {given.written}: {_since(name, low)}",
+        f"llama-server{build} does not know {given.written}: {_since(name, low)}",
         why,
         [_right_name(given.written, given.value, given.env, low, high)],
     )
@@ -80,7 +80,10 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
     if lacking(option, low, high) and option.names:
         newest = option.names[0]
         return Remedy(f"Leave it out, or take a build that has it: {newest.text} ({newest.when}).")
-    return Remedy("Leave it out.")
+    if not option.names:
+        return Remedy("Leave it out.")
+    later = f" From b9538 on {flags.INSTEAD[option.key]}." if option.key in flags.INSTEAD else ""
+    return Remedy(f"Leave it out, or use what your build has: {by_build(option)}.{later}")
 
 
 def _shown(value: object) -> str:

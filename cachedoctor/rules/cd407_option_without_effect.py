@@ -193,7 +193,7 @@ def _disagreement(session: Session) -> Iterator[Note]:
     """The log says otherwise than the command line: the command line is not the one that made it."""
     told = cmdline.settings(session.given)
     if "init_slots" in session.seen and told.get("n_slots", session.n_slots) != session.n_slots:
-        yield _disagrees(session, "parallel", f"{session.n_slots} slots")
+        yield _disagrees(session, "parallel", "1 slot" if session.n_slots == 1 else f"{session.n_slots} slots")
     for setting, option in _COMPARED.items():
         found = session.settings.get(setting)
         given = _given(session, option)
