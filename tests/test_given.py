@@ -216,6 +216,9 @@ def test_an_old_build_is_not_told_an_option_that_it_lacks() -> None:
     remedy = advice.cache_ram(Session(0, "x", build=6628))
     assert remedy.commands == []
     assert "b6751" in remedy.text
+    remedy = advice.cache_ram(Session(0, "x", build=7551, settings={"mmproj": Setting(True, 1)}))
+    assert remedy.commands == []  # there, and not used beside a projector
+    assert "b8156" in remedy.text
 
 
 def test_more_checkpoints_only_where_the_list_was_full() -> None:
@@ -237,6 +240,13 @@ def test_slots_and_the_context_that_they_divide() -> None:
     assert advice.more_slots(divided).commands == ["llama-server ... -np 3 -c 24576"]
     shared = Session(0, "x", at_once=3, n_ctx_slot=8192, settings={"kv_unified": Setting(True, 1)})
     assert advice.more_slots(shared).commands == ["llama-server ... -np 3"]
+    enough = Session(0, "x", build=9294, at_once=2, n_slots=4, n_ctx_slot=8192)
+    assert advice.more_slots(enough).commands == ["llama-server ... --slot-prompt-similarity 0.5"]
+    old = Session(0, "x", build=6123, at_once=2, n_slots=4, n_ctx_slot=8192)  # 0.5 is the default there
+    assert advice.more_slots(old).commands == ["llama-server ... -np 5 -c 40960"]
+    assert advice.more_slots(Session(0, "x", n_slots=2, n_ctx_slot=100), 6).commands == [
+        "llama-server ... -np 6 -c 600"
+    ]
     assert "4 in this example" in advice.more_slots(Session(0, "x")).text
 
 

@@ -40,10 +40,22 @@ def option(session: Session, known: Option, value: str, what: str, *, off: bool 
 # ---- sizes
 
 
-def more_slots(session: Session, wanted: int | None = None) -> Remedy:
-    """Advise as many slots as conversations were in use at once; 4 as an example where that is not known."""
-    seen = wanted or (session.at_once if session.at_once > 1 else None)
-    count = seen or 4
+def more_slots(session: Session, wanted: int = 0) -> Remedy:
+    """Advise as many slots as conversations were in use at once.
+
+    Args:
+        wanted: conversations, where the log does not show how many were in use at once; 0 if that is unknown, too.
+    """
+    seen, has = session.at_once if session.at_once > 1 else wanted, session.n_slots or 1
+    if 1 < seen <= has and session.at_least(6628) is True:
+        return option(
+            session,
+            flags.SIMILARITY,
+            "0.5",
+            f"{has} slots are enough for the {seen} conversations here, but one was given the slot of another whose beginning "
+            "it shares. A prompt that matches less than this share then takes the slot unused for longest.",
+        )
+    count = max(seen, has + 1) if seen else max(4, has + 1)
     why = f"{count} here" if seen else f"{count} in this example"
     each = session.n_ctx_slot
     if session.setting("kv_unified") is True:
@@ -62,6 +74,11 @@ def more_slots(session: Session, wanted: int | None = None) -> Remedy:
 def cache_ram(session: Session) -> Remedy:
     """Advise the RAM prompt cache, as large as the conversations of this log need it."""
     mib, why = _needed_mib(session)
+    if session.setting("mmproj") is True and session.at_least(7965) is False:
+        return Remedy(
+            "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. With b8156 or newer prompts "
+            f"whose slot was taken can wait in main memory: --cache-ram {mib}. {why}"
+        )
     return option(
         session,
         flags.CACHE_RAM,
