@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
@@ -27,10 +27,26 @@ def shown_off(session: Session, s: Situation) -> bool:
     return printed and bool(prompts)
 
 
+def told_off(s: Situation) -> bool:
+    """The command line switches them off, and the level hides the memory: then the requests have to tell.
+
+    A conversation that was reused while it only grew lost all when its end changed. Memory of full attention would have
+    given back what still matched, and caching was on.
+    """
+    r, off = s.request, s.session.settings.get("ctx_checkpoints")
+    if off is None or off.value != 0 or off.line is not None or s.rewinds_badly is not None or s.fired & {"CD109"}:
+        return False
+    if not s.late or s.lcp is None or s.server_lost < MIN_LOST or r.shifted or r.truncate_failed_at is not None:
+        return False
+    grew = any(h.outcome == "reused" for h in s.history)
+    cut = r.f_keep is not None and r.f_keep < 0.9995 and r.selected_by == "lcp" and s.own_slot is not False
+    return grew and cut and r.cached_tokens == 0
+
+
 def check(s: Situation) -> Hit | None:
     """Fire when the memory could not go back and checkpoints are known to be off."""
     r = s.request
-    if not server_could_not(s) or not shown_off(s.session, s):
+    if not told_off(s) and (not server_could_not(s) or not shown_off(s.session, s)):
         return None
     off = s.session.settings.get("ctx_checkpoints")
     shown = proof(
