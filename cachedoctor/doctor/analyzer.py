@@ -55,7 +55,7 @@ class Analyzer:
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
         self._returns = Returns()
-        self._spool = Spool()
+        self._spool = Spool(encode_request)
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._totals = Totals()
@@ -163,6 +163,9 @@ class Analyzer:
             overdue = self._spool.overdue
             if overdue is not None:
                 tracker.give_up(overdue)
+            for request in tracker.revised:
+                new += self._diagnosis.revise(request, self._sessions[request.session])
+            tracker.revised.clear()
             for request in tracker.finished:
                 new += self._take(request)
             tracker.finished.clear()
@@ -175,7 +178,7 @@ class Analyzer:
             if self._prompts.matched:
                 session.settings.setdefault("prompts_given", Setting(True, None))
         self._returns.note(request, session)
-        new = self._diagnosis.examine(request, session, request.index)
+        new = self._diagnosis.examine(request, session)
         totals = self._totals
         if request.parent is None:
             totals.requests += 1
@@ -185,7 +188,7 @@ class Analyzer:
                 totals.cached_tokens += cached
                 totals.processed_tokens += request.processed_tokens or 0
                 totals.prompt_ms += request.prompt_ms or 0.0
-        self._spool.add(request.index, encode_request(request, request.index))
+        self._spool.add(request)
         return new
 
     def _close_trackers(self) -> None:

@@ -118,7 +118,7 @@ CACHE_TYPE_V = Option(
 SLOT_SAVE_PATH = Option(
     "slot_save_path", _names(None, "--slot-save-path"), "text", env=_names(11549, "LLAMA_ARG_SLOT_SAVE_PATH")
 )
-SLEEP_IDLE = Option(
+SLEEP = Option(
     "sleep_idle_seconds", _names(7551, "--sleep-idle-seconds"), "number", defaults=((7551, -1),)
 )  # sleeping destroys the context, and every cache with it
 
@@ -166,7 +166,7 @@ SLOTS_N_DIFF = Option(
 TABLE: tuple[Option, ...] = (
     CACHE_PROMPT, CACHE_REUSE, SIMILARITY, CACHE_RAM, CACHE_IDLE_SLOTS, CTX_CHECKPOINTS, CHECKPOINT_EVERY,
     CHECKPOINT_MIN_STEP, SWA_FULL, PARALLEL, CTX_SIZE, KV_UNIFIED, KV_UNIFIED_PER_SLOT, CONTEXT_SHIFT, KEEP, BATCH,
-    UBATCH, CACHE_TYPE_K, CACHE_TYPE_V, SLOT_SAVE_PATH, SLEEP_IDLE, MMPROJ, JINJA, REASONING, TEMPLATE_KWARGS, SLOTS,
+    UBATCH, CACHE_TYPE_K, CACHE_TYPE_V, SLOT_SAVE_PATH, SLEEP, MMPROJ, JINJA, REASONING, TEMPLATE_KWARGS, SLOTS,
     METRICS, VERBOSITY, LOG_FILE, LOG_COLORS, LOG_JSONL, LOG_PROMPTS_DIR, SLOTS_DEBUG, SLOTS_N_DIFF,
 )  # fmt: skip
 
