@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import report_of
+from conftest import CASES, log_of, report_of
 
 from cachedoctor.doctor.equipment import Returns
 from cachedoctor.knowledge.cmdline import parse
@@ -155,6 +155,39 @@ def test_an_option_that_does_nothing_here(line: str, facts: dict[str, Any], part
 def test_an_option_that_works_is_left_alone(line: str, facts: dict[str, Any]) -> None:
     """Silence where the log proves nothing."""
     assert idle(f"llama-server {line}", **facts) == []
+
+
+def test_an_option_that_is_unknown_is_not_called_idle_as_well() -> None:
+    """One finding per option."""
+    line = "LLAMA_ARG_CLEAR_IDLE=1 llama-server --cache_idle_slots"
+    assert idle(line, build=11549, settings={"cache_ram_mib": 0}) == [
+        "--cache_idle_slots has no effect: it needs --cache-ram, which is 0"
+    ]
+    assert idle("LLAMA_ARG_CLEAR_IDLE=1 llama-server", build=11549, settings={"cache_ram_mib": 0}) == []
+
+
+def test_checkpoints_switched_off_by_the_command_line_alone() -> None:
+    """The level hides setting and memory; turns that only grew were reused, and one whose end changed was not."""
+    (case,) = (folder for folder in CASES if folder.name == "checkpoints-disabled-hidden")
+    (log,) = (log_of(case).read_bytes(),)
+    without, told = report_of(log), report_of(log, given=parse("llama-server -m x --ctx-checkpoints 0"))
+    assert {f["code"] for f in without["findings"]} == {"CD901", "CD105"}
+    (found,) = (f for f in told["findings"] if f["code"] == "CD202")
+    assert (found["count"], found["confidence"]) == (2, "medium")
+    assert "The command line switches them off." in found["why"]
+    assert "CD901" not in {f["code"] for f in told["findings"]}
+    for line in ("llama-server --ctx-checkpoints 8", "llama-server --cache-ram 0"):
+        assert "CD202" not in {f["code"] for f in report_of(log, given=parse(line))["findings"]}
+
+
+@pytest.mark.parametrize(
+    "name", ["cache-prompt-off-default-verbosity", "healthy-dense-b6301", "no-checkpoint-mamba-b6301"]
+)
+def test_a_command_line_makes_no_loss_of_another_kind(name: str) -> None:
+    """Caching that was off, a healthy log, a build without checkpoints: --ctx-checkpoints 0 is not the cause."""
+    (case,) = (folder for folder in CASES if folder.name == name)
+    report = report_of(log_of(case).read_bytes(), given=parse("llama-server --ctx-checkpoints 0"))
+    assert "CD202" not in {f["code"] for f in report["findings"]}
 
 
 def test_a_finding_needs_no_lost_token() -> None:

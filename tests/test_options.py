@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.cmdline import parse, settings
@@ -243,6 +245,21 @@ def test_bad_lines_are_one_error(line: str) -> None:
         parse(line)
     assert error.value.hint
     assert error.value.exit_code == 2
+
+
+@given(
+    st.lists(
+        st.sampled_from([*flags.BY_NAME, *flags.NEVER, "docker", "run", "-e", "0", "'", "=", "\\", "|", "é", "\n"])
+    )
+)
+def test_no_line_is_a_traceback(words: list[str]) -> None:
+    """Whatever is pasted: options, or the one error."""
+    try:
+        found = parse(" ".join(words))
+    except CacheDoctorError:
+        return
+    settings(found)
+    assert all(g.option is None or g.option in flags.BY_KEY for g in found)
 
 
 def test_what_options_say_of_the_server() -> None:

@@ -115,7 +115,7 @@ def _options(words: list[str]) -> Iterator[Given]:
     at = 0
     while at < len(words):
         word = words[at]
-        name = word.replace("_", "-") if word.startswith("--") else word
+        name = flags.plain(word)
         at += 1
         if name in flags.NEVER:
             yield Given(word, None, None)

@@ -179,6 +179,21 @@ BY_NAME: dict[str, tuple[Option, Name, bool]] = {
 }
 """Every spelling, on the command line and in the environment: its option, the builds, whether it switches on."""
 
+
+def plain(written: str) -> str:
+    """Return the spelling of the table: behind two dashes the server takes ``_`` for ``-``."""
+    return written.replace("_", "-") if written.startswith("--") else written
+
+
+def entry(written: str) -> tuple[Option, Name, bool]:
+    """Option and name of a spelling, and whether it switches on.
+
+    Raises:
+        KeyError: it is not in the table.
+    """
+    return BY_NAME[plain(written)]
+
+
 NEVER = {"--checkpoint-every-nb": CHECKPOINT_EVERY}
 """Names that no build ever had, passed on from drafts of pull requests, and what was meant (PR #20087)."""
 

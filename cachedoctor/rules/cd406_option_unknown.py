@@ -23,7 +23,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     """Compare the command line, and what the server itself refused, with the names of this build."""
     notes = []
     for given in session.given:
-        entry = flags.BY_NAME.get(_plain(given.written))
+        entry = flags.BY_NAME.get(flags.plain(given.written))
         name = None if entry is None else entry[1]
         if name is None or name.exists(*advice.span(session)) is False:
             notes.append(_note(session, given, name))
@@ -31,10 +31,6 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     if refused is not None and refused.line is not None:
         notes.append(_refused(session, str(refused.value), Mark(refused.line, refused.text)))
     return notes
-
-
-def _plain(written: str) -> str:
-    return written.replace("_", "-") if written.startswith("--") else written
 
 
 def _note(session: Session, given: Given, name: Name | None) -> Note:
@@ -63,7 +59,7 @@ def _since(name: Name | None, low: int | None) -> str:
 
 def _right_name(written: str, value: object, env: bool, low: int | None, high: int | None) -> Remedy:
     """Say what this build calls it, what took its place, or that it has to be left out."""
-    plain = _plain(written)
+    plain = flags.plain(written)
     option: Option = flags.NEVER[plain] if plain in flags.NEVER else flags.BY_NAME[plain][0]
     on = plain in flags.NEVER or flags.BY_NAME[plain][2]
     if env:
@@ -94,7 +90,7 @@ def _shown(value: object) -> str:
 
 def _refused(session: Session, written: str, line: Mark) -> Note:
     low, high = advice.span(session)
-    known = _plain(written) in flags.BY_NAME or _plain(written) in flags.NEVER
+    known = flags.plain(written) in flags.BY_NAME or flags.plain(written) in flags.NEVER
     remedy = (
         _right_name(written, None, False, low, high)
         if known

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cachedoctor.knowledge import cmdline
+from cachedoctor.knowledge import cmdline, flags
 from cachedoctor.model import Given, Mark, Remedy, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words, n
 
 _MEMORY = {
@@ -40,8 +41,12 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
 
 
 def _given(session: Session, *keys: str) -> Given | None:
-    """Return the option as it was written last; what stands behind counts, the environment stands in front."""
-    return next((g for g in reversed(session.given) if g.option in keys), None)
+    """Return the option as it was written last; what stands behind counts, the environment stands in front.
+
+    A name that the build does not know is the business of CD406.
+    """
+    known = (g for g in reversed(session.given) if g.option in keys)
+    return next((g for g in known if flags.entry(g.written)[1].exists(*advice.span(session)) is not False), None)
 
 
 def _line(session: Session, setting: str, value: object, label: str) -> list[tuple[Mark, str]]:
