@@ -12,9 +12,8 @@ from cachedoctor.rules.rewinding import same_prefix, server_could_not
 def shown_off(session: Session, s: Situation) -> bool:
     """Known to be off: by the start-up line, or because a build that prints each creation printed none."""
     if session.setting("ctx_checkpoints") is not None:
-        return (
-            bool(session.setting("ctx_checkpoints") == 0) and session.at_least(6180) is not False
-        )  # before, none exist
+        made_from = 6180 if session.memory == "swa" else 6751  # older builds have none to switch off
+        return session.setting("ctx_checkpoints") == 0 and session.at_least(made_from) is not False
     if session.at_least(6751) is not True or session.seen & {
         "ckpt_created",
         "ckpt_check",

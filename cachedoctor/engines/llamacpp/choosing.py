@@ -164,7 +164,11 @@ def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
     if choice is not None:
         choice.saved = event.fields["length"]
-    _size(tracker, event.fields["size"], None if tracker.chosen is None else tracker.chosen.thread)
+    state, owner = event.fields["size"], tracker.chosen if choice is not None else None  # else an idle slot is saved
+    if owner is None:
+        _size(tracker, state)
+    else:  # an entry of the cache is this state and the slot's checkpoints
+        _size(tracker, state + owner.checkpoints * (tracker.session.sizes.checkpoint or 0.0), owner.thread)
 
 
 def _size(tracker: Tracker, mib: float | None, thread: int | None = None) -> None:
