@@ -127,7 +127,7 @@ def check_contract(report: dict[str, Any]) -> None:
             check_keys("evidence", evidence)
         assert all(list(remedy) == ["text", "commands"] for remedy in finding["remedies"])
         assert all(list(other) == ["name", "why"] for other in finding["ruled_out"])
-        assert list(finding["cost"]) == ["tokens", "ms"]
+        assert list(finding["cost"]) == ["tokens", "ms", "ms_from"]
 
 
 def check_references(report: dict[str, Any]) -> None:

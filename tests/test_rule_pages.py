@@ -109,7 +109,7 @@ def test_the_first_excerpt_fires_this_rule_alone(rule: Rule, tmp_path: Path) -> 
 @by_rule
 def test_a_rule_that_needs_prompts_has_some_on_its_page(rule: Rule) -> None:
     """And is silent without them."""
-    if rule.needs is advice.needs_prompts:
+    if rule.needs in (advice.needs_prompts, advice.needs_bodies):
         assert blocks(page_of(rule), "(?:requests|slots)")
         assert rule.code not in fired(blocks(page_of(rule), "log")[0])
 

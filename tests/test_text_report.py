@@ -92,8 +92,8 @@ warning[CD108] prefix-diverges-early: the prompt differs from the one before it
       |     slot.prompt.tokens.size() = 2040, seq_id = 0, pos_min = 2039
       | ^ common prefix with what the slot held
       |
-  = cost: 5,912 tokens recomputed in 3 requests, 1.3 s, 85.1 % of all prompt
-    time
+  = cost: 5,912 tokens recomputed in 3 requests, about 1.3 s, 85.1 % of all
+    prompt time
   = why: The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
     first tokens with them.
   = confidence: high

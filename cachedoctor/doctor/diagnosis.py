@@ -78,7 +78,7 @@ class Diagnosis:
             if request in queue:
                 queue.remove(request)
         latest = memory.slots.get(request.slot)
-        opened = self.examine(request, session)
+        opened = self._ask(request, session, memory)
         if latest is not None and latest.index > request.index:
             memory.slots[request.slot] = latest
         return opened
@@ -86,11 +86,15 @@ class Diagnosis:
     def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
         memory = self._memory.setdefault(session.index, _Memory())
+        self._groups.speed(session).learn(request)
+        if request.outcome in _DOUBTFUL and request.parent is None:
+            self._doubtful += 1
+        return self._ask(request, session, memory)
+
+    def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
-        if request.outcome in _DOUBTFUL and request.parent is None:
-            self._doubtful += 1
         if request.outcome in _HEALTHY and not (request.partial or request.shifted or "restarted" in session.settings):
             _remember(memory, request)  # nothing that any rule could report
             return []
@@ -108,7 +112,6 @@ class Diagnosis:
             request.codes.append(rule.code)
             if self._groups.add(rule.code, hit, request, session):
                 opened.append(rule.code)
-        self._groups.settle(request)
         if situation.slot_taken:
             memory.steals += 1
         _remember(memory, request)
@@ -220,13 +223,19 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
         requests=group.first + worst,
         count=group.count,
         evidence=evidence,
-        cost=Cost(group.tokens, round(group.ms, 3) if group.ms else None),
+        cost=_cost(group),
         why=words.why,
         ruled_out=words.ruled_out,
         diff=None if group.worst.difference is None else _short(group.worst.difference),
         remedies=words.remedies,
         references=words.references,
     )
+
+
+def _cost(group: Group) -> Cost:
+    if not group.ms:
+        return Cost(group.tokens, None)
+    return Cost(group.tokens, round(group.ms, 3), "depth" if group.at_depth else "mean")
 
 
 def _short(difference: PromptDiff) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.finding import (
+    CONFIDENCE_ORDER,
     SEVERITY_ORDER,
     Confidence,
     Cost,
@@ -23,6 +24,7 @@ from cachedoctor.model.request import Check, Outcome, Request
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
+    "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
     "Advice",
     "CacheDoctorError",

@@ -10,6 +10,7 @@ Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
 
 SEVERITY_ORDER: dict[str, int] = {"note": 0, "warning": 1, "error": 2}
+CONFIDENCE_ORDER: dict[str, int] = {"low": 0, "medium": 1, "high": 2}
 
 
 class Evidence(msgspec.Struct):
@@ -28,6 +29,8 @@ class Cost(msgspec.Struct):
 
     tokens: int
     ms: float | None
+    ms_from: Literal["depth", "mean"] | None = None
+    """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request."""
 
 
 class Remedy(msgspec.Struct):

@@ -192,6 +192,14 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
     return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
+def needs_bodies(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads images was not evaluated, or None: dumps of the server hold the text of a prompt only."""
+    if session.setting("prompts_given"):
+        return None
+    words = "give the client's request bodies beside the log"
+    return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+
+
 WANTS: dict[object, showing.Want] = {needs_accounting: "accounting", needs_text: "text", needs_prompts: "prompts"}
 """What a rule lacks that names one of these as its ``needs``."""
 

@@ -131,6 +131,8 @@ class Group(msgspec.Struct):
     count: int = 0
     tokens: int = 0
     ms: float = 0.0
+    at_depth: bool = False
+    """The time was taken from the speed at that depth, not from a request's mean speed."""
     first: list[int] = msgspec.field(default_factory=list)
     top: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(tokens, request) of the worst 5."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import other_held
+from cachedoctor.rules.taken import other_held, side_request
 
 STEALS = 1
 """Earlier losses of the same kind before it is called contention."""
@@ -14,7 +14,13 @@ STEALS = 1
 def check(s: Situation) -> Hit | None:
     """Fire when several slots, or three and more conversations, are not enough and it happened before."""
     r, slots = s.request, s.session.n_slots or 1
-    if not other_held(s) or s.steals < STEALS or s.fired & {"CD304", "CD308", "CD309"} or s.threads <= max(slots, 2):
+    if (
+        not other_held(s)
+        or side_request(s)
+        or s.steals < STEALS
+        or s.fired & {"CD304", "CD308", "CD309"}
+        or s.threads <= max(slots, 2)
+    ):
         return None
     shown = proof(
         r, ("select", "the slot's content does not match"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
