@@ -13,6 +13,7 @@ from cachedoctor.model.finding import (
     Finding,
     NotEvaluated,
     Remedy,
+    Restart,
     RuledOut,
     RuleInfo,
     Severity,
@@ -20,7 +21,7 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Outcome, Request
-from cachedoctor.model.session import Memory, Session, Setting
+from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
     "CONFIDENCE_ORDER",
@@ -35,6 +36,7 @@ __all__ = [
     "Excerpt",
     "Finding",
     "First",
+    "Given",
     "InputInfo",
     "Mark",
     "Memory",
@@ -46,6 +48,7 @@ __all__ = [
     "Report",
     "Request",
     "RequestLines",
+    "Restart",
     "RuleInfo",
     "RuledOut",
     "Segment",
@@ -53,5 +56,6 @@ __all__ = [
     "Setting",
     "Severity",
     "Side",
+    "Sizes",
     "Totals",
 ]
