@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
+from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.model.finding import (
     SEVERITY_ORDER,
     Confidence,
@@ -31,15 +32,20 @@ __all__ = [
     "Edit",
     "Evidence",
     "Excerpt",
+    "Explanation",
     "Finding",
     "First",
     "InputInfo",
+    "Level",
+    "Line",
     "Mark",
     "Memory",
     "NotEvaluated",
     "Op",
     "Outcome",
+    "Part",
     "PromptDiff",
+    "Reading",
     "Remedy",
     "Report",
     "Request",
@@ -52,4 +58,5 @@ __all__ = [
     "Severity",
     "Side",
     "Totals",
+    "Wording",
 ]
