@@ -313,6 +313,8 @@ def test_what_newer_builds_append_is_named() -> None:
         ("slot x: id 0 | task 1 | forcing full promt reprocessing", "forcing full prompt re-processing"),
         ("found better prompt with f_keep = 1.000, sim = 0.965", "- found better prompt with f_keep ="),
         ("pos_min = 1, pos_max = 3", ""),
+        ("srv  llama_server: loading model", "loading model '"),
+        ("srv          init: initializing ...", "initializing, n_slots ="),
     ],
 )
 def test_unknown_lines(line: str, nearest: str) -> None:

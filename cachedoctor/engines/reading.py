@@ -24,8 +24,9 @@ _FUNC = re.compile(rb"(\S+?): ")
 _LEFT_OUT = re.compile(rb"[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL)
 """How reports, terminals and people mark what they leave out."""
 _SEPARATOR = re.compile(rb"\| *|: +")
-_MIN_CUT = 10
-"""Characters: less of a message could be anything."""
+_MIN_CUT = 16
+"""Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
+_MIN_LIKE = 10
 _MIN_LIKENESS = 0.6
 _NEAREST_MAX = 200
 _LINE_MAX = 1 << 16
@@ -89,7 +90,7 @@ def nearest(rows: Iterable[Message], line: bytes) -> str:
     """Begin of the known message that ``line`` is most like; empty when it is like none."""
     text = _plain(line[_prefix(line)[1] :][:_NEAREST_MAX]).decode("utf-8", "replace")
     best, likeness = "", _MIN_LIKENESS
-    for head in sorted({head for row in rows for head in row.heads if len(head) >= _MIN_CUT}):
+    for head in sorted({head for row in rows for head in row.heads if len(head) >= _MIN_LIKE}):
         matcher = SequenceMatcher(None, text[: len(head)].lower(), head.lower(), autojunk=False)
         if matcher.quick_ratio() > likeness and (ratio := matcher.ratio()) > likeness:
             best, likeness = head, ratio
@@ -145,9 +146,10 @@ def _begun(row: Message, line: bytes, start: int) -> Found | None:
     """Fit a message whose end is missing."""
     place = _places(row, line, start)
     text = b"" if place is None else _plain(line[place[0] :])
-    if place is None or len(text) < _MIN_CUT or not _literal(row):
+    if place is None or not _literal(row):
         return None
-    if not any(text.startswith(head.encode()) or head.encode().startswith(text) for head in row.heads):
+    heads = [head.encode() for head in row.heads]
+    if not any(text.startswith(h) or (len(text) >= _MIN_CUT and h.startswith(text)) for h in heads):
         return None
     import regex  # type: ignore[import-untyped]  # only it tells a text that fits so far from one that does not
 

@@ -376,9 +376,9 @@ ROWS: list[R] = [
     # http
     R("billing_err", "log", 8929, 11549, "E8929", "anthropic string not as expected: {system_text:text}",
       "0.12.345.678 E anthropic string not as expected: <system_text>"),
-    R("chat_format", "srv", 5311, 9713, "I5311", "Chat format: {format:word}",
+    R("chat_format", "srv", 5311, 9713, "I5311", "Chat format: {format:text}",
       "0.00.221.079 I srv    operator(): Chat format: peg-native"),
-    R("chat_format", "srv", 9873, 11063, "T9873", "chat format: {format:word}",
+    R("chat_format", "srv", 9873, 11063, "T9873", "chat format: {format:text}",
       "0.00.293.144 I srv    operator(): chat format: peg-native"),
     R("http_body", "srv", 5311, 11549, "D5311", "request: {body:json}",
       "0.12.345.678 D srv  log_server_r: request:  <body>"),
