@@ -355,6 +355,12 @@ def test_a_huge_line_is_cut_in_the_text() -> None:
     assert len(shown("srv log_server_r: request: {" + "x" * 3_000_000)) < 10_000
 
 
+@pytest.mark.parametrize("row", ["llama_model_loader: - kv 0: " + " " * 60_000, "a: " * 20_000, "x | " * 20_000])
+def test_a_line_of_blanks_or_separators_ends(row: str) -> None:
+    """Such lines once took forever; here they must merely end."""
+    assert len(list(explain(row.encode()))) == 1
+
+
 # ---- the command
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -24,12 +25,13 @@ _FUNC = re.compile(rb"(\S+?): ")
 _LEFT_OUT = re.compile(rb"[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL)
 """How reports, terminals and people mark what they leave out."""
 _SEPARATOR = re.compile(rb"\| *|: +")
+_SEPARATORS_MAX = 6
 _MIN_CUT = 16
 """Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
 _MIN_LIKE = 10
 _MIN_LIKENESS = 0.6
 _NEAREST_MAX = 200
-_LINE_MAX = 1 << 16
+_LINE_MAX = 1 << 12
 """Bytes of a line that are read; what lies behind them is a prompt or a body."""
 
 
@@ -76,7 +78,8 @@ def read(rows: Iterable[Message], line: bytes) -> LineReading:
     headed = [row for row in rows if _literal(row)]
     if group == "bare":
         tries.append((headed, start))
-        tries += [(headed, at.end()) for at in _SEPARATOR.finditer(line, start, start + _NEAREST_MAX)]
+        separators = _SEPARATOR.finditer(line, start, start + _NEAREST_MAX)
+        tries += [(headed, at.end()) for at in islice(separators, _SEPARATORS_MAX)]
     ways: list[tuple[_Fit, bytes]] = [(_whole, line), (_begun, _LEFT_OUT.sub(b"", line)), (_longer, line)]
     for fit, text in ways:
         for some, at in tries:

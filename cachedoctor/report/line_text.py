@@ -37,7 +37,7 @@ def _show(page: Page, e: Explanation) -> None:
         also = "; other wordings fit what is left of it as well" if e.undecided else ""
         page.prose(["  "], f"the line is cut{also}", 2)
     if e.more:
-        page.prose(["  "], f"not known to any build that was looked at: {cut(e.more, _VALUE_MAX)}", 2)
+        page.prose(["  "], f"no known build prints what follows the message: {cut(e.more, _VALUE_MAX)}", 2)
     if e.parts:
         _heading(page, "Before the message")
         wide = _wide([p.text for p in e.parts])

@@ -73,7 +73,7 @@ FIELDS: dict[str, Field] = {
     "n_prompt": F("tokens", "length of the new prompt"),
     "lcs_len": F("tokens", "common part of the new prompt and the slot's content: a true longest common subsequence at b5311, a prefix by b5833, called lcs either way"),
     "similarity": F("share", "common part / length of what the slot HELD: the opposite of sim from b6751 on, which divides by the new prompt"),
-    "t_last": F("µs", "when the slot was last used, on a clock that starts anywhere; only the order of such values says something", {-1.0: "the slot was never used since the server started: a cold start, nothing was lost"}),
+    "t_last": F("µs", "when the slot was last used, on a clock that starts anywhere; only the order of such values says something", {-1.0: "the slot was never used since the server started: it held nothing that could be lost"}),
     "is_processing": F("1 or 0", "whether the slot is busy with another request", _ON),
     "slot_clear.n_tokens": F("tokens", "what the slot held and has lost now, unless it was saved to the RAM prompt cache before"),
     "slot_purge.n_tokens": F("tokens", "what the idle slot held and has lost"),

@@ -17,7 +17,7 @@ MEANINGS: dict[str, str] = {
     "slot_select_id": "The request named its slot (id_slot); similarity played no part in the choice.",
     "slot_select_lcp": "The slot was chosen because its content begins like the new prompt. Similarity and f_keep tell how much could be reused, not how much was: the memory may not be able to go back there. Printed before the request has a number, hence task -1.",
     "slot_select_lcs": "The slot was chosen because its content is like the new prompt (b6628 and older). How much was reused stands in the `kv cache rm` line.",
-    "slot_select_lru": "No slot's content was like the new prompt, so the least recently used one is taken. What it held is lost unless the RAM prompt cache gets a copy; the new prompt is computed from the start unless that cache has it.",
+    "slot_select_lru": "No free slot's content was like the new prompt, so the least recently used one is taken. What it held is lost unless the RAM prompt cache gets a copy; the new prompt is computed from the start unless that cache has it.",
     "slot_skip_busy": "In its search for a slot the server passes over one that is busy, whatever it holds.",
     "slot_skip_empty": "In its search for a similar slot the server passes over one that holds nothing.",
     # RAM prompt cache
