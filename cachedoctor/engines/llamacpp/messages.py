@@ -496,7 +496,7 @@ ROWS: list[R] = [
       "0.00.047.513 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'"),
     R("is_swa_any", "lib", 5833, 11549, "L5833", "{__func__:func}: is_swa_any = {is_swa_any:d}",
       "0.00.036.188 I print_info: is_swa_any            = 0"),
-    R("kv_dump", "lib", 5311, 11549, "L5311", "{__func__:func}: - kv {i:d}: {name:text} {type_name:word} = {value:text}",
+    R("kv_dump", "lib", 5311, 11549, "L5311", "{__func__:func}: - kv {i:d}: {name:func} {type_name:func} = {value:text}",
       "0.00.029.056 I llama_model_loader: - kv   0:                       general.architecture str              = qwen3"),
     R("kv_swa", "lib", 5833, 11549, "L5833", "{__func__:func}: creating SWA KV cache, size = {size:d} cells",
       "0.00.107.935 I llama_kv_cache_iswa: creating     SWA KV cache, size = 768 cells"),
