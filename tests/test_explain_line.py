@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from conftest import ROOT
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachedoctor.doctor.explaining import explain, wording
@@ -328,6 +328,7 @@ def test_unknown_lines(line: str, nearest: str) -> None:
 DAMAGED = st.builds(lambda row, junk: row.sample.encode()[:-3] + junk, st.sampled_from(ROWS), st.binary(max_size=9))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300) | DAMAGED)
 def test_no_bytes_raise(data: bytes) -> None:
     """Whatever is given, there is an answer, and it can be written in both formats."""

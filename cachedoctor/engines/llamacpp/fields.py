@@ -53,6 +53,8 @@ _GEN = "generated tokens, the first one included"
 _DROPPED = {0.0: "nothing of the prompt is reused"}
 
 FIELDS: dict[str, Field] = {
+    # start-up
+    "arg": F("", "the option as it was given"),
     # slots
     "id_slot": F("slot", "number of the slot, from 0"),
     "id_task": F("task", "number of the request; internal tasks count, too, so the numbers jump"),

@@ -134,6 +134,7 @@ MEANINGS: dict[str, str] = {
     "router_lru": "The router has as many models as it may have and ends the least recently used one: its caches are lost.",
     "router_stopping": "The router ends the server process of a model: its caches are lost.",
     # start-up
+    "arg_invalid": "The server did not start: its build does not know this option, or the option was misspelt. `cachedoctor analyze --cmdline` names the option that this build has.",
     "build_info": "The build of llama.cpp; what the log can show depends on it.",
     "build_line": "The build of llama.cpp; what the log can show depends on it.",
     "chat_template": "The chat template: it decides what the prompt looks like, and whether earlier reasoning stays in it.",
