@@ -57,6 +57,11 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
     why = f"{count} here" if seen else f"{count} in this example"
+    return slots(session, count, f"Give every conversation a slot of its own, {why}.")
+
+
+def slots(session: Session, count: int, what: str) -> Remedy:
+    """Advise ``count`` slots for the reason ``what``, with the context that they need together."""
     each = session.n_ctx_slot
     if session.setting("kv_unified") is True:
         context, cost = "", "They share the context (unified KV), so raise -c if it gets full."
@@ -66,9 +71,7 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
     else:
         context = f" -c <{count} x the context one conversation needs>"
         cost = "Without --kv-unified -c is divided by the slots, so it grows with them. That costs KV memory."
-    return Remedy(
-        f"Give every conversation a slot of its own, {why}. {cost}", [f"llama-server ... -np {count}{context}"]
-    )
+    return Remedy(f"{what} {cost}", [f"llama-server ... -np {count}{context}"])
 
 
 def cache_ram(session: Session) -> Remedy:
