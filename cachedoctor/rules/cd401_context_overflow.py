@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy
+from cachedoctor.model import Remedy, Session
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
 
@@ -18,6 +18,16 @@ def check(s: Situation) -> Hit | None:
         [],
         {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.session.n_ctx_slot},
     )
+
+
+def needs(session: Session) -> tuple[str, str] | None:
+    """Builds around b6900 refuse a prompt without a line; b6751 and b7079 print one again."""
+    if session.at_least(6752) is True and session.at_least(7079) is False:
+        return (
+            "this build prints nothing when it refuses a prompt that does not fit",
+            "look into the client's log for \"exceeds the available context size\", or use b7079 or newer, which print it",
+        )
+    return None
 
 
 def words(g: Group) -> Words:
@@ -49,6 +59,7 @@ RULE = Rule(
     "A prompt did not fit into the context",
     check,
     words,
+    needs=needs,
     severity="error",
     on="any",
     after=("CD403",),
