@@ -20,8 +20,11 @@ class Flag(msgspec.Struct):
 
 
 CTX_CHECKPOINTS = [Flag("--swa-checkpoints", 6180, 6628), Flag("--ctx-checkpoints", 6751)]
+CHECKPOINT_MIN_STEP = [Flag("--checkpoint-min-step", 9538)]
 CACHE_RAM = [Flag("--cache-ram", 6751)]
 SWA_FULL = [Flag("--swa-full", 5456)]
+SLEEP = [Flag("--sleep-idle-seconds", 7551)]
+KEEP_IDLE_SLOTS = [Flag("--no-clear-idle", 8672, 8672), Flag("--no-cache-idle-slots", 8929)]
 REASONING = [Flag("--reasoning-preserve", 9873)]
 
 

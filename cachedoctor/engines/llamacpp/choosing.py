@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp import requests
+from cachedoctor.engines.llamacpp import losses, requests
 from cachedoctor.engines.llamacpp.slot_state import Choice, SlotState
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.model import Mark, Request, Setting
@@ -179,11 +179,13 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
         if slot.request is not None and slot.released:
             requests.finish(tracker, slot)
     if slot.request is None or slot.released:
+        if event.message == "slot_clear":
+            losses.cleared(tracker, event, slot)
         slot.length, slot.thread = 0, None
 
 
 def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    slot.length, slot.thread = None, None
+    slot.length, slot.thread, slot.dropped, slot.spans = None, None, [], []
 
 
 def _pc_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:

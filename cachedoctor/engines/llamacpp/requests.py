@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp import accounting, choosing
+from cachedoctor.engines.llamacpp import accounting, choosing, losses
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Mark, Request
 
@@ -46,7 +46,9 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
         request.held_positions = slot.positions
     if choice is not None:
         choosing.hand_over(choice, request, tracker)
+        losses.fresh_slot(request, slot, choice)
         slot.choice = None
+    slot.used = True
     slot.request, slot.released = request, False
     return request
 
@@ -147,6 +149,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     accounting.derive_counts(request)
     if request.restored_from_ram:
         choosing.settle_swap(request, threads)
+    losses.estimate_file(request)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     elsewhere = {s.thread for s in tracker.slots.values() if s is not slot and s.thread is not None and s.length}
     thread = threads.join(request, elsewhere) if request.parent is None else None
@@ -155,6 +158,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     cold = cold and (request.held_tokens == 0 or request.held_thread is not None)
     request.thread_turn = 0 if thread is None else thread.turns
     accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
+    losses.settle(tracker, request, slot, thread)
     if request.released_tokens is None:
         return
     slot.length = request.released_tokens

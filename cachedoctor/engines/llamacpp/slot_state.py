@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model import Mark, Request
+from cachedoctor.model import Dropped, Mark, Request
 
 
 class Choice(msgspec.Struct):
@@ -35,6 +35,21 @@ class Choice(msgspec.Struct):
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
 
 
+class Span(msgspec.Struct, gc=False):
+    """What a finished request did to the content of its slot, in tokens."""
+
+    start: int
+    """First token that it computed."""
+    end: int
+    """Length of its prompt."""
+    parted: int
+    """Where it parted from what the slot held."""
+    created: int
+    """Checkpoints that it made."""
+    mark: Mark
+    """The line that says what it reused."""
+
+
 class SlotState(msgspec.Struct):
     """One slot of one session."""
 
@@ -48,6 +63,16 @@ class SlotState(msgspec.Struct):
     positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
     which prints no checks."""
+    limit: int | None = None
+    """Checkpoints that its list holds at most, as printed with a creation."""
+    dropped: list[Dropped] = msgspec.field(default_factory=list)
+    """Checkpoints of the present content that were dropped though still good."""
+    spans: list[Span] = msgspec.field(default_factory=list)
+    """What was done to the present content, oldest first."""
+    used: bool = False
+    """A request was launched here since the start."""
+    idle_saved: Mark | None = None
+    """It is being saved to the RAM cache, after which it is cleared."""
     choice: Choice | None = None
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.base import Event, Message, uptime_seconds
-from cachedoctor.engines.llamacpp import choosing, fused, processing, requests, together
+from cachedoctor.engines.llamacpp import choosing, fused, losses, processing, requests, together
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.engines.scanner import Plan, Scanner
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Request, Session
+from cachedoctor.model import Mark, Request, Session
 
 Handler = Callable[["Tracker", Event, SlotState], None]
 
@@ -31,15 +31,13 @@ def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """A sleeping server keeps its ids and loses its context, and with it every cache."""
-    tracker.asleep = True
-    for state in tracker.slots.values():
-        state.length, state.thread, state.checkpoints, state.positions = 0, None, 0, []
+    losses.sleep(tracker, event)
 
 
 HANDLERS: dict[str, Handler] = {
     **choosing.HANDLERS,
     **processing.HANDLERS,
+    **losses.HANDLERS,
     "launch": _launch,
     "timing_head": _timing_head,
     "timing_prompt": requests.timing,
@@ -97,6 +95,9 @@ class Tracker:
         self.shows_checkpoints = False
         self.makes_checkpoints = False
         self.asleep = False
+        self.slept: Mark | None = None
+        self.woken = False
+        self.idle_cleared: dict[int, tuple[Mark, Mark]] = {}
         self.rows: set[Message] = set()
         self._started: set[str] = set()
         self.shapes: set[int] = set()
