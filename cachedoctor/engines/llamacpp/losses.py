@@ -112,17 +112,19 @@ def _idle_saved(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """Note whose text an idle slot held when it was cleared."""
     saved, slot.idle_saved, slot.dropped, slot.spans = slot.idle_saved, None, [], []
-    if saved is None or slot.thread is None or not event.fields["n_tokens"]:
+    thread = slot.cleared_thread if slot.thread is None else slot.thread
+    if saved is None or thread is None or not event.fields["n_tokens"]:
         return
     if len(tracker.idle_cleared) >= _MAX_CLEARED:
         del tracker.idle_cleared[next(iter(tracker.idle_cleared))]
-    tracker.idle_cleared[slot.thread] = (Mark(event.line, event.text), saved)
+    tracker.idle_cleared[thread] = (Mark(event.line, event.text), saved)
 
 
 def sleep(tracker: Tracker, event: Event) -> None:
     """A sleeping server keeps its ids and loses its context, and with it every cache."""
     tracker.asleep = True
-    tracker.slept, tracker.woken = Mark(event.line, event.text), True
+    if tracker.session.n_requests:  # else there was nothing to lose
+        tracker.slept, tracker.woken = Mark(event.line, event.text), True
     for slot in tracker.slots.values():
         slot.length, slot.thread, slot.checkpoints, slot.positions = 0, None, 0, []
         slot.dropped, slot.spans, slot.used = [], [], False
@@ -139,8 +141,8 @@ def restored(request: Request, slot: SlotState, event: Event) -> None:
     """
     end = event.fields["pos_max"]
     makers = [i for i, span in enumerate(slot.spans) if span.start <= end < span.end and span.created]
-    if not makers:
-        return
+    if not makers or request.restored_from_ram:
+        return  # made in an earlier life of this content, which was swapped in from RAM with its checkpoints
     for span in slot.spans[makers[-1] + 1 :]:
         if span.parted < end:
             request.marks["stale"], request.stale_from = span.mark, span.parted
@@ -168,12 +170,13 @@ def _remember_span(request: Request, slot: SlotState) -> None:
 
 def settle(tracker: Tracker, request: Request, slot: SlotState, thread: Thread | None) -> None:
     """Give a finished request what was lost before it came, and forget what no longer lies in the slot."""
-    window = tracker.session.setting("n_swa")
-    if not request.restored_from_ram and "slot_file" not in request.marks:
-        request.dropped = _missed(request, slot, window)
     if slot.dropped:
-        start = request.marks["start"].line
-        kept = (request.common_prefix_tokens or 0) if request.dropped or not request.restored_from_ram else 0
+        # Where another conversation's text was held a swap from RAM may be hidden, unless the prefix is printed.
+        same = request.lcp_exact or (thread is not None and thread.id == request.held_thread)
+        same = same and not request.restored_from_ram and "slot_file" not in request.marks
+        if same:
+            request.dropped = _missed(request, slot, tracker.session.setting("n_swa"))
+        start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
         slot.dropped = [d for d in slot.dropped if d.line > start or d.tokens <= kept]
     _remember_span(request, slot)
     if tracker.slept is not None and ((thread is None and tracker.woken) or _before(thread, tracker.slept)):

@@ -71,6 +71,8 @@ class SlotState(msgspec.Struct):
     """What was done to the present content, oldest first."""
     used: bool = False
     """A request was launched here since the start."""
+    cleared_thread: int | None = None
+    """Thread whose text it held until the last launch elsewhere, which by its build clears idle slots."""
     idle_saved: Mark | None = None
     """It is being saved to the RAM cache, after which it is cleared."""
     choice: Choice | None = None

@@ -202,7 +202,8 @@ class Tracker:
         if self.clears_idle:
             for slot in self.slots.values():
                 if slot is not taken and (slot.request is None or slot.released):
-                    slot.length, slot.thread = 0, None
+                    slot.cleared_thread = slot.thread
+                    slot.length, slot.thread, slot.dropped, slot.spans = 0, None, [], []
 
     # ---- ends
 
