@@ -51,6 +51,8 @@ def check(s: Situation) -> Hit | None:
         return None
     if s.session.setting("ctx_checkpoints") == 0 or s.fired & {"CD202", "CD203", "CD205", "CD207", "CD211"}:
         return None
+    if "ckpt_erase_old" in s.session.seen and not s.session.starts_cold:
+        return None  # what lay further up may have been dropped before this log begins
     found = bunch(s)
     if found is None:
         return None

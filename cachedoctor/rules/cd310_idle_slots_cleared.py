@@ -9,7 +9,7 @@ from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof,
 
 
 def check(s: Situation) -> Hit | None:
-    """Fire when a conversation came back whose idle slot had been cleared, and the RAM cache throws prompts out."""
+    """Fire when a conversation came back whose idle slot had been cleared, and whose copy had left the RAM cache."""
     r = s.request
     evictions = s.session.settings.get("ram_evictions")
     if "idle_cleared" not in r.marks or evictions is None or not s.lost or r.restored_from_ram or not r.thread_turn:
@@ -40,7 +40,8 @@ def words(g: Group) -> Words:
         f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {n(f['reference'])} tokens: {n(g.tokens)} tokens "
         f"recomputed over {times(g.count)}",
         "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. That costs nothing while "
-        f"the RAM cache has room. This one throws prompts out or does not take them (first at line {f['line']}).",
+        "the RAM cache has room. This one throws out its oldest prompts, or does not take large ones (first at line "
+        f"{f['line']}); by their number this copy was gone when the conversation came back.",
         [
             advice.cache_ram(session, max(8192, 4 * int(f["limit"] or 0))),
             advice.option(

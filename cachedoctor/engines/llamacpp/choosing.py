@@ -91,7 +91,7 @@ def choose(
     old = slot.choice
     drop_looks(tracker)
     choice = slot.choice = Choice(line)
-    tracker.chosen = slot
+    tracker.chosen, slot.evictions = slot, tracker.evictions
     if old is not None and old.selected_by is None:
         choice.lcp, choice.n_prompt, choice.line = old.lcp, old.n_prompt, old.line
     choice.marks["select"] = Mark(line, text)
@@ -166,6 +166,7 @@ def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
     holder = choice.marks if choice is not None else slot.request.marks if slot.request else None
+    losses.evicted(tracker, event)
     tracker.session.settings.setdefault("ram_evictions", Setting(0, event.line)).value += 1
     if holder is not None:
         holder["evicted"] = Mark(event.line, event.text)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp.slot_state import Choice, SlotState, Span
+from cachedoctor.engines.llamacpp.slot_state import Choice, IdleSave, SlotState, Span
 from cachedoctor.engines.llamacpp.threads import Thread
 from cachedoctor.model import Dropped, Mark, Request
 
@@ -21,6 +21,8 @@ _MAX_DROPPED = 256
 """Dropped checkpoints remembered per slot; a conversation drops about one a turn once its list is full."""
 _MAX_SPANS = 64
 """Requests of a slot remembered since its content last came from elsewhere."""
+MAX_LENGTHS = 256
+"""Lengths that slots had after a request, to know one that comes back from a file."""
 _MAX_CLEARED = 64
 """Conversations remembered whose idle slot was cleared; as many as there are threads."""
 
@@ -73,8 +75,13 @@ def _missed(request: Request, slot: SlotState, window: int | None) -> Dropped | 
 
 
 def printed_length(tracker: Tracker, request: Request, printed: int, mark: Mark) -> None:
-    """Compare what the server says the slot holds with what it was left with: only a file changes that in between."""
-    if request.held_tokens and request.held_tokens != printed and not request.restored_from_ram:
+    """Compare what the server says the slot holds with what it was left with: a file changes that in between.
+
+    So do requests whose lines are missing; a file saved in this life of the server has a length that a slot once had.
+    """
+    if request.held_tokens in (None, 0, printed) or request.restored_from_ram:
+        return
+    if printed in tracker.lengths:
         request.marks["slot_file"] = mark
         owner = tracker.threads.by_total(printed, 0, request.first_line)
         request.held_before, request.held_thread = request.held_thread, None if owner is None else owner.id
@@ -106,7 +113,23 @@ def _lora(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _idle_saved(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    slot.idle_saved = Mark(event.line, event.text)
+    """The RAM cache throws out its oldest prompt first: this one is gone once all that lie there now have left too."""
+    gone_at = None if tracker.ram_prompts is None else tracker.evictions + tracker.ram_prompts + 1
+    slot.idle_saved = IdleSave(Mark(event.line, event.text), gone_at)
+
+
+def evicted(tracker: Tracker, event: Event) -> None:
+    """Count prompts that left the RAM cache; one that was too large never got there."""
+    if event.message != "pc_oversize":
+        tracker.evictions += 1
+        return
+    for slot in tracker.slots.values():
+        if slot.idle_saved is not None:
+            slot.idle_saved.gone_at = tracker.evictions
+
+
+def _ram_state(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    tracker.ram_prompts = event.fields["n_prompts"]
 
 
 def cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -179,13 +202,17 @@ def settle(tracker: Tracker, request: Request, slot: SlotState, thread: Thread |
         start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
         slot.dropped = [d for d in slot.dropped if d.line > start or d.tokens <= kept]
     _remember_span(request, slot)
+    if request.released_tokens:
+        tracker.lengths.append(request.released_tokens)
     if tracker.slept is not None and ((thread is None and tracker.woken) or _before(thread, tracker.slept)):
         request.marks["slept"] = tracker.slept
     tracker.woken = False
     if thread is not None and tracker.idle_cleared:
         found = tracker.idle_cleared.pop(thread.id, None)
         if found is not None and not request.restored_from_ram:
-            request.marks["idle_cleared"], request.marks["idle_saved"] = found
+            cleared_at, saved = found
+            if saved.gone_at is not None and slot.evictions >= saved.gone_at:
+                request.marks["idle_cleared"], request.marks["idle_saved"] = cleared_at, saved.mark
 
 
 def _before(thread: Thread | None, mark: Mark) -> bool:
@@ -195,4 +222,5 @@ def _before(thread: Thread | None, mark: Mark) -> bool:
 HANDLERS: dict[str, Callable[[Tracker, Event, SlotState], None]] = {
     "lora_clear": _lora,
     "idle_slot_save": _idle_saved,
+    "pc_state": _ram_state,
 }

@@ -48,6 +48,8 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
         choosing.hand_over(choice, request, tracker)
         losses.fresh_slot(request, slot, choice)
         slot.choice = None
+    else:
+        slot.evictions = tracker.evictions
     slot.used = True
     slot.request, slot.released = request, False
     return request

@@ -50,6 +50,14 @@ class Span(msgspec.Struct, gc=False):
     """The line that says what it reused."""
 
 
+class IdleSave(msgspec.Struct, gc=False):
+    """An idle slot is being saved to the RAM cache, after which it is cleared."""
+
+    mark: Mark
+    gone_at: int | None
+    """Evictions of the session after which this copy is gone for certain; None when unknown."""
+
+
 class SlotState(msgspec.Struct):
     """One slot of one session."""
 
@@ -73,8 +81,10 @@ class SlotState(msgspec.Struct):
     """A request was launched here since the start."""
     cleared_thread: int | None = None
     """Thread whose text it held until the last launch elsewhere, which by its build clears idle slots."""
-    idle_saved: Mark | None = None
-    """It is being saved to the RAM cache, after which it is cleared."""
+    idle_saved: IdleSave | None = None
+    """It was saved for being idle, and not cleared yet."""
+    evictions: int = 0
+    """Evictions of the session when its request was given to it, before the RAM cache was searched."""
     choice: Choice | None = None
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""

@@ -5,11 +5,12 @@ Knows which handler a message has, and when a new life of the server begins. Kno
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from cachedoctor.engines.base import Event, Message, uptime_seconds
 from cachedoctor.engines.llamacpp import choosing, fused, losses, processing, requests, together
-from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.slot_state import IdleSave, SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.engines.scanner import Plan, Scanner
@@ -97,7 +98,10 @@ class Tracker:
         self.asleep = False
         self.slept: Mark | None = None
         self.woken = False
-        self.idle_cleared: dict[int, tuple[Mark, Mark]] = {}
+        self.lengths: deque[int] = deque(maxlen=losses.MAX_LENGTHS)
+        self.idle_cleared: dict[int, tuple[Mark, IdleSave]] = {}
+        self.evictions = 0
+        self.ram_prompts: int | None = None
         self.rows: set[Message] = set()
         self._started: set[str] = set()
         self.shapes: set[int] = set()
