@@ -91,7 +91,7 @@ def words(g: Group) -> Words:
             same_prefix(f["lcp"]),
             RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
         ],
-        ["https://github.com/ggml-org/llama.cpp/pull/19408", "https://github.com/ggml-org/llama.cpp/pull/20087"],
+        ["https://github.com/ggml-org/llama.cpp/issues/19408", "https://github.com/ggml-org/llama.cpp/pull/20087"],
     )
 
 

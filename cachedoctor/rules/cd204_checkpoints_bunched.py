@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.knowledge import flags
+from cachedoctor.knowledge.decision import EVERY
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
@@ -35,8 +35,9 @@ def bunch(s: Situation) -> tuple[int, int, int] | None:
 def made_near_the_end(s: Situation) -> bool:
     """The build makes checkpoints only near the end of a prompt.
 
-    b6751 to b8351 at its end, b9538 to b10067 there and at the last user message; in between also every 8,192 tokens
-    (PR #20087), later at user messages throughout (PR #25420, #25472).
+    b6751 to b8351 at its end, b9538 to b10067 there and at the last user message (b9873 also at others that lie 8,192
+    tokens apart); in between every 8,192 tokens as well (PR #20087), later at user messages throughout (PR #25420,
+    #25472).
     """
     session = s.session
     if session.at_least(10068) is True or session.at_least(6751) is False:
@@ -79,21 +80,14 @@ def check(s: Situation) -> Hit | None:
 
 def words(g: Group) -> Words:
     """Say where they lie, and from which build on they are spread."""
-    f, session = g.worst.facts, g.session
+    f = g.worst.facts
     remedies = [
         Remedy(
-            "Update llama.cpp: b10068 and newer spread checkpoints over the user messages of the whole prompt (PR #25420, #25472)."
+            "Update llama.cpp and choose a small distance: b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), "
+            f"by default {n(EVERY)} tokens apart. Each checkpoint costs main memory.",
+            ["llama-server ... --checkpoint-min-step 1024"],
         )
     ]
-    if session.at_least(9538) is True:
-        remedies.append(
-            advice.option(
-                session,
-                flags.CHECKPOINT_MIN_STEP,
-                "2048",
-                "Until then: demand a larger distance, so that the list reaches further back in conversations to come.",
-            )
-        )
     remedies.append(
         Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
