@@ -201,7 +201,8 @@ def settle(tracker: Tracker, request: Request, slot: SlotState, thread: Thread |
             request.dropped = _missed(request, slot, tracker.session.setting("n_swa"))
         start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
         slot.dropped = [d for d in slot.dropped if d.line > start or d.tokens <= kept]
-    _remember_span(request, slot)
+    if tracker.session.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
+        _remember_span(request, slot)
     if request.released_tokens:
         tracker.lengths.append(request.released_tokens)
     if tracker.slept is not None and ((thread is None and tracker.woken) or _before(thread, tracker.slept)):
