@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
@@ -53,15 +53,19 @@ def words(g: Group) -> Words:
     )
 
 
+def needs(session: Session) -> tuple[str, str] | None:
+    """Why the rule was not evaluated: from b9294 on the line is printed at trace level."""
+    if session.at_least(9294) is not True or session.seen & {"lora_clear", "seq_rm", "new_prompt"}:
+        return None
+    how, command = advice.show_accounting(session)
+    return "a change of adapters is hidden at this level", f"{how}\n{command}" if command else how
+
+
 RULE = Rule(
     "CD111",
     "lora-changed",
     "LoRA adapters or scales changed, which clears the cache",
     check,
     words,
-    needs=lambda session: (
-        None
-        if session.at_least(9294) is not True or session.seen & {"lora_clear", "seq_rm", "new_prompt"}
-        else ("b9294 and newer print a change of adapters at trace level only", advice.show_accounting(session)[1])
-    ),
+    needs=needs,
 )

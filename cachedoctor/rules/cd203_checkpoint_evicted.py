@@ -47,6 +47,10 @@ def check(s: Situation) -> Hit | None:
     )
 
 
+def _mib(size: float) -> str:
+    return f"{size:.3f} MiB" if size < 1 else f"{size:,.1f} MiB"
+
+
 def _longer_list(g: Group) -> Remedy:
     f = g.worst.facts
     limit = f["limit"] or default_limit(g.session)
@@ -55,8 +59,8 @@ def _longer_list(g: Group) -> Remedy:
         g.session,
         flags.CTX_CHECKPOINTS,
         str(limit + f["behind"]),
-        f"Keep more checkpoints per slot. {held} {limit + f['behind']} would have kept this one. Each costs {f['size']:.3f} MiB of "
-        f"main memory here, {f['behind'] * f['size']:.1f} MiB more per slot.",
+        f"Keep more checkpoints per slot. {held} {limit + f['behind']} would have kept this one. Each costs {_mib(f['size'])} of "
+        f"main memory here, {_mib(f['behind'] * f['size'])} more per slot.",
     )
 
 
