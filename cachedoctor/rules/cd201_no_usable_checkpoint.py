@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from cachedoctor.knowledge import flags
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
-CAUSES = {"CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211"}
+CAUSES = {"CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308"}
 """Rules that say why there was none."""
 
 
@@ -76,14 +75,9 @@ def words(g: Group) -> Words:
                 "shortened history finds one."
             )
         )
-    remedies.append(
-        advice.option(
-            session,
-            flags.CTX_CHECKPOINTS,
-            "64",
-            "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models.",
-        )
-    )
+    more = advice.more_checkpoints(session, f["held"])
+    if more is not None:
+        remedies.append(more)
     remedies.append(
         Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )

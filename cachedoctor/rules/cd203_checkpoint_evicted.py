@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Confidence, Mark, Remedy, RuledOut, Session
+from cachedoctor.model import Confidence, Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import dropped, same_prefix, too_dense
-
-
-def default_limit(session: Session) -> int:
-    """Checkpoints that a list holds by default: 8 from b6751 on, 32 from b8352 on (PR #20087)."""
-    return 8 if session.at_least(8352) is False else 32
 
 
 def check(s: Situation) -> Hit | None:
@@ -53,7 +48,8 @@ def _mib(size: float) -> str:
 
 def _longer_list(g: Group) -> Remedy:
     f = g.worst.facts
-    limit = f["limit"] or default_limit(g.session)
+    default = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
+    limit = f["limit"] or (default if isinstance(default, int) else 32)
     held = f"The list held {limit}." if f["limit"] else f"The default is {limit}; this log does not say what was set."
     return advice.option(
         g.session,

@@ -43,12 +43,13 @@ def words(g: Group) -> Words:
         "the RAM cache has room. This one throws out its oldest prompts, or does not take large ones (first at line "
         f"{f['line']}); by their number this copy was gone when the conversation came back.",
         [
-            advice.cache_ram(session, max(8192, 4 * int(f["limit"] or 0))),
+            advice.cache_ram(session),
             advice.option(
                 session,
-                flags.KEEP_IDLE_SLOTS,
+                flags.CACHE_IDLE_SLOTS,
                 "",
                 "Or leave idle slots as they are. They then share the context with the slots at work.",
+                off=True,
             ),
         ],
         [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cachedoctor.engines.base import Event, Message, uptime_seconds
 from cachedoctor.engines.llamacpp import choosing, fused, losses, processing, requests, together
-from cachedoctor.engines.llamacpp.slot_state import IdleSave, SlotState
+from cachedoctor.engines.llamacpp.slot_state import IdleSave, RamCache, SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.engines.scanner import Plan, Scanner
@@ -32,6 +32,7 @@ def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    tracker.ram.saved.clear()
     losses.sleep(tracker, event)
 
 
@@ -77,6 +78,8 @@ class Tracker:
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
+        self.revised: list[Request] = []
+        """Requests given before that later ones showed to belong to another conversation."""
         self._open(1)
 
     def _open(self, line: int) -> None:
@@ -88,6 +91,7 @@ class Tracker:
         self.startup = Startup(self.session)
         self.slots: dict[int, SlotState] = {}
         self.threads = Threads()
+        self.ram = RamCache()
         self.chosen: SlotState | None = None
         self.timing: SlotState | None = None
         self.children = False
