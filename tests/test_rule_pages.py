@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -138,3 +140,17 @@ def test_other_rules_are_named_as_they_are_called(page: Path) -> None:
     for code, name in re.findall(r"\b(CD\d{3})\s+([a-z-]+)", prose):
         assert names[code] == name
     assert not re.search(r"\bCD\d{3}\b(?!\s+[a-z])", prose)
+
+
+def test_the_catalogue_of_rules_is_up_to_date() -> None:
+    """docs/rules.md is what scripts/make-rules-doc would write."""
+    script = [sys.executable, str(ROOT / "scripts" / "make-rules-doc"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_catalogue_names_every_rule_once() -> None:
+    """With its page, in the order of codes."""
+    text = (ROOT / "docs" / "rules.md").read_text("utf-8")
+    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/rules/(\w+)\.md\) ", text, re.MULTILINE)
+    assert listed == [(path.stem[:5].upper(), path.stem) for path in PAGES]

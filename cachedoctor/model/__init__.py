@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
+from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.model.finding import (
     CONFIDENCE_ORDER,
     SEVERITY_ORDER,
@@ -35,16 +36,21 @@ __all__ = [
     "Edit",
     "Evidence",
     "Excerpt",
+    "Explanation",
     "Finding",
     "First",
     "Given",
     "InputInfo",
+    "Level",
+    "Line",
     "Mark",
     "Memory",
     "NotEvaluated",
     "Op",
     "Outcome",
+    "Part",
     "PromptDiff",
+    "Reading",
     "Remedy",
     "Report",
     "Request",
@@ -59,4 +65,5 @@ __all__ = [
     "Side",
     "Sizes",
     "Totals",
+    "Wording",
 ]
