@@ -28,9 +28,10 @@ HEADINGS = [
     "When it is fine",
     "Builds",
 ]
-ALONG = {"CD210": {"CD105"}, "CD302": {"CD303"}}
-"""Codes that the excerpt fires as well: the changed history that --cache-reuse was meant for; the first loss of a
-contention, which is no pattern yet."""
+EDIT = {code: {"CD105"} for code in ("CD203", "CD204", "CD207", "CD210", "CD211", "CD212")}
+ALONG = {**EDIT, "CD302": {"CD303"}}
+"""Codes that the excerpt fires as well: the edit of the history that met the gap, or that --cache-reuse was meant for;
+the first loss of a contention, which is no pattern yet."""
 
 WORDS = ["the", "otter", "walked", "along", "a", "river", "in", "winter", "and", "nobody", "sang"]
 

@@ -33,6 +33,8 @@ MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
+_TELLING = frozenset({"slept", "stale", "slot_file"})
+"""Marks of requests that a rule may speak about though they lost nothing."""
 
 
 class _Memory(msgspec.Struct):
@@ -95,7 +97,12 @@ class Diagnosis:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
-        if request.outcome in _HEALTHY and not (request.partial or request.shifted or "restarted" in session.settings):
+        if request.outcome in _HEALTHY and not (
+            request.partial
+            or request.shifted
+            or "restarted" in session.settings
+            or not _TELLING.isdisjoint(request.marks)
+        ):
             _remember(memory, request)  # nothing that any rule could report
             return []
         history = list(memory.threads.get(thread, ())) if thread is not None else []

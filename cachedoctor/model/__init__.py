@@ -21,7 +21,7 @@ from cachedoctor.model.finding import (
 )
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
-from cachedoctor.model.request import Check, Outcome, Request
+from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Check",
     "Confidence",
     "Cost",
+    "Dropped",
     "Edit",
     "Evidence",
     "Excerpt",

@@ -23,6 +23,26 @@ class Check(msgspec.Struct, gc=False):
     """The line itself, where it was printed."""
 
 
+class Dropped(msgspec.Struct, gc=False):
+    """A context checkpoint that the server dropped though it was still good: its list was full, or too dense."""
+
+    tokens: int
+    """Prompt tokens that it covered."""
+    pos_min: int
+    pos_max: int
+    size_mib: float
+    limit: int | None
+    """Checkpoints that the list holds; None where the log does not say."""
+    crowded: bool
+    """Dropped for being too close to an earlier one (b10068 and newer), not because it was the oldest."""
+    roomy: bool
+    """The list was at most half full."""
+    line: int
+    text: bytes = b""
+    behind: int = 1
+    """It and the newer ones dropped for the same reason: how much longer the list had to be to keep it."""
+
+
 class Request(msgspec.Struct):
     """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
 
@@ -97,6 +117,12 @@ class Request(msgspec.Struct):
     """Checkpoints the slot held when the request came; None when the log hides them."""
     held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of those whose creation was printed; meant for builds that print no checks (up to b8156)."""
+    dropped: Dropped | None = None
+    """The dropped checkpoint that would have given back more of the common prefix than was reused."""
+    stale_from: int | None = None
+    """Position from which on the restored checkpoint stands for text that had been replaced."""
+    held_before: int | None = None
+    """Thread whose text the slot held until a slot file was restored into it."""
     ram_looked: bool = False
     """The RAM prompt cache was searched for a better prompt."""
     ram_saved: bool = False

@@ -110,7 +110,7 @@ class Situation:
         s = self.session
         if s.memory is not None:
             return s.memory != "attention" and not (s.memory == "swa" and s.setting("swa_full") is True)
-        if s.seen & {"ckpt_created", "ckpt_restored", "ckpt_check", "ckpt_created_swa", "force_full"}:
+        if s.seen & {"ckpt_created", "ckpt_restored", "ckpt_check", "ckpt_created_swa", "force_full", "ckpt_erase_old"}:
             return True
         return None
 

@@ -16,6 +16,8 @@ def check(s: Situation) -> Hit | None:
     r = s.request
     if not s.lost or r.cached_tokens != 0 or r.forced or r.truncate_failed_at is not None or r.selected_by != "lcp":
         return None
+    if s.fired & {"CD111"}:
+        return None  # the server cleared the slot itself
     if (r.similarity or 0) < 0.5 or s.session.at_least(6629) is False or r.shifted:
         return None
     kept_all = r.f_keep is not None and r.f_keep >= 0.9995
@@ -82,4 +84,5 @@ RULE = Rule(
             "b6751 or newer; the request bodies would tell",
         )
     ),
+    after=("CD111",),
 )

@@ -7,6 +7,9 @@ from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
+CAUSES = {"CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308"}
+"""Rules that say why there was none."""
+
 
 def nothing_below(s: Situation) -> bool:
     """No checkpoint at or below the common prefix: all lie beyond, or none was held."""
@@ -19,11 +22,7 @@ def nothing_below(s: Situation) -> bool:
 def check(s: Situation) -> Hit | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none."""
     r = s.request
-    if (
-        not server_could_not(s)
-        or s.session.setting("ctx_checkpoints") == 0
-        or s.fired & {"CD202", "CD205", "CD208", "CD308"}
-    ):
+    if not server_could_not(s) or s.session.setting("ctx_checkpoints") == 0 or s.fired & CAUSES:
         return None
     if not nothing_below(s):
         return None
@@ -102,5 +101,5 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
-    after=("CD109", "CD202", "CD205", "CD208", "CD308"),
+    after=("CD109", "CD111", *sorted(CAUSES)),
 )

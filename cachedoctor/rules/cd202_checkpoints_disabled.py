@@ -104,5 +104,5 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
-    after=("CD109",),
+    after=("CD109", "CD111"),
 )

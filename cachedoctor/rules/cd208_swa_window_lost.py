@@ -12,7 +12,13 @@ from cachedoctor.rules.rewinding import same_prefix, server_could_not
 def check(s: Situation) -> Hit | None:
     """Fire on sliding-window memory without any checkpoint."""
     r, session = s.request, s.session
-    if session.memory != "swa" or not server_could_not(s) or r.checks or r.held_checkpoints or s.fired & {"CD202"}:
+    if (
+        session.memory != "swa"
+        or not server_could_not(s)
+        or r.checks
+        or r.held_checkpoints
+        or s.fired & {"CD202", "CD203", "CD207"}
+    ):
         return None
     shown = proof(
         r,
@@ -67,5 +73,5 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
-    after=("CD109", "CD202", "CD205"),
+    after=("CD109", "CD111", "CD202", "CD203", "CD205", "CD207"),
 )

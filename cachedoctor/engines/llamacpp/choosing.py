@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp import requests
+from cachedoctor.engines.llamacpp import losses, requests
 from cachedoctor.engines.llamacpp.slot_state import Choice, RamCache, SlotState
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.model import Mark, Request, Setting
@@ -110,7 +110,7 @@ def choose(
     old = slot.choice
     drop_looks(tracker)
     choice = slot.choice = Choice(line)
-    tracker.chosen = slot
+    tracker.chosen, slot.evictions = slot, tracker.evictions
     if old is not None and old.selected_by is None:
         choice.lcp, choice.n_prompt, choice.line = old.lcp, old.n_prompt, old.line
     choice.marks["select"] = Mark(line, text)
@@ -202,6 +202,7 @@ def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
     _size(tracker, event.fields.get("size", event.fields.get("state_size")))
     holder = choice.marks if choice is not None else slot.request.marks if slot.request else None
+    losses.evicted(tracker, event)
     tracker.session.settings.setdefault("ram_evictions", Setting(0, event.line)).value += 1
     tracker.ram.saved.clear()
     if holder is not None:
@@ -216,11 +217,13 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
         if slot.request is not None and slot.released:
             requests.finish(tracker, slot)
     if slot.request is None or slot.released:
+        if event.message == "slot_clear":
+            losses.cleared(tracker, event, slot)
         slot.length, slot.thread = 0, None
 
 
 def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    slot.length, slot.thread = None, None
+    slot.length, slot.thread, slot.dropped, slot.spans = None, None, [], []
 
 
 def _pc_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:

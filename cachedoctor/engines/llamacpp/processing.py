@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp import requests
+from cachedoctor.engines.llamacpp import losses, requests
 from cachedoctor.engines.llamacpp.overlong import parse_error
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Check, Mark, Request
@@ -62,8 +62,9 @@ def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """``n_past = LCP, slot.prompt.tokens.size() = held``: printed when the memory may be unable to go back."""
     request = requests.of_event(tracker, event, slot)
     request.common_prefix_tokens, request.lcp_exact = event.fields["n_past"], True
+    mark = request.marks["n_past"] = Mark(event.line, event.text)
+    losses.printed_length(tracker, request, event.fields["n_cache_tokens"], mark)
     request.held_tokens = event.fields["n_cache_tokens"]
-    request.marks["n_past"] = Mark(event.line, event.text)
 
 
 def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line: int, text: bytes) -> Request:
@@ -128,10 +129,12 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
     request.marks["restored"] = Mark(event.line, event.text)
+    losses.restored(request, slot, event)
 
 
 def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
     """Remember where a checkpoint lies; the list of the server holds ``limit`` of them."""
+    slot.limit = limit
     kept = min(limit, MAX_POSITIONS) - 1
     slot.positions = [*(slot.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
@@ -163,6 +166,7 @@ def _dropped(tracker: Tracker, event: Event, slot: SlotState) -> None:
     measure(tracker, event.fields.get("size"))
     slot.checkpoints = max(0, slot.checkpoints - 1)
     _forget(slot, event)
+    losses.drop(slot, event)
     if slot.request is not None:
         slot.request.marks["dropped"] = Mark(event.line, event.text)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp import accounting, choosing
+from cachedoctor.engines.llamacpp import accounting, choosing, losses
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.threads import Moved
 from cachedoctor.model import Mark, Request
@@ -47,7 +47,11 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
         request.held_positions = slot.positions
     if choice is not None:
         choosing.hand_over(choice, request, tracker)
+        losses.fresh_slot(request, slot, choice)
         slot.choice = None
+    else:
+        slot.evictions = tracker.evictions
+    slot.used = True
     slot.request, slot.released = request, False
     return request
 
@@ -148,6 +152,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     accounting.derive_counts(request)
     if request.restored_from_ram:
         choosing.settle_swap(request, threads, tracker.ram)
+    losses.estimate_file(request)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     elsewhere = {s.thread for s in tracker.slots.values() if s is not slot and s.thread is not None and s.length}
     thread = threads.join(request, elsewhere) if request.parent is None else None
@@ -158,6 +163,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     cold = cold and (request.held_tokens == 0 or request.held_thread is not None)
     request.thread_turn = 0 if thread is None else thread.turns
     accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
+    losses.settle(tracker, request, slot, thread)
     if request.released_tokens is None:
         return
     slot.length = request.released_tokens

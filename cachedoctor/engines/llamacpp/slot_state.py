@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model import Mark, Request
+from cachedoctor.model import Dropped, Mark, Request
 
 _MAX_RAM = 256
 
@@ -35,6 +35,29 @@ class Choice(msgspec.Struct):
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+
+
+class Span(msgspec.Struct, gc=False):
+    """What a finished request did to the content of its slot, in tokens."""
+
+    start: int
+    """First token that it computed."""
+    end: int
+    """Length of its prompt."""
+    parted: int
+    """Where it parted from what the slot held."""
+    created: int
+    """Checkpoints that it made."""
+    mark: Mark
+    """The line that says what it reused."""
+
+
+class IdleSave(msgspec.Struct, gc=False):
+    """An idle slot is being saved to the RAM cache, after which it is cleared."""
+
+    mark: Mark
+    gone_at: int | None
+    """Evictions of the session after which this copy is gone for certain; None when unknown."""
 
 
 class RamCache(msgspec.Struct):
@@ -69,6 +92,20 @@ class SlotState(msgspec.Struct):
     positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
     which prints no checks."""
+    limit: int | None = None
+    """Checkpoints that its list holds at most, as printed with a creation."""
+    dropped: list[Dropped] = msgspec.field(default_factory=list)
+    """Checkpoints of the present content that were dropped though still good."""
+    spans: list[Span] = msgspec.field(default_factory=list)
+    """What was done to the present content, oldest first."""
+    used: bool = False
+    """A request was launched here since the start."""
+    cleared_thread: int | None = None
+    """Thread whose text it held until the last launch elsewhere, which by its build clears idle slots."""
+    idle_saved: IdleSave | None = None
+    """It was saved for being idle, and not cleared yet."""
+    evictions: int = 0
+    """Evictions of the session when its request was given to it, before the RAM cache was searched."""
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache when the open request came, where listed."""
     choice: Choice | None = None

@@ -89,7 +89,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
     slot = tracker.slot(event.slot)
     similarity, keep, t_last, raw_task = match.group(fused.SIMILARITY, fused.F_KEEP, fused.T_LAST, fused.TASK)
     task, at = int(raw_task), 2 if fused.SAMPLER in lines[1] else 1
-    plain = slot.choice is None and not tracker.watches_ram
+    plain = slot.choice is None and slot.used and not tracker.watches_ram
     if plain:  # nothing else is known of this choice: what follows would only pass it on
         choosing.drop_looks(tracker)
         if slot.request is not None and slot.released:

@@ -5,16 +5,17 @@ Knows which handler a message has, and when a new life of the server begins. Kno
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from cachedoctor.engines.base import Event, Message, uptime_seconds
-from cachedoctor.engines.llamacpp import choosing, fused, processing, requests, together
-from cachedoctor.engines.llamacpp.slot_state import RamCache, SlotState
+from cachedoctor.engines.llamacpp import choosing, fused, losses, processing, requests, together
+from cachedoctor.engines.llamacpp.slot_state import IdleSave, RamCache, SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.engines.scanner import Plan, Scanner
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Request, Session
+from cachedoctor.model import Mark, Request, Session
 
 Handler = Callable[["Tracker", Event, SlotState], None]
 
@@ -31,16 +32,14 @@ def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """A sleeping server keeps its ids and loses its context, and with it every cache."""
-    tracker.asleep = True
     tracker.ram.saved.clear()
-    for state in tracker.slots.values():
-        state.length, state.thread, state.checkpoints, state.positions = 0, None, 0, []
+    losses.sleep(tracker, event)
 
 
 HANDLERS: dict[str, Handler] = {
     **choosing.HANDLERS,
     **processing.HANDLERS,
+    **losses.HANDLERS,
     "launch": _launch,
     "timing_head": _timing_head,
     "timing_prompt": requests.timing,
@@ -101,6 +100,12 @@ class Tracker:
         self.shows_checkpoints = False
         self.makes_checkpoints = False
         self.asleep = False
+        self.slept: Mark | None = None
+        self.woken = False
+        self.lengths: deque[int] = deque(maxlen=losses.MAX_LENGTHS)
+        self.idle_cleared: dict[int, tuple[Mark, IdleSave]] = {}
+        self.evictions = 0
+        self.ram_prompts: int | None = None
         self.rows: set[Message] = set()
         self._started: set[str] = set()
         self.shapes: set[int] = set()
@@ -205,7 +210,8 @@ class Tracker:
         if self.clears_idle:
             for slot in self.slots.values():
                 if slot is not taken and (slot.request is None or slot.released):
-                    slot.length, slot.thread = 0, None
+                    slot.cleared_thread = slot.thread
+                    slot.length, slot.thread, slot.dropped, slot.spans = 0, None, [], []
 
     # ---- ends
 

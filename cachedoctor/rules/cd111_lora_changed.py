@@ -1,0 +1,71 @@
+"""CD111: the LoRA adapters or their scales changed, and the slot's cache was cleared for it."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when the server says that it clears a slot for other adapters, and the slot's content was of use."""
+    r = s.request
+    if "lora" not in r.marks or r.cached_tokens or (r.similarity is not None and r.similarity < 0.1):
+        return None
+    matched = s.lcp if s.lcp is not None else s.lost
+    if not s.lost or not matched:
+        return None
+    shown = proof(
+        r,
+        ("select", "the slot holds this prompt's beginning"),
+        ("cached", "nothing reused"),
+        ("timing", "tokens recomputed"),
+    )
+    return Hit(
+        min(s.lost, matched),
+        "high" if r.selected_by == "lcp" or s.own_slot else "medium",
+        (r.marks["lora"], "the server clears the slot"),
+        shown,
+        {"lcp": s.lcp},
+    )
+
+
+def words(g: Group) -> Words:
+    """Say why a cache belongs to its adapters, and how to keep one for each."""
+    f = g.worst.facts
+    held = f"the {n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
+    return Words(
+        f"the LoRA adapters or their scales changed, and the cache was cleared for it: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"Keys and values depend on the adapters that computed them, so the server threw {held} away. The two numbers in the line count "
+        "adapters; equal numbers mean that only a scale changed.",
+        [
+            Remedy(
+                'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without one '
+                "take the adapters set at start-up or by POST /lora-adapters."
+            ),
+            Remedy(
+                "Where several sets of adapters are needed: give each a slot of its own, and send its number as id_slot.",
+                ["llama-server ... -np 2"],
+            ),
+        ],
+        [RuledOut("cache-prompt-off", "the server says that it cleared the cache itself")],
+        ["https://github.com/ggml-org/llama.cpp/pull/15327"],
+    )
+
+
+def needs(session: Session) -> tuple[str, str] | None:
+    """Why the rule was not evaluated: from b9294 on the line is printed at trace level."""
+    if session.at_least(9294) is not True or session.seen & {"lora_clear", "seq_rm", "new_prompt"}:
+        return None
+    how, command = advice.show_accounting(session)
+    return "a change of adapters is hidden at this level", f"{how}\n{command}" if command else how
+
+
+RULE = Rule(
+    "CD111",
+    "lora-changed",
+    "LoRA adapters or scales changed, which clears the cache",
+    check,
+    words,
+    needs=needs,
+)

@@ -1,0 +1,97 @@
+"""CD212: a checkpoint was restored that is older than the text it stands for: the answer may be wrong."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+
+FIXED = 8672
+"""First build looked at that drops every checkpoint reaching beyond the common prefix (PR #20671, after b8353)."""
+
+
+def _stale_window(s: Situation) -> Hit | None:
+    """Up to b8353: a sliding-window checkpoint outlived a change inside its window, and was restored."""
+    r, session = s.request, s.session
+    if "stale" not in r.marks or session.memory != "swa" or session.at_least(FIXED) is not False:
+        return None
+    if r.stale_from is None or (r.cached_tokens or 0) <= r.stale_from:
+        return None
+    return Hit(
+        0,
+        "medium",
+        (r.marks["restored"], "a checkpoint made before the text changed"),
+        [
+            (r.marks["stale"], "the prompt parted here, inside what the checkpoint holds"),
+            *proof(r, ("cached", "reused")),
+        ],
+        {"kind": "window", "from": r.stale_from, "to": r.cached_tokens},
+        key="window",
+    )
+
+
+def _foreign(s: Situation) -> Hit | None:
+    """Up to b9873: a slot file was restored over another conversation, whose checkpoint was then taken for its own."""
+    r, session = s.request, s.session
+    if "slot_file" not in r.marks or not r.restored or session.at_least(9874) is not False:
+        return None
+    if r.held_before is None or r.held_thread is None or r.held_before == r.held_thread:
+        return None
+    return Hit(
+        0,
+        "low",
+        (r.marks["restored"], "a checkpoint made from what the slot held before"),
+        [
+            (r.marks["slot_file"], "the slot holds other tokens than its last request left"),
+            *proof(r, ("cached", "reused")),
+        ],
+        {"kind": "file", "held": r.held_tokens, "to": r.cached_tokens},
+        key="file",
+    )
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire when a restored checkpoint stands for text that the prompt does not hold, by the order of the lines."""
+    return _stale_window(s) or _foreign(s)
+
+
+def words(g: Group) -> Words:
+    """Say what may be wrong, and that it is no proof."""
+    f = g.worst.facts
+    if f["kind"] == "window":
+        claim = (
+            f"a checkpoint from before a change of the prompt was restored: tokens {n(f['from'])} to {n(f['to'])} may have been "
+            f"answered from text that is no longer there, in {times(g.count)}"
+        )
+        why = (
+            "The prompt had parted from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
+            "drop checkpoints that begin too late, not those that reach too far. Whether the answer suffered cannot be seen in a log."
+        )
+        update = f"Update llama.cpp: from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."
+    else:
+        claim = (
+            "a slot file was restored over another conversation, and a checkpoint of that conversation was used for it: the first "
+            f"{n(f['to'])} tokens may be another prompt's, in {times(g.count)}"
+        )
+        why = (
+            f"By its length of {n(f['held'])} tokens the restored content is another conversation than the slot had served last. Restoring "
+            "a file does not clear the slot's checkpoints in these builds, so one of them was taken for the file's. If both prompts begin "
+            "alike that far, nothing is wrong."
+        )
+        update = "Update llama.cpp: b10068 and newer drop a slot's checkpoints with its content, b11549 brings those of the file."
+    remedies = [Remedy(update)]
+    if f["kind"] == "file":
+        remedies.append(
+            Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
+        )
+    return Words(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
+
+
+RULE = Rule(
+    "CD212",
+    "wrong-output-hazard",
+    "A restored checkpoint was older than the text: the answer may be wrong",
+    check,
+    words,
+    severity="note",
+    on="any",
+)

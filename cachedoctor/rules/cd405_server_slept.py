@@ -1,0 +1,58 @@
+"""CD405: the server slept in between, and its caches were empty when it woke."""
+
+from __future__ import annotations
+
+from cachedoctor.knowledge import flags
+from cachedoctor.model import RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Words, n, proof, times
+
+
+def check(s: Situation) -> Hit | None:
+    """Fire on the first request after a sleep, and on the return of each conversation from before it."""
+    r = s.request
+    if "slept" not in r.marks or (r.prompt_tokens or 0) < MIN_PROMPT or r.cached_tokens is None:
+        return None
+    if r.outcome != "cold" and not s.lost:
+        return None
+    return Hit(
+        s.lost if r.thread_turn else 0,
+        "high",
+        (r.marks["slept"], "the server goes to sleep"),
+        proof(
+            r, ("select", "a slot never used since"), ("cached", "nothing to reuse"), ("timing", "all of it computed")
+        ),
+        {"prompt": r.prompt_tokens, "line": r.marks["slept"].line},
+    )
+
+
+def words(g: Group) -> Words:
+    """Say what sleeping ends, and how to sleep later."""
+    f = g.worst.facts
+    cost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
+    return Words(
+        f"the server had slept; {times(g.count)} found every cache empty afterwards{cost}",
+        f"After --sleep-idle-seconds without work the server frees model and context (line {f['line']}), and with them all slots, "
+        "checkpoints and the RAM prompt cache. Task numbers and clock go on.",
+        [
+            advice.option(
+                g.session,
+                flags.SLEEP,
+                "3600",
+                "If the pause was short: let the server wait longer before it sleeps, or drop the option (-1, the default, never sleeps).",
+            )
+        ],
+        [RuledOut("server-restarted", "the process went on: it says that it wakes, and task numbers continue")],
+        ["https://github.com/ggml-org/llama.cpp/pull/18228"],
+    )
+
+
+RULE = Rule(
+    "CD405",
+    "server-slept",
+    "The server slept; its caches were empty when it woke",
+    check,
+    words,
+    severity="note",
+    on="any",
+)

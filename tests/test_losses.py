@@ -1,0 +1,167 @@
+"""What slots lose between requests: the bundled logs with one piece of the proof taken away or turned around.
+
+A finding must go with the line that proves it; a log that lost lines must not make a cause out of the gap.
+"""
+
+from __future__ import annotations
+
+import re
+
+from conftest import FIXTURES, content_of, report_of
+
+FORCED = "forcing full prompt re-processing due to lack of cache data"
+
+
+OTHER = "erasing old context checkpoint (pos_min = 1969, pos_max = 1969, n_tokens = 1970"
+SELECT = "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity"
+UPDATE = "slot update_slots: id  0 | task"
+CREATED = "(pos_min = 1406, pos_max = 2173, n_tokens = 2174, size = 0.478 MiB)"
+
+
+def log(case: str) -> str:
+    return content_of(FIXTURES / "cases" / case).decode()
+
+
+def codes(text: str) -> set[str]:
+    return {finding["code"] for finding in report_of(text)["findings"]}
+
+
+def without(text: str, pattern: str) -> str:
+    """The log without the lines that match; at least one must."""
+    lines = text.split("\n")
+    kept = [line for line in lines if not re.search(pattern, line)]
+    assert len(kept) < len(lines), pattern
+    return "\n".join(kept)
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+# ---- checkpoints that were dropped
+
+
+def test_a_checkpoint_beyond_the_prefix_is_not_missed() -> None:
+    """Had the one that was dropped reached beyond the prefix, it could not have helped."""
+    text = log("checkpoint-evicted-hybrid-b8672")
+    assert "CD203" in codes(text)
+    beyond = replaced(text, "erasing old context checkpoint (pos_min = 1949, pos_max = 1949, n_tokens = 1950", OTHER)
+    (finding,) = (f for f in report_of(beyond)["findings"] if f["code"] == "CD203")
+    assert finding["cost"]["tokens"] == 1438, "what is left is the one of 1,438 tokens, dropped a turn before"
+
+
+def test_housekeeping_is_not_a_loss() -> None:
+    """``erased invalidated`` names checkpoints of text that is gone."""
+    text = log("checkpoint-evicted-hybrid-b8672")
+    housekeeping = re.sub(
+        r"erasing old context checkpoint \((.*), size",
+        r"erased invalidated context checkpoint (\1, n_swa = 0, pos_next = 0, size",
+        text,
+    )
+    assert housekeeping != text
+    assert "CD203" not in codes(housekeeping)
+
+
+def test_a_change_below_a_dropped_checkpoint_ends_its_use() -> None:
+    """After a prompt that parted before it, the dropped checkpoint stands for text that is gone."""
+    text = log("checkpoint-evicted-hybrid-b8672")
+    again = "\n".join(
+        [
+            f"{SELECT}, sim_best = 0.990 (> 0.100 thold), f_keep = 0.990",
+            "slot launch_slot_: id  0 | task 90 | processing task, is_child = 0",
+            "slot update_slots: id  0 | task 90 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 2020",
+            f"{UPDATE} 90 | n_past = 2000, slot.prompt.tokens.size() = 2022, seq_id = 0, pos_min = 2021, n_swa = 0",
+            f"slot update_slots: id  0 | task 90 | {FORCED} (likely due to SWA or hybrid/recurrent memory, see https://github.com/x)",
+            "slot update_slots: id  0 | task 90 | n_tokens = 0, memory_seq_rm [0, end)",
+            "slot print_timing: id  0 | task 90 | ",
+            "prompt eval time =     192.31 ms /  2020 tokens (    0.10 ms per token, 10488.00 tokens per second)",
+            "       eval time =       7.74 ms /     6 tokens (    1.29 ms per token,   774.89 tokens per second)",
+            "      total time =     200.05 ms /  2026 tokens",
+            "slot      release: id  0 | task 90 | stop processing: n_tokens = 2025, truncated = 0",
+            "",
+        ]
+    )
+    (finding,) = (f for f in report_of(text + again)["findings"] if f["code"] == "CD203")
+    assert finding["count"] == 2, "up to 1,965 tokens the text is the old one, and 1,950 still lie inside"
+    early = text.replace("n_past = 1965,", "n_past = 1100,").replace("f_keep = 0.634", "f_keep = 0.355")
+    assert "CD203" not in codes(early + again), "1,950 and 1,438 tokens are of the text before"
+
+
+def test_a_full_list_at_the_default_level_is_enough() -> None:
+    """From b9873 on only the line that drops one is printed there: the finding stands, and is less sure."""
+    text = without(
+        log("checkpoint-evicted-hybrid-b8672"), r"Checking|forcing|created|erased|n_past =|print_info|llama_kv"
+    )
+    (finding,) = (f for f in report_of(text)["findings"] if f["code"] == "CD203")
+    assert finding["confidence"] == "medium"
+    assert finding["cost"]["tokens"] == 1950
+
+
+# ---- slot files
+
+
+def test_a_gap_in_the_log_is_no_slot_file() -> None:
+    """Requests whose lines are missing leave another length in the slot; no file was restored."""
+    text = without(log("checkpoint-evicted-hybrid-b8672"), r"task (41|49) \|")
+    assert "CD207" not in codes(text)
+
+
+def test_a_slot_file_with_checkpoints_explains_nothing() -> None:
+    """Where the server says that it read checkpoints from the file, their lack is not the cause."""
+    text = log("slot-file-after-restart-b8672")
+    (at,) = (m.start() for m in re.finditer(r"^slot get_availabl.*f_keep = 0\.923$", text, re.MULTILINE))
+    line = "slot load_slot_ch: id  0 | task -1 | restored 4 context checkpoint(s) from '/slots/a.bin'\n"
+    assert "CD207" in codes(text)
+    assert "CD207" not in codes(text[:at] + line + text[at:])
+
+
+# ---- idle slots
+
+
+def test_a_copy_that_was_not_pushed_out_is_not_missed() -> None:
+    """Without an eviction the copy was there: that it was not used has another reason."""
+    text = log("idle-slots-cleared-b9713")
+    assert "CD310" in codes(text)
+    assert "CD310" not in codes(without(text, "cache size limit reached"))
+
+
+def test_the_oldest_prompt_leaves_first() -> None:
+    """One eviction takes the first conversation's copy; the second's lies behind it and needs one more."""
+    lines = log("idle-slots-cleared-b9713").split("\n")
+    evictions = [i for i, line in enumerate(lines) if "cache size limit reached" in line]
+    text = "\n".join(line for i, line in enumerate(lines) if i not in evictions[1:])
+    (finding,) = (f for f in report_of(text)["findings"] if f["code"] == "CD310")
+    assert finding["count"] == 1
+
+
+# ---- sleep, adapters, stale checkpoints
+
+
+def test_without_the_line_nobody_slept() -> None:
+    """A model that is loaded again without sleeping is a restart."""
+    assert "CD405" not in codes(without(log("server-slept-b9713"), "sleeping state"))
+
+
+def test_without_the_line_no_adapter_changed() -> None:
+    """What is left looks like caching switched off, which the page says."""
+    assert codes(without(log("lora-changed-b8672"), "lora change")) == {"CD109"}
+
+
+def test_a_checkpoint_of_the_new_text_is_sound() -> None:
+    """Had the request that changed the text made a checkpoint there, it may be the one that was restored."""
+    text = log("stale-checkpoint-swa-b8353")
+    (at,) = (m.end() for m in re.finditer(r"task 9 \| n_tokens = 2182, memory_seq_rm \[2182, end\)\n", text))
+    line = f"{UPDATE} 9 | created context checkpoint 3 of 32 {CREATED}\n"
+    assert "CD212" in codes(text)
+    assert "CD212" not in codes(text[:at] + line + text[at:])
+
+
+def test_a_repeated_prompt_changes_nothing() -> None:
+    """A prompt that is sent again computes its last token anew; the text is the same."""
+    text = log("stale-checkpoint-swa-b8353")
+    same = replaced(
+        text, "task 9 | n_tokens = 2108, memory_seq_rm [2108", "task 9 | n_tokens = 2182, memory_seq_rm [2182"
+    )
+    same = replaced(same, "/    78 tokens", "/     4 tokens")
+    assert "CD212" not in codes(same)
