@@ -1,12 +1,19 @@
-"""What a build of llama-server can reuse of a prompt that it holds, given the common prefix. Pure functions.
+"""What a build of llama-server reuses of a prompt that it holds, given the common prefix. Pure functions.
+
+One set of rules by build, for two questions. ``decide`` answers what a server had to do, from the checkpoints that it
+held and the position its memory reached back to. ``reusable`` answers what a server would do with checkpoints that
+are assumed: those that ``checkpoints`` says it makes while it computes the prompt in one go.
 
 Source: the slot logic of llama.cpp between b5300 and b11549 (checkpoint creation: PR #15293, #16382, #20288, #22929,
-#24176, #28302; the check itself: #21510, #24110). Simplified: default batch sizes; text only, so that a position is a
-token; the prompt was computed in one go, while a conversation leaves a checkpoint of every request; no limit on the
-number of checkpoints, no --cache-reuse, no LoRA. Knows no log line and no request.
+#24176, #28302; the check itself: #13833, #21510, #24110). Where two builds are named, the change lies between them.
+The assumptions are simple: default batch sizes; text only, so that a position is a token; no limit on the number of
+checkpoints, no LoRA. Knows no log line and no request.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from cachedoctor.knowledge.builds import NEWEST
 
@@ -55,6 +62,89 @@ def _spaced(places: list[int], step: int, first: int = 1, always: list[int] | No
     return kept
 
 
+class Saved(NamedTuple):
+    """A context checkpoint: first and last position of its state, and the prompt tokens it stands for."""
+
+    first: int
+    last: int
+    tokens: int
+
+
+class Held(NamedTuple):
+    """What a slot holds when a prompt comes, in tokens and positions."""
+
+    memory: str
+    """``attention``, ``swa``, ``hybrid`` or ``recurrent``; sliding-window memory of full size is ``attention``."""
+    tokens: int
+    """Length of its content."""
+    oldest: int
+    """Smallest position that the memory still has; for a recurrent state its only one."""
+    saved: Sequence[Saved] = ()
+    """Checkpoints, the newest first."""
+    window: int = 0
+    """Of sliding-window memory, tokens; else 0."""
+
+
+class Decision(NamedTuple):
+    """What the server does with a prompt."""
+
+    reused: int
+    """Tokens of it that are not computed again."""
+    threshold: int
+    """Position in front of which the memory, or a checkpoint, must begin."""
+    searched: bool
+    """A checkpoint was needed."""
+    taken: Saved | None = None
+    """The checkpoint that was restored."""
+    cleared: bool = False
+    """The memory could not be cut where reuse had to end, and was cleared (from b9294 on the process ends)."""
+
+
+CHANGES = (5456, 6180, 6751, 7079, 8156, 8352, 8672, 8929, 9294, 9538, 9713)
+"""Builds from which on ``decide`` gives other answers."""
+
+
+def decide(build: int, held: Held, common: int, new: int, projector: bool = False) -> Decision:
+    """Give what a server of ``build`` reuses of a prompt of ``new`` tokens that shares ``common`` with its slot.
+
+    ``projector``: one is loaded (--mmproj); some builds then look for no checkpoint.
+    """
+    whole = common >= new
+    threshold = _threshold(common, held.window, build, whole)
+    limit = held.tokens if build < 9294 else held.tokens + 1
+    checked = 0 < common < limit and build >= 5456 and not (projector and 7079 <= build < 8156)
+    if not (checked and (held.oldest > threshold or (held.oldest == threshold and build >= 8672))):
+        return _cut(held, min(common, new), new, Decision(0, threshold, searched=False), held.tokens)
+    taken = next((saved for saved in held.saved if accepts(saved, common, threshold, build)), None)
+    found = Decision(0, threshold, True, taken)
+    if taken is None or build < 6180:
+        return found
+    return _cut(held, min(common, _restored(taken, build)), new, found, taken.tokens)
+
+
+def accepts(saved: Saved, common: int, threshold: int, build: int) -> bool:
+    """Whether a server of ``build`` that searches takes this checkpoint."""
+    fits = saved.first < threshold or (saved.first == threshold and build < 6751)
+    fits = fits or (saved.first == 0 and build >= 8929)
+    return fits and not (build >= 9713 and saved.last > common)
+
+
+def _restored(saved: Saved, build: int) -> int:
+    """Tokens that a restored checkpoint stands for: of a sliding window one less, its last position."""
+    if build < 6751:
+        return saved.last
+    end = max(saved.first + 1, saved.last)
+    return min(end, saved.tokens) if build >= 8352 else end
+
+
+def _cut(held: Held, reused: int, new: int, found: Decision, end: int) -> Decision:
+    """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole."""
+    reused = new - 1 if reused >= new else reused
+    if held.memory in ("hybrid", "recurrent") and 0 < reused < end:
+        return found._replace(reused=0, cleared=True)
+    return found._replace(reused=max(0, reused))
+
+
 def reusable(
     memory: str,
     common: int,
@@ -64,28 +154,16 @@ def reusable(
     window: int = 0,
     new: int | None = None,
 ) -> int:
-    """Tokens of the common prefix that can be reused.
+    """Tokens of the common prefix that can be reused from checkpoints that are assumed.
 
     ``common``: longest common prefix; ``held``: tokens of the prompt that the slot holds; ``covered``: tokens covered
     by each checkpoint; ``window``: of sliding-window memory, tokens; ``new``: tokens of the new prompt, one of which at
-    least is computed. Attention memory can be cut anywhere; the others go on from their end, or back to a checkpoint.
+    least is computed.
     """
-    whole = new is not None and common >= new
-    most = max(0, common - 1) if whole else common
-    if memory == "attention" or common == 0 or (common >= held and build < 9294):
-        return most
-    if memory != "swa" and build < 6751:
-        return 0 if common < held else most
     size = window if memory == "swa" else 0
-    threshold = _threshold(common, size, build, whole)
-    oldest = _oldest(memory, held, size)
-    if oldest < threshold or (oldest == threshold and build < 8672) or (memory == "swa" and build < 5456):
-        return most
-    fitting = [place for place in covered if _accepted(place, memory, common, threshold, size, build)]
-    if not fitting or build < 6180:
-        return 0
-    newest = max(fitting)
-    return min(most, newest - 1 if memory == "swa" else newest)
+    saved = [Saved(_oldest(memory, n, size), n - 1, n) for n in sorted(covered, reverse=True)]
+    slot = Held(memory, held, _oldest(memory, held, size), saved, size)
+    return decide(build, slot, common, common + 1 if new is None else new).reused
 
 
 def _threshold(common: int, window: int, build: int, whole: bool) -> int:
@@ -100,14 +178,12 @@ def _threshold(common: int, window: int, build: int, whole: bool) -> int:
 
 
 def _oldest(memory: str, tokens: int, window: int) -> int:
-    """Smallest position that the memory holds after so many tokens; a recurrent state is only its last one."""
+    """Smallest position that the memory holds after so many tokens in one go; a recurrent state is only its last one.
+
+    After a jump back to a checkpoint a sliding-window memory may hold less: cells in front of the window of the new
+    tokens are taken first, wherever they lie.
+    """
     cells = -(-(window + N_UBATCH) // _PAD) * _PAD
+    if memory == "attention":
+        return 0
     return max(0, tokens - cells) if memory == "swa" else tokens - 1
-
-
-def _accepted(covered: int, memory: str, common: int, threshold: int, window: int, build: int) -> bool:
-    oldest = _oldest(memory, covered, window)
-    fits = oldest < threshold or (oldest == threshold and build < 6751) or (oldest == 0 and build >= 8929)
-    if not fits or (build >= 9713 and covered - 1 > common):
-        return False
-    return memory == "swa" or covered <= common

@@ -43,6 +43,8 @@ class Session(msgspec.Struct):
     seen: set[str] = msgspec.field(default_factory=set)
     """Ids of the messages that occurred: what this log is able to show."""
     n_requests: int = 0
+    window: int | None = None
+    """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
 

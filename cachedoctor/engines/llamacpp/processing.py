@@ -63,6 +63,8 @@ def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.common_prefix_tokens, request.lcp_exact = event.fields["n_past"], True
     request.held_tokens = event.fields["n_cache_tokens"]
+    request.oldest_position = event.fields["pos_min"]
+    tracker.session.window = event.fields.get("n_swa", tracker.session.window)
     request.marks["n_past"] = Mark(event.line, event.text)
 
 
@@ -120,6 +122,7 @@ def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
+    request.restored_at = (event.fields["pos_min"], event.fields["pos_max"])
     request.marks["restored"] = Mark(event.line, event.text)
 
 
@@ -137,6 +140,7 @@ def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    tracker.session.window = event.fields.get("n_swa", tracker.session.window)
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1
         slot.request.marks["erased"] = Mark(event.line, event.text)
