@@ -96,7 +96,8 @@ class Request(msgspec.Struct):
     held_checkpoints: int | None = None
     """Checkpoints the slot held when the request came; None when the log hides them."""
     held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max) of those whose creation was printed; meant for builds that print no checks (up to b8156)."""
+    """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
+    (up to b8156)."""
     ram_looked: bool = False
     """The RAM prompt cache was searched for a better prompt."""
     ram_saved: bool = False

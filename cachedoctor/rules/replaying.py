@@ -1,20 +1,21 @@
 """Replays the decision that a server took on a request: what its build had to reuse, given what the log says it held.
 
-Knows which field of a request or session carries which number of the decision. Knows no cause, and not what the
-server really reused: that is what the answer is compared with.
+Knows which field of a request or session carries which number of the decision. Knows no cause, and does not look at
+what was really reused: that is what the answer is compared with.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.knowledge import decision
-from cachedoctor.knowledge.builds import NEWEST, SAMPLED
+from cachedoctor.knowledge import builds, decision
 from cachedoctor.knowledge.decision import Decision, Held, Saved
 from cachedoctor.model import Request, Session
 
 PRINTS_CHECKS = 8352
-"""From this build on every checkpoint that is looked at is printed (PR #19849 came between b8156 and b8352)."""
+"""From this build on every checkpoint that is looked at is printed (not yet in b8156)."""
+ROUNDING = 64
+"""Tokens: where the rounded shares of a log leave more than this open, the common prefix is unknown."""
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -22,12 +23,12 @@ class Replay(msgspec.Struct, frozen=True):
 
     least: int | None = None
     most: int | None = None
-    """Bounds of the tokens reused: they differ by the rounding of the common prefix; None when the log lacks a number."""
+    """Tokens; they differ where the log gives the common prefix as a rounded share. None when a number is missing."""
     missing: tuple[str, ...] = ()
-    """The numbers that the log lacks, of: build, memory, prompt length, common prefix, slot length, window,
-    oldest position, checkpoints held."""
+    """What the log lacks: build, memory, prompt length, common prefix, slot length, window, oldest position,
+    checkpoints held."""
     decision: Decision | None = None
-    """The whole decision, where one common prefix and one answer of all possible builds are known."""
+    """The whole decision, where neither rounding nor several possible builds leave it open."""
 
     @property
     def expected(self) -> int | None:
@@ -35,83 +36,115 @@ class Replay(msgspec.Struct, frozen=True):
         return self.least if self.least == self.most else None
 
 
-class _Lacks(Exception):
+class _LacksError(Exception):
     """A number that the decision depends on is not in the log."""
 
 
 def replay(request: Request, session: Session) -> Replay:
-    """Decide again, for every build that the server may be and both ends of the common prefix."""
+    """Decide again, for every build that the server may be and both ends of the common prefix.
+
+    Builds that would have printed other lines than those in the log are left out, unless all would have.
+    """
     missing: set[str] = set()
-    found: list[Decision] = []
+    found: list[list[Decision]] = []
     for build in _builds(session):
         try:
-            found += [_decide(request, session, build, common) for common in _common(request, session, build)]
-        except _Lacks as lack:
+            found.append([_decide(request, session, build, common) for common in _common(request, session, build)])
+        except _LacksError as lack:
             missing.add(str(lack))
     if missing:
         return Replay(missing=tuple(sorted(missing)))
-    least, most = min(d.reused for d in found), max(d.reused for d in found)
-    between = request.prefix_between
-    if least != most and between is not None and between[0] == between[1]:
+    fitting = [ends for ends in found if any(agrees(end, request, session) for end in ends)] or found
+    answers = {end for ends in fitting for end in ends}
+    least, most = min(a.reused for a in answers), max(a.reused for a in answers)
+    if least < most and all(len(ends) == 1 for ends in fitting):
         return Replay(missing=("build",))
-    if most - least > decision.LEAST:
+    if most - least > ROUNDING:
         return Replay(missing=("common prefix",))
-    return Replay(least, most, decision=found[0] if len(set(found)) == 1 else None)
+    return Replay(least, most, decision=answers.pop() if len(answers) == 1 else None)
+
+
+def agrees(found: Decision, request: Request, session: Session) -> bool:
+    """Whether the server would have printed what it printed: a search or none, the threshold, the checkpoint taken."""
+    if not shown(request, session):
+        return True
+    if found.searched != searched(request):
+        return False
+    if request.checks and request.checks[0].threshold != found.threshold:
+        return False
+    taken = None if found.taken is None else (found.taken.first, found.taken.last)
+    return taken == request.restored_at
+
+
+def shown(request: Request, session: Session) -> bool:
+    """Whether a search for checkpoints would be in this log."""
+    return request.tried is not None or session.at_least(builds.LOGS_REDUCED_AGAIN) is False
+
+
+def searched(request: Request) -> bool:
+    """Whether the log says that the server searched for a checkpoint."""
+    return bool(request.checks or request.forced or request.restored or request.oldest_position is not None)
 
 
 def _builds(session: Session) -> list[int]:
     """One build for each set of rules that may apply."""
     if session.build is not None:
         return [session.build]
-    low, high = session.build_min or SAMPLED[0], session.build_max or NEWEST
+    low, high = session.build_min or builds.SAMPLED[0], session.build_max or builds.NEWEST
     return [low, *(change for change in decision.CHANGES if low < change <= high)]
 
 
-def shown(request: Request, session: Session) -> bool:
-    """Whether a search for checkpoints would be in this log."""
-    return request.tried is not None or session.at_least(9873) is False
-
-
-def _searched(request: Request) -> bool:
-    return bool(request.checks or request.forced or request.restored or request.oldest_position is not None)
-
-
 def _common(request: Request, session: Session, build: int) -> tuple[int, ...]:
-    """The common prefix, or the ends of what it may be."""
+    """The common prefix, or both ends of what it may be."""
+    if _may_swap(request, session):
+        raise _LacksError("common prefix")
     if request.held_tokens == 0 and not request.restored_from_ram:
         return (0,)
-    if request.prefix_between is not None:
-        low, high = request.prefix_between
-        low, high = low + request.reused_chunks, high + request.reused_chunks
-        return (low,) if low == high else (low, high)
-    raise _Lacks("common prefix")
+    if request.prefix_between is None:
+        raise _LacksError("common prefix")
+    moved = 0 if "n_past" in request.marks else request.reused_chunks  # that line counts them in
+    low, high = request.prefix_between[0] + moved, request.prefix_between[1] + moved
+    return (low,) if low == high else (low, high)
+
+
+def _may_swap(request: Request, session: Session) -> bool:
+    """Whether a prompt of the RAM cache may have replaced the slot's content without a word (from b9873 on)."""
+    if request.restored_from_ram is not None or request.lcp_exact or shown(request, session):
+        return False
+    if session.setting("cache_ram_mib") == 0:
+        return False
+    return request.selected_by != "lcp" or (request.f_keep or 0) < 0.5
 
 
 def _decide(request: Request, session: Session, build: int, common: int) -> Decision:
     new = request.prompt_tokens
     if new is None:
-        raise _Lacks("prompt length")
+        raise _LacksError("prompt length")
     if common == 0:
-        return Decision(0, 0, False)
+        return Decision(0, 0, searched=False)
     projector = session.setting("mmproj") is True
     return decision.decide(build, _held(request, session, build, common), common, new, projector)
 
 
 def _held(request: Request, session: Session, build: int, common: int) -> Held:
+    """What the slot held; a printed search, or its absence, stands for numbers that only decide about a search."""
+    visible, tokens = shown(request, session), request.held_tokens
     memory, window = _memory(request, session, build)
-    tokens = request.held_tokens
     if memory == "attention":
-        return Held(memory, common if tokens is None else tokens, 0, window=window)
-    if tokens is None and not shown(request, session):
-        raise _Lacks("slot length")
-    oldest = request.oldest_position
-    if oldest is None and tokens is not None and memory != "swa":
-        oldest = tokens - 1
+        return Held(memory, common + 1 if tokens is None else tokens, 0, window=window)
+    if tokens is None:
+        if not visible:
+            raise _LacksError("slot length")
+        cut = searched(request) or request.truncate_failed_at is not None
+        tokens = common + 1 if cut else common
+        oldest = request.oldest_position
+    else:
+        oldest = tokens - 1 if memory != "swa" else request.oldest_position
     if oldest is None:
-        if not shown(request, session):
-            raise _Lacks("oldest position")
-        oldest = common if _searched(request) else -1  # printed is not where it begins, but whether that was too late
-    return Held(memory, common + 1 if tokens is None else tokens, oldest, _saved(request, session, build), window)
+        if not visible:
+            raise _LacksError("oldest position")
+        oldest = common if searched(request) else -1
+    return Held(memory, tokens, oldest, _saved(request, session, build), window)
 
 
 def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
@@ -120,31 +153,41 @@ def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
     if window is None:
         window = session.setting("n_swa")
     if memory is None:
-        if window is not None and window > 1:
-            memory = "swa"
-        elif request.checks or request.restored_at or request.held_positions:
-            spans = [(c.pos_min, c.pos_max) for c in request.checks] + request.held_positions
-            spans += [request.restored_at] if request.restored_at else []
-            memory = "recurrent" if all(low == high for low, high in spans) else "swa"
-        else:
-            raise _Lacks("memory")
+        memory = _guess(request, session, window)
     if memory != "swa":
         return memory, 0
     if session.setting("swa_full") is True:
         return "attention", 0 if build >= 8929 else window or 0
+    if window is None and shown(request, session) and not searched(request):
+        return "swa", 0  # no threshold is asked for
     if window is None:
-        raise _Lacks("window")
+        raise _LacksError("window")
     return memory, window
+
+
+def _guess(request: Request, session: Session, window: int | None) -> str:
+    """Kind of memory by what its checkpoints look like, where the start-up lines do not say it."""
+    if window is not None and window > 1:
+        return "swa"
+    spans = [(c.pos_min, c.pos_max) for c in request.checks] + request.held_positions
+    spans += [request.restored_at] if request.restored_at else []
+    if spans:
+        return "recurrent" if all(low == high for low, high in spans) else "swa"
+    if shown(request, session) and not searched(request) and session.at_least(6751) is True:
+        # nothing had to be gone back to, which is all that the kind decides about; a failed cut is printed
+        return "attention" if request.truncate_failed_at is None else "recurrent"
+    raise _LacksError("memory")
 
 
 def _saved(request: Request, session: Session, build: int) -> list[Saved]:
     """Checkpoints that the slot held, the newest first, down to the one that the server took."""
-    if build < 6180:
+    visible = shown(request, session)
+    if build < 6180 or (visible and not searched(request)):
         return []
     if build >= PRINTS_CHECKS:
-        if not shown(request, session):
-            raise _Lacks("checkpoints held")
+        if not visible:
+            raise _LacksError("checkpoints held")
         return [Saved(c.pos_min, c.pos_max, c.pos_max + 1) for c in request.checks]
     if request.restored_from_ram:
-        raise _Lacks("checkpoints held")
+        raise _LacksError("checkpoints held")  # those of the prompt that came from there
     return [Saved(low, high, high + 1) for low, high in reversed(request.held_positions)]

@@ -133,10 +133,11 @@ def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
 
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """Take the first of a request; how many follow is counted when it ends."""
+    """Take the first of a request; how many follow is counted when it ends, and b6180 to b6628 make one."""
     requests.of_event(tracker, event, slot)
-    if event.message == "ckpt_created":  # up to b6628 the list drops its oldest without a word
-        hold(slot, event.fields["pos_min"], event.fields["pos_max"], event.fields["max"])
+    # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
+    limit = event.fields["max" if event.message == "ckpt_created" else "total"]
+    hold(slot, event.fields["pos_min"], event.fields["pos_max"], limit)
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -144,7 +145,10 @@ def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1
         slot.request.marks["erased"] = Mark(event.line, event.text)
-    _forget(slot, event)
+    if event.message == "ckpt_erased":
+        _forget(slot, event)
+    elif slot.request is not None and "cached" not in slot.request.marks:
+        slot.positions = slot.positions[:-1]  # these lines print the wrong numbers; in front of the prompt it is the newest
 
 
 def _forget(slot: SlotState, event: Event) -> None:

@@ -155,8 +155,8 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     cold = cold and (request.held_tokens == 0 or request.held_thread is not None)
     request.thread_turn = 0 if thread is None else thread.turns
     accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
-    if request.released_tokens is None:
-        return
+    if request.released_tokens is None or (request.error is not None and "cached" not in request.marks):
+        return  # refused before it touched the slot, whatever the release says (0 up to b6628)
     slot.length = request.released_tokens
     if request.error is not None:
         return
