@@ -43,7 +43,7 @@ class Analyzer:
         self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
-        self._spool = Spool()
+        self._spool = Spool(encode_request)
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._totals = Totals()
@@ -150,6 +150,9 @@ class Analyzer:
             overdue = self._spool.overdue
             if overdue is not None:
                 tracker.give_up(overdue)
+            for request in tracker.revised:
+                new += self._diagnosis.revise(request, self._sessions[request.session])
+            tracker.revised.clear()
             for request in tracker.finished:
                 new += self._take(request)
             tracker.finished.clear()
@@ -161,7 +164,7 @@ class Analyzer:
             request.difference = self._prompts.difference(request)
             if self._prompts.matched:
                 session.settings.setdefault("prompts_given", Setting(True, None))
-        new = self._diagnosis.examine(request, session, request.index)
+        new = self._diagnosis.examine(request, session)
         totals = self._totals
         if request.parent is None:
             totals.requests += 1
@@ -171,7 +174,7 @@ class Analyzer:
                 totals.cached_tokens += cached
                 totals.processed_tokens += request.processed_tokens or 0
                 totals.prompt_ms += request.prompt_ms or 0.0
-        self._spool.add(request.index, encode_request(request, request.index))
+        self._spool.add(request)
         return new
 
     def _close_trackers(self) -> None:

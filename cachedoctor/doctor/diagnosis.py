@@ -22,6 +22,7 @@ from cachedoctor.model import (
     Session,
     Severity,
 )
+from cachedoctor.doctor.groups import Groups
 from cachedoctor.rules.base import WARN_TOKENS, Group, Hit, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
 
@@ -31,8 +32,6 @@ MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
-FIRST, WORST = 20, 5
-"""Requests listed by a finding: the first and the worst."""
 
 
 class _Memory(msgspec.Struct):
@@ -53,15 +52,37 @@ class Diagnosis:
         self._textless = [rule for rule in rules if rule.on != "text"]
         self._broken = broken
         self._crashed: dict[str, str] = {}
-        self._groups: dict[tuple[str, str, str, str | None], Group] = {}
+        self._groups = Groups()
         self._memory: dict[int, _Memory] = {}
         self.sessions: list[Session] = []
         self._doubtful = 0
         """Requests that lost tokens, or of which the log does not tell."""
-        self.avoidable_tokens = 0
-        self.avoidable_ms = 0.0
 
-    def examine(self, request: Request, session: Session, number: int) -> list[str]:
+    @property
+    def avoidable_tokens(self) -> int:
+        """Tokens that the fixes would have saved."""
+        return self._groups.avoidable_tokens
+
+    @property
+    def avoidable_ms(self) -> float:
+        """Time that the fixes would have saved, milliseconds."""
+        return self._groups.avoidable_ms
+
+    def revise(self, request: Request, session: Session) -> list[str]:
+        """Examine a request again whose conversation was mistaken; returns the codes that opened a new finding."""
+        memory = self._memory.setdefault(session.index, _Memory())
+        self._groups.retract(request)
+        request.codes.clear()
+        for queue in memory.threads.values():
+            if request in queue:
+                queue.remove(request)
+        latest = memory.slots.get(request.slot)
+        opened = self.examine(request, session)
+        if latest is not None and latest.index > request.index:
+            memory.slots[request.slot] = latest
+        return opened
+
+    def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
         memory = self._memory.setdefault(session.index, _Memory())
         thread = request.thread
@@ -76,7 +97,7 @@ class Diagnosis:
         situation = Situation(
             request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals
         )
-        opened, most = [], 0
+        opened = []
         known = request.difference is not None or request.new_text is not None
         for rule in (self._rules if known else self._textless) if situation.lost else self._any:
             hit = self._check(rule, situation)
@@ -84,11 +105,9 @@ class Diagnosis:
                 continue
             situation.fired.add(rule.code)
             request.codes.append(rule.code)
-            most = max(most, hit.tokens)
-            if self._group(rule, hit, request, session, number):
+            if self._groups.add(rule.code, hit, request, session):
                 opened.append(rule.code)
-        self.avoidable_tokens += most
-        self.avoidable_ms += _share_ms(request, most)
+        self._groups.settle(request)
         if situation.slot_taken:
             memory.steals += 1
         _remember(memory, request)
@@ -100,23 +119,6 @@ class Diagnosis:
         except Exception as error:  # one broken rule must not end the run
             self._crashed[rule.code] = repr(error)
             return None
-
-    def _group(self, rule: Rule, hit: Hit, request: Request, session: Session, number: int) -> bool:
-        key = (rule.code, hit.key, session.path, session.origin)
-        group = self._groups.get(key)
-        new = group is None
-        if group is None:
-            group = self._groups[key] = Group(session, hit, request)
-        elif hit.tokens > group.worst.tokens:
-            group.worst, group.worst_request, group.session = hit, request, session
-        group.count += 1
-        group.tokens += hit.tokens
-        group.ms += _share_ms(request, hit.tokens)
-        if len(group.first) < FIRST:
-            group.first.append(number)
-        if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
-            group.top = sorted([*group.top, (hit.tokens, number)], key=lambda t: -t[0])[:WORST]
-        return new
 
     # ---- what the report needs
 
@@ -190,13 +192,6 @@ def _remember(memory: _Memory, request: Request) -> None:
                 del memory.threads[next(iter(memory.threads))]
             queue = memory.threads[request.thread] = deque(maxlen=WINDOW)
         queue.append(request)
-
-
-def _share_ms(request: Request, tokens: int) -> float:
-    """Time of ``tokens`` at the speed that this request had, milliseconds."""
-    if not request.prompt_ms or not request.processed_tokens:
-        return 0.0
-    return request.prompt_ms * min(tokens, request.processed_tokens) / request.processed_tokens
 
 
 def _severity(rule: Rule, group: Group) -> Severity:

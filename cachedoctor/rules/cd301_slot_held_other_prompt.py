@@ -11,7 +11,7 @@ from cachedoctor.rules.taken import ALTERNATE, other_held
 def check(s: Situation) -> Hit | None:
     """Fire when the reference is not what the slot held."""
     r = s.request
-    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304"}:
+    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304", "CD307", "CD308", "CD309"}:
         return None
     shown = proof(
         r,
@@ -62,5 +62,5 @@ RULE = Rule(
     "Another conversation had taken the slot",
     check,
     words,
-    after=("CD108", "CD302", "CD303", "CD304"),
+    after=("CD108", "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),
 )

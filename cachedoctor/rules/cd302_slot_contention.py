@@ -14,7 +14,7 @@ STEALS = 1
 def check(s: Situation) -> Hit | None:
     """Fire when several slots, or three and more conversations, are not enough and it happened before."""
     r, slots = s.request, s.session.n_slots or 1
-    if not other_held(s) or s.steals < STEALS or s.fired & {"CD304"} or s.threads <= max(slots, 2):
+    if not other_held(s) or s.steals < STEALS or s.fired & {"CD304", "CD308", "CD309"} or s.threads <= max(slots, 2):
         return None
     shown = proof(
         r, ("select", "the slot's content does not match"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
@@ -39,4 +39,11 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD302", "slot-contention", "More conversations than slots", check, words, after=("CD108", "CD304"))
+RULE = Rule(
+    "CD302",
+    "slot-contention",
+    "More conversations than slots",
+    check,
+    words,
+    after=("CD108", "CD304", "CD308", "CD309"),
+)

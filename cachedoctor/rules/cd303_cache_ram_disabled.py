@@ -10,7 +10,12 @@ from cachedoctor.rules.taken import ALTERNATE, other_held
 def check(s: Situation) -> Hit | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
     r = s.request
-    if not other_held(s) or ram.state(s.session) != "off" or s.session.at_least(6629) is False or s.fired & {"CD302"}:
+    if (
+        not other_held(s)
+        or ram.state(s.session) != "off"
+        or s.session.at_least(6629) is False
+        or s.fired & {"CD302", "CD308", "CD309"}
+    ):
         return None
     off = s.session.settings.get("cache_ram_mib")
     shown = proof(
@@ -52,5 +57,5 @@ RULE = Rule(
     "The RAM prompt cache is off and slots change hands",
     check,
     words,
-    after=("CD108", "CD302"),
+    after=("CD108", "CD302", "CD308", "CD309"),
 )

@@ -12,7 +12,7 @@ def check(s: Situation) -> Hit | None:
     """Fire when prompts were evicted, or too large to be taken, and a conversation came back in vain."""
     r = s.request
     evictions = s.session.settings.get("ram_evictions")
-    if evictions is None or s.session.setting("cache_ram_mib") == 0:
+    if evictions is None or s.fired & {"CD308", "CD309"} or s.session.setting("cache_ram_mib") == 0:
         return None
     returned = other_held(s) or (
         bool(s.lost) and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram and not s.fired
@@ -59,5 +59,5 @@ RULE = Rule(
     "The RAM prompt cache is too small for the conversations",
     check,
     words,
-    after=("CD108", "CD109", "CD201", "CD205"),
+    after=("CD108", "CD109", "CD201", "CD205", "CD308", "CD309"),
 )

@@ -70,6 +70,9 @@ def _pending(tracker: Tracker) -> Choice | None:
 
 
 def _checking(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    if slot.choice is not None and slot.choice.selected_by == "id":  # from b9873 on looked at after the choice
+        slot.choice.lcp, slot.choice.n_prompt = event.fields["lcp_len"], event.fields["n_prompt"]
+        return
     if slot.request is not None and slot.released:
         requests.finish(tracker, slot)
     tracker.looks = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import accounting, choosing
 from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.threads import Moved
 from cachedoctor.model import Mark, Request
 
 if TYPE_CHECKING:
@@ -163,3 +164,15 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     if request.parent is None and (request.prompt_tokens is not None or request.cancelled or request.shifted):
         record = threads.record(request, thread, request.released_tokens)
         request.thread = slot.thread = record.id
+        for moved in threads.part(record):
+            _move(tracker, moved, request)
+        slot.thread = request.thread
+
+
+def _move(tracker: Tracker, moved: Moved, current: Request) -> None:
+    """Judge a request again, as a turn of the conversation that it really belongs to."""
+    request = moved.request
+    request.thread, request.thread_turn, request.held_thread = moved.thread, moved.turn, moved.held_thread
+    accounting.judge(request, moved.total or request.held_tokens, cold=not moved.total)
+    if request is not current and all(request is not waiting for waiting in tracker.finished):
+        tracker.revised.append(request)

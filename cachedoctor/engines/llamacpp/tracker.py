@@ -78,6 +78,8 @@ class Tracker:
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
+        self.revised: list[Request] = []
+        """Requests given before that later ones showed to belong to another conversation."""
         self._open(1)
 
     def _open(self, line: int) -> None:

@@ -1,0 +1,121 @@
+"""Hits of the rules, grouped into what becomes one finding each; the last of them can be taken back.
+
+Knows counts and costs. Knows no rule by name and no words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cachedoctor.model import Request, Session
+from cachedoctor.rules.base import Group, Hit
+
+FIRST, WORST = 20, 5
+"""Requests listed by a finding: the first and the worst."""
+REVISABLE = 64
+"""Requests with hits that can still be taken back."""
+
+Key = tuple[str, str, str, str | None]
+"""(code, key of the hit, path, origin)."""
+
+
+class _Charge(msgspec.Struct):
+    """What one rule said of one request."""
+
+    key: Key
+    hit: Hit
+    ms: float
+
+
+class _Charges(msgspec.Struct):
+    """What all rules said of one request."""
+
+    request: Request
+    session: Session
+    charges: list[_Charge] = msgspec.field(default_factory=list)
+
+
+class Groups:
+    """One group per cause and input; state is bounded by the causes, not by the log."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Key, Group] = {}
+        self._last: dict[int, _Charges] = {}
+        self.avoidable_tokens = 0
+        self.avoidable_ms = 0.0
+
+    def add(self, code: str, hit: Hit, request: Request, session: Session) -> bool:
+        """Count a hit; returns whether it opened a new group."""
+        key = (code, hit.key, session.path, session.origin)
+        group = self._groups.get(key)
+        new = group is None
+        if group is None:
+            group = self._groups[key] = Group(session, hit, request)
+        elif hit.tokens > group.worst.tokens:
+            group.worst, group.worst_request, group.session = hit, request, session
+        ms = share_ms(request, hit.tokens)
+        group.count += 1
+        group.tokens += hit.tokens
+        group.ms += ms
+        if len(group.first) < FIRST:
+            group.first.append(request.index)
+        if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
+            group.top = sorted([*group.top, (hit.tokens, request.index)], key=lambda t: -t[0])[:WORST]
+        self._remember(request, session).charges.append(_Charge(key, hit, ms))
+        return new
+
+    def settle(self, request: Request) -> None:
+        """All rules were asked: the dearest of its hits is what the request could have saved."""
+        tokens, ms = self._dearest(request)
+        self.avoidable_tokens += tokens
+        self.avoidable_ms += ms
+
+    def retract(self, request: Request) -> None:
+        """Take back what was said of ``request``; groups without a request disappear."""
+        tokens, ms = self._dearest(request)
+        self.avoidable_tokens -= tokens
+        self.avoidable_ms -= ms
+        charges = self._last.pop(request.index, None)
+        for charge in charges.charges if charges is not None else ():
+            group = self._groups[charge.key]
+            group.count -= 1
+            group.tokens -= charge.hit.tokens
+            group.ms -= charge.ms
+            group.first = [number for number in group.first if number != request.index]
+            group.top = [entry for entry in group.top if entry[1] != request.index]
+            if not group.count:
+                del self._groups[charge.key]
+            elif group.worst_request is request:
+                self._next_worst(charge.key, group)
+
+    def _next_worst(self, key: Key, group: Group) -> None:
+        left = [(c.hit, said) for said in self._last.values() for c in said.charges if c.key == key]
+        if left:
+            group.worst, said = max(left, key=lambda pair: pair[0].tokens)
+            group.worst_request, group.session = said.request, said.session
+
+    def _remember(self, request: Request, session: Session) -> _Charges:
+        found = self._last.get(request.index)
+        if found is None:
+            if len(self._last) >= REVISABLE:
+                del self._last[next(iter(self._last))]
+            found = self._last[request.index] = _Charges(request, session)
+        return found
+
+    def _dearest(self, request: Request) -> tuple[int, float]:
+        said = self._last.get(request.index)
+        worst = max((c.hit.tokens for c in said.charges), default=0) if said is not None else 0
+        return worst, share_ms(request, worst)
+
+    def items(self) -> Iterator[tuple[Key, Group]]:
+        """Every group with its key."""
+        yield from self._groups.items()
+
+
+def share_ms(request: Request, tokens: int) -> float:
+    """Time of ``tokens`` at the speed that this request had, milliseconds."""
+    if not request.prompt_ms or not request.processed_tokens:
+        return 0.0
+    return request.prompt_ms * min(tokens, request.processed_tokens) / request.processed_tokens
