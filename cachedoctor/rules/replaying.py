@@ -41,27 +41,43 @@ class _LacksError(Exception):
 
 
 def replay(request: Request, session: Session) -> Replay:
-    """Decide again, for every build that the server may be and both ends of the common prefix.
+    """Decide again, for every build that the server may be and every common prefix that the log leaves possible.
 
-    Builds that would have printed other lines than those in the log are left out, unless all would have.
+    Those that would have printed other lines than the log has are left out, unless all would have.
     """
     missing: set[str] = set()
-    found: list[list[Decision]] = []
+    found: dict[tuple[int, int], Decision] = {}
     for build in _builds(session):
         try:
-            found.append([_decide(request, session, build, common) for common in _common(request, session, build)])
+            for common in _common(request, session, build):
+                found[build, common] = _decide(request, session, build, common)
         except _LacksError as lack:
             missing.add(str(lack))
     if missing:
         return Replay(missing=tuple(sorted(missing)))
-    fitting = [ends for ends in found if any(agrees(end, request, session) for end in ends)] or found
-    answers = {end for ends in fitting for end in ends}
+    fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)} or found
+    answers = set(fitting.values())
     least, most = min(a.reused for a in answers), max(a.reused for a in answers)
-    if least < most and all(len(ends) == 1 for ends in fitting):
-        return Replay(missing=("build",))
-    if most - least > ROUNDING:
-        return Replay(missing=("common prefix",))
+    if most - least > ROUNDING or (least < most and len({common for _, common in fitting}) == 1):
+        return Replay(missing=("build" if len({build for build, _ in fitting}) > 1 else "common prefix",))
     return Replay(least, most, decision=answers.pop() if len(answers) == 1 else None)
+
+
+def would_reuse(request: Request, session: Session, build: int) -> int | None:
+    """Tokens that a server of ``build`` would have reused of what this one held; None when the log does not tell.
+
+    A list of looked-at checkpoints ends at the one that was restored: what lies behind it is unknown.
+    """
+    try:
+        commons = _common(request, session, build)
+        found = {_decide(request, session, build, common) for common in commons}
+    except _LacksError:
+        return None
+    unseen = request.restored or not searched(request)
+    if any(answer.searched and answer.taken is None and unseen for answer in found):
+        return None
+    reused = {answer.reused for answer in found}
+    return reused.pop() if len(reused) == 1 else None
 
 
 def agrees(found: Decision, request: Request, session: Session) -> bool:
@@ -94,17 +110,23 @@ def _builds(session: Session) -> list[int]:
     return [low, *(change for change in decision.CHANGES if low < change <= high)]
 
 
-def _common(request: Request, session: Session, build: int) -> tuple[int, ...]:
-    """The common prefix, or both ends of what it may be."""
-    if _may_swap(request, session):
+def _common(request: Request, session: Session, build: int) -> set[int]:
+    """The common prefix; or both ends of what it may be, and what a printed threshold or a mere continuation make it."""
+    if "ram_failed" in request.marks and build >= 7079:
+        return {0}  # the slot is cleared when its prompt does not come back whole
+    if _may_swap(request, session) or "ram_failed" in request.marks:
         raise _LacksError("common prefix")
     if request.held_tokens == 0 and not request.restored_from_ram:
-        return (0,)
+        return {0}
     if request.prefix_between is None:
         raise _LacksError("common prefix")
     moved = 0 if "n_past" in request.marks else request.reused_chunks  # that line counts them in
     low, high = request.prefix_between[0] + moved, request.prefix_between[1] + moved
-    return (low,) if low == high else (low, high)
+    likely = {request.held_tokens or 0}
+    if request.checks and low < high:
+        back = request.checks[0].threshold + (session.window or session.setting("n_swa") or 0)
+        likely |= {back, back + 1}
+    return {low, high, *(place for place in likely if low < place < high)}
 
 
 def _may_swap(request: Request, session: Session) -> bool:
@@ -158,8 +180,8 @@ def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
         return memory, 0
     if session.setting("swa_full") is True:
         return "attention", 0 if build >= 8929 else window or 0
-    if window is None and shown(request, session) and not searched(request):
-        return "swa", 0  # no threshold is asked for
+    if window is None and shown(request, session) and not request.checks:
+        return "swa", 0  # whether it searched is known, and nothing was measured against a threshold
     if window is None:
         raise _LacksError("window")
     return memory, window
@@ -176,6 +198,8 @@ def _guess(request: Request, session: Session, window: int | None) -> str:
     if shown(request, session) and not searched(request) and session.at_least(6751) is True:
         # nothing had to be gone back to, which is all that the kind decides about; a failed cut is printed
         return "attention" if request.truncate_failed_at is None else "recurrent"
+    if searched(request):
+        return "swa"
     raise _LacksError("memory")
 
 
@@ -184,7 +208,7 @@ def _saved(request: Request, session: Session, build: int) -> list[Saved]:
     visible = shown(request, session)
     if build < 6180 or (visible and not searched(request)):
         return []
-    if build >= PRINTS_CHECKS:
+    if build >= PRINTS_CHECKS or request.checks:
         if not visible:
             raise _LacksError("checkpoints held")
         return [Saved(c.pos_min, c.pos_max, c.pos_max + 1) for c in request.checks]
