@@ -12,6 +12,7 @@ checkpoints, no LoRA. Knows no log line and no request.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -62,12 +63,8 @@ def _spaced(places: list[int], step: int, first: int = 1, always: list[int] | No
     return kept
 
 
-class Saved(NamedTuple):
-    """A context checkpoint: first and last position of its state, and the prompt tokens it stands for."""
-
-    first: int
-    last: int
-    tokens: int
+Saved = tuple[int, int]
+"""A context checkpoint: the first and the last position of its state."""
 
 
 class Held(NamedTuple):
@@ -115,26 +112,25 @@ def decide(build: int, held: Held, common: int, new: int, projector: bool = Fals
     checked = 0 < common < limit and build >= 5456 and not (projector and 7079 <= build < 8156)
     if not (checked and (held.oldest > threshold or (held.oldest == threshold and build >= 8672))):
         return _cut(held, min(common, new), new, Decision(0, threshold, searched=False), held.tokens)
-    taken = next((saved for saved in held.saved if accepts(saved, common, threshold, build)), None)
+    taken = _newest(held.saved, common, threshold, build)
     found = Decision(0, threshold, True, taken)
-    if taken is None or build < 6180:
+    if taken is None:
         return found
-    return _cut(held, min(common, _restored(taken, build)), new, found, taken.tokens)
+    first, last = taken
+    restored = last if build < 6751 else max(first + 1, last)  # of a sliding window one token less than it stands for
+    return _cut(held, min(common, restored), new, found, last + 1)
 
 
-def accepts(saved: Saved, common: int, threshold: int, build: int) -> bool:
-    """Whether a server of ``build`` that searches takes this checkpoint."""
-    fits = saved.first < threshold or (saved.first == threshold and build < 6751)
-    fits = fits or (saved.first == 0 and build >= 8929)
-    return fits and not (build >= 9713 and saved.last > common)
-
-
-def _restored(saved: Saved, build: int) -> int:
-    """Tokens that a restored checkpoint stands for: of a sliding window one less, its last position."""
-    if build < 6751:
-        return saved.last
-    end = max(saved.first + 1, saved.last)
-    return min(end, saved.tokens) if build >= 8352 else end
+def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> Saved | None:
+    """The newest checkpoint that a server of ``build`` takes."""
+    if build < 6180:
+        return None
+    below = threshold + 1 if build < 6751 else threshold
+    zero, farthest = build >= 8929, common if build >= 9713 else sys.maxsize
+    for first, last in saved:
+        if (first < below or (zero and first == 0)) and last <= farthest:
+            return first, last
+    return None
 
 
 def _cut(held: Held, reused: int, new: int, found: Decision, end: int) -> Decision:
@@ -161,20 +157,29 @@ def reusable(
     least is computed.
     """
     size = window if memory == "swa" else 0
-    saved = [Saved(_oldest(memory, n, size), n - 1, n) for n in sorted(covered, reverse=True)]
+    saved = [(_oldest(memory, n, size), n - 1) for n in sorted(covered, reverse=True)]
     slot = Held(memory, held, _oldest(memory, held, size), saved, size)
     return decide(build, slot, common, common + 1 if new is None else new).reused
 
 
+def common_of(threshold: int, window: int, build: int, new: int) -> int | None:
+    """Give the common prefix that leads to a printed threshold; None for 0, which many lead to."""
+    whole = threshold + _back(window, build, True) >= new
+    return threshold + _back(window, build, whole) if threshold > 0 else None
+
+
 def _threshold(common: int, window: int, build: int, whole: bool) -> int:
     """Position in front of which the memory must still reach."""
+    return max(0, common - _back(window, build, whole))
+
+
+def _back(window: int, build: int, whole: bool) -> int:
+    """Tokens of the common prefix that the memory must reach back over. ``whole``: the prompt has nothing new."""
     if build < 6751 or 8672 <= build < 9294:
-        back = window
-    elif build < 8672:
-        back = max(1, window)
-    else:
-        back = window + (1 if build < 9538 or whole else 0)
-    return max(0, common - back)
+        return window
+    if build < 8672:
+        return max(1, window)
+    return window + (1 if build < 9538 or whole else 0)
 
 
 def _oldest(memory: str, tokens: int, window: int) -> int:

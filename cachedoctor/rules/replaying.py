@@ -35,6 +35,11 @@ class Replay(msgspec.Struct, frozen=True):
         """Tokens reused, when they are known exactly."""
         return self.least if self.least == self.most else None
 
+    @property
+    def lacking(self) -> list[str]:
+        """What the log lacks for an exact answer."""
+        return list(self.missing) or ([] if self.expected is not None else ["common prefix"])
+
 
 class _LacksError(Exception):
     """A number that the decision depends on is not in the log."""
@@ -55,6 +60,9 @@ def replay(request: Request, session: Session) -> Replay:
             missing.add(str(lack))
     if missing:
         return Replay(missing=tuple(sorted(missing)))
+    if len(found) == 1:
+        only = found.popitem()[1]
+        return Replay(only.reused, only.reused, decision=only)
     fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)} or found
     answers = set(fitting.values())
     least, most = min(a.reused for a in answers), max(a.reused for a in answers)
@@ -73,7 +81,8 @@ def would_reuse(request: Request, session: Session, build: int) -> int | None:
         found = {_decide(request, session, build, common) for common in commons}
     except _LacksError:
         return None
-    unseen = request.restored or not searched(request)
+    listed = request.checks or session.at_least(PRINTS_CHECKS) is not None
+    unseen = not listed or not searched(request) or (request.checks and request.restored)
     if any(answer.searched and answer.taken is None and unseen for answer in found):
         return None
     reused = {answer.reused for answer in found}
@@ -88,8 +97,7 @@ def agrees(found: Decision, request: Request, session: Session) -> bool:
         return False
     if request.checks and request.checks[0].threshold != found.threshold:
         return False
-    taken = None if found.taken is None else (found.taken.first, found.taken.last)
-    return taken == request.restored_at
+    return found.taken == request.restored_at
 
 
 def shown(request: Request, session: Session) -> bool:
@@ -122,11 +130,15 @@ def _common(request: Request, session: Session, build: int) -> set[int]:
         raise _LacksError("common prefix")
     moved = 0 if "n_past" in request.marks else request.reused_chunks  # that line counts them in
     low, high = request.prefix_between[0] + moved, request.prefix_between[1] + moved
-    likely = {request.held_tokens or 0}
-    if request.checks and low < high:
-        back = request.checks[0].threshold + (session.window or session.setting("n_swa") or 0)
-        likely |= {back, back + 1}
-    return {low, high, *(place for place in likely if low < place < high)}
+    if low == high:
+        return {low}
+    if request.checks and request.prompt_tokens is not None:
+        _, window = _memory(request, session, build)
+        exact = decision.common_of(request.checks[0].threshold, window, build, request.prompt_tokens)
+        if exact is not None and low <= exact <= high:
+            return {exact}
+    held = request.held_tokens
+    return {low, high} if held is None or not low < held < high else {low, held, high}
 
 
 def _may_swap(request: Request, session: Session) -> bool:
@@ -191,10 +203,11 @@ def _guess(request: Request, session: Session, window: int | None) -> str:
     """Kind of memory by what its checkpoints look like, where the start-up lines do not say it."""
     if window is not None and window > 1:
         return "swa"
-    spans = [(c.pos_min, c.pos_max) for c in request.checks] + request.held_positions
-    spans += [request.restored_at] if request.restored_at else []
-    if spans:
-        return "recurrent" if all(low == high for low, high in spans) else "swa"
+    span = request.restored_at or (request.held_positions[-1] if request.held_positions else None)
+    if request.checks:
+        span = request.checks[0].pos_min, request.checks[0].pos_max
+    if span is not None:
+        return "recurrent" if span[0] == span[1] else "swa"
     if shown(request, session) and not searched(request) and session.at_least(6751) is True:
         # nothing had to be gone back to, which is all that the kind decides about; a failed cut is printed
         return "attention" if request.truncate_failed_at is None else "recurrent"
@@ -208,10 +221,13 @@ def _saved(request: Request, session: Session, build: int) -> list[Saved]:
     visible = shown(request, session)
     if build < 6180 or (visible and not searched(request)):
         return []
-    if build >= PRINTS_CHECKS or request.checks:
+    if request.checks:
+        return [(c.pos_min, c.pos_max) for c in request.checks]
+    prints = session.at_least(PRINTS_CHECKS)
+    if prints or (prints is None and build >= PRINTS_CHECKS):
         if not visible:
             raise _LacksError("checkpoints held")
-        return [Saved(c.pos_min, c.pos_max, c.pos_max + 1) for c in request.checks]
+        return []
     if request.restored_from_ram:
         raise _LacksError("checkpoints held")  # those of the prompt that came from there
-    return [Saved(low, high, high + 1) for low, high in reversed(request.held_positions)]
+    return request.held_positions[::-1]
