@@ -14,6 +14,8 @@ from cachedoctor.model import Request, Session
 
 PRINTS_CHECKS = 8352
 """From this build on every checkpoint that is looked at is printed (not yet in b8156)."""
+_IMAGES = frozenset({"mtmd_encode", "img_processing"})
+"""Messages about images, which may take fewer positions than tokens (M-RoPE): no threshold says how many tokens."""
 ROUNDING = 64
 """Tokens: where the rounded shares of a log leave more than this open, the common prefix is unknown."""
 
@@ -26,7 +28,7 @@ class Replay(msgspec.Struct, frozen=True):
     """Tokens; they differ where the log gives the common prefix as a rounded share. None when a number is missing."""
     missing: tuple[str, ...] = ()
     """What the log lacks: build, memory, prompt length, common prefix, slot length, window, oldest position,
-    checkpoints held."""
+    checkpoints held, image positions."""
     decision: Decision | None = None
     """The whole decision, where neither rounding nor several possible builds leave it open."""
 
@@ -60,10 +62,10 @@ def replay(request: Request, session: Session) -> Replay:
             missing.add(str(lack))
     if missing:
         return Replay(missing=tuple(sorted(missing)))
-    if len(found) == 1:
-        only = found.popitem()[1]
-        return Replay(only.reused, only.reused, decision=only)
-    fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)} or found
+    fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)}
+    if not fitting and not session.seen.isdisjoint(_IMAGES):
+        return Replay(missing=("image positions",))
+    fitting = fitting or found
     answers = set(fitting.values())
     least, most = min(a.reused for a in answers), max(a.reused for a in answers)
     if most - least > ROUNDING or (least < most and len({common for _, common in fitting}) == 1):
