@@ -98,6 +98,8 @@ class Request(msgspec.Struct):
     held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
     (up to b8156)."""
+    positions_known: bool = False
+    """They are all that the slot held: not so behind a swap from RAM or a slot file, until the list was emptied."""
     ram_looked: bool = False
     """The RAM prompt cache was searched for a better prompt."""
     ram_saved: bool = False

@@ -166,8 +166,9 @@ def _held(request: Request, session: Session, build: int, common: int) -> Held:
     """What the slot held; a printed search, or its absence, stands for numbers that only decide about a search."""
     visible, tokens = shown(request, session), request.held_tokens
     memory, window = _memory(request, session, build)
-    if memory == "attention":
-        return Held(memory, common + 1 if tokens is None else tokens, 0, window=window)
+    if memory in ("attention", "full"):
+        oldest = request.oldest_position or 0  # a full-size memory holds less when it came back from RAM
+        return Held("attention", common + 1 if tokens is None else tokens, oldest, window=window)
     if tokens is None:
         if not visible:
             raise _LacksError("slot length")
@@ -184,7 +185,7 @@ def _held(request: Request, session: Session, build: int, common: int) -> Held:
 
 
 def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
-    """Kind of memory, and its window where it has one."""
+    """Kind of memory, and its window where it has one; ``full`` is sliding-window memory of full size."""
     memory, window = session.memory, session.window
     if window is None:
         window = session.setting("n_swa")
@@ -193,7 +194,7 @@ def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
     if memory != "swa":
         return memory, 0
     if session.setting("swa_full") is True:
-        return "attention", 0 if build >= 8929 else window or 0
+        return "full", 0 if build >= 8929 else window or 0
     if window is None and shown(request, session) and not request.checks:
         return "swa", 0  # whether it searched is known, and nothing was measured against a threshold
     if window is None:
@@ -230,6 +231,6 @@ def _saved(request: Request, session: Session, build: int) -> list[Saved]:
         if not visible:
             raise _LacksError("checkpoints held")
         return []
-    if request.restored_from_ram:
-        raise _LacksError("checkpoints held")  # those of the prompt that came from there
+    if not request.positions_known:
+        raise _LacksError("checkpoints held")
     return request.held_positions[::-1]

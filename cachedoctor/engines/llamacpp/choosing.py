@@ -186,7 +186,7 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    slot.length, slot.thread = None, None
+    slot.length, slot.thread, slot.positions_known = None, None, False
 
 
 def _pc_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:

@@ -104,6 +104,8 @@ def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _forced(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.forced = True
+    if not slot.positions_known:
+        slot.positions, slot.positions_known = [], True  # every checkpoint is erased
     request.marks["forced"] = Mark(event.line, event.text)
 
 

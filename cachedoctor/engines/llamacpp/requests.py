@@ -45,6 +45,9 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
     if tracker.makes_checkpoints:
         request.held_checkpoints = slot.checkpoints
         request.held_positions = slot.positions
+    if choice is not None and choice.found_keep is not None:
+        slot.positions_known = False  # the prompt that came from RAM brought its own
+    request.positions_known = slot.positions_known
     if choice is not None:
         choosing.hand_over(choice, request, tracker)
         slot.choice = None

@@ -48,6 +48,8 @@ class SlotState(msgspec.Struct):
     positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
     which prints no checks."""
+    positions_known: bool = True
+    """No other checkpoints are held."""
     choice: Choice | None = None
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""
