@@ -72,7 +72,8 @@ def test_attention_memory_is_cut_anywhere(build: int) -> None:
     ("build", "exactly_at", "appended", "again"),
     [
         (6628, 0, 5000, 0),  # no checkpoints: everything from the start
-        (6751, 900, 5000, 0),  # the one exactly at the prefix was refused; one token cannot be cut off, and none is looked for
+        (6751, 900, 5000, 4999),  # the one exactly at the prefix was refused
+        (7079, 900, 5000, 0),  # not even one token can be cut off, and none is looked for
         (8353, 900, 5000, 0),
         (8672, 1000, 5000, 0),  # now it is taken
         (9093, 1000, 5000, 0),
@@ -198,7 +199,7 @@ def test_a_prefix_inside_the_window(build: int, reused: int, threshold: int, sea
 
 
 def test_a_window_checkpoint_behind_the_prefix() -> None:
-    """[1582, 2349] reaches back far enough for a prefix of 1,783 (window 128), and ends behind it: refused from b9713 on."""
+    """[1582, 2349] reaches back far enough for a prefix of 1,783 (window 128) and ends behind it: b9713 refuses it."""
     held = Held(SWA, 2871, 2103, [(2094, 2861), (1582, 2349)], 128)
     assert decide(8353, held, 1783, 2810) == Decision(1783, 1655, True, (1582, 2349))
     assert decide(9294, held, 1783, 2810) == Decision(1783, 1654, True, (1582, 2349))

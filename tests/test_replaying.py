@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import CASES, FIXTURES, case_of, content_of
+from conftest import CASES, FIXTURES, content_of
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.model import Check, Request, Session
@@ -122,17 +122,17 @@ def test_one_other_number_changes_the_answer() -> None:
 @pytest.mark.parametrize(
     ("fields", "session", "missing"),
     [
-        ({}, {"build": 9000, "memory": "attention"}, ("prompt length",)),
-        ({"prompt_tokens": 900, "prefix_between": None}, {"build": 9000, "memory": "attention"}, ("common prefix",)),
+        ({}, {"build": 9000, "memory": "attention"}, ("prompt_length",)),
+        ({"prompt_tokens": 900, "prefix_between": None}, {"build": 9000, "memory": "attention"}, ("common_prefix",)),
         ({"prompt_tokens": 900}, {"build": 10_068}, ("memory",)),
-        ({"prompt_tokens": 900}, {"build": 10_068, "memory": "swa", "window": 128}, ("oldest position",)),
+        ({"prompt_tokens": 900}, {"build": 10_068, "memory": "swa", "window": 128}, ("oldest_position",)),
         ({"prompt_tokens": 900, "oldest_position": 500, "tried": 1, "forced": True,
           "checks": [Check(400, 500, 272, 3)]},
          {"build": 9000, "memory": "swa"}, ("window",)),
-        ({"prompt_tokens": 900}, {"build": 10_068, "memory": "hybrid"}, ("checkpoints held",)),
-        ({"prompt_tokens": 900, "held_tokens": None}, {"build": 10_068, "memory": "hybrid"}, ("slot length",)),
+        ({"prompt_tokens": 900}, {"build": 10_068, "memory": "hybrid"}, ("checkpoints_held",)),
+        ({"prompt_tokens": 900, "held_tokens": None}, {"build": 10_068, "memory": "hybrid"}, ("slot_length",)),
         # the choice of the slot is shown, the swap from RAM that may follow it is not
-        ({"prompt_tokens": 900, "f_keep": 0.4}, {"build": 10_068, "memory": "attention"}, ("common prefix",)),
+        ({"prompt_tokens": 900, "f_keep": 0.4}, {"build": 10_068, "memory": "attention"}, ("common_prefix",)),
     ],
 )  # fmt: skip
 def test_missing_numbers_are_named(
@@ -146,7 +146,13 @@ def test_missing_numbers_are_named(
 def test_the_build_is_missing_when_it_decides() -> None:
     """b8352 refused a state exactly at the prefix, b8672 took it; the lines tell which, unless no build fits them."""
     s = Session(0, "x", build_min=6751, build_max=9093, memory="hybrid")
-    r = request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2936, 2936), held_positions=[(2935, 2935)], positions_known=True)
+    r = request(
+        prompt_tokens=3600,
+        held_tokens=3004,
+        prefix_between=(2936, 2936),
+        held_positions=[(2935, 2935)],
+        positions_known=True,
+    )
     r.tried, r.forced = 0, True
     assert replay(r, s).expected == 0  # forced: only those before b8672 did that
     r.checks, r.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
@@ -157,7 +163,7 @@ def test_rounding_leaves_bounds() -> None:
     """f_keep = 0.667 of 3,004 tokens: 2,002 to 2,005."""
     s = Session(0, "x", build=9000, memory="attention")
     found = replay(request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2002, 2005)), s)
-    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ["common prefix"])
+    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ["common_prefix"])
 
 
 # ---- what another build would have done
@@ -202,7 +208,7 @@ def old(task: int, tokens: int, reused: int, before: list[str], after: list[str]
         *(at + line for line in after),
         f"slot      release: id  0 | task {task} | stop processing: n_past = {tokens + 5}, truncated = 0",
         f"slot print_timing: id  0 | task {task} | ",
-        f"prompt eval time =     100.00 ms /  {tokens - reused} tokens (    0.16 ms per token,  6199.86 tokens per second)",
+        f"prompt eval time =   100.00 ms /  {tokens - reused} tokens (  0.16 ms per token,  6199.86 tokens per second)",
         "       eval time =      15.75 ms /     6 tokens (    2.62 ms per token,   381.05 tokens per second)",
         "      total time =     332.85 ms /  1972 tokens",
     ]
@@ -213,7 +219,7 @@ def created(low: int, high: int, total: int) -> str:
 
 
 def test_checkpoints_of_old_builds_leave_in_silence() -> None:
-    """b6180 to b6628: a full list drops its oldest under the name of the newest, and ``total`` tells how many are left."""
+    """b6180 to b6628: a full list drops its oldest under the name of the newest; ``total`` tells how many are left."""
     erase = "SWA checkpoint erase, pos_min = {}, pos_max = {}, size = 0.398 MiB"
     back = "n_past = 2715, cache_tokens.size() = 3613, seq_id = 0, pos_min = 2973, n_swa = 128"
     log = [

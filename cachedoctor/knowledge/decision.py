@@ -111,14 +111,14 @@ def decide(build: int, held: Held, common: int, new: int, projector: bool = Fals
     limit = held.tokens if build < 9294 else held.tokens + 1
     checked = 0 < common < limit and build >= 5456 and not (projector and 7079 <= build < 8156)
     if not (checked and (held.oldest > threshold or (held.oldest == threshold and build >= 8672))):
-        return _cut(held, min(common, new), new, Decision(0, threshold, searched=False), held.tokens)
+        return _cut(held, min(common, new), new, Decision(0, threshold, searched=False), held.tokens, build)
     taken = _newest(held.saved, common, threshold, build)
     found = Decision(0, threshold, True, taken)
     if taken is None:
         return found
     first, last = taken
     restored = last if build < 6751 else max(first + 1, last)  # of a sliding window one token less than it stands for
-    return _cut(held, min(common, restored), new, found, last + 1)
+    return _cut(held, min(common, restored), new, found, last + 1, build)
 
 
 def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> Saved | None:
@@ -133,10 +133,14 @@ def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> 
     return None
 
 
-def _cut(held: Held, reused: int, new: int, found: Decision, end: int) -> Decision:
-    """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole."""
+def _cut(held: Held, reused: int, new: int, found: Decision, end: int, build: int) -> Decision:
+    """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole.
+
+    From b6751 to b6900 the last token alone could be cut off a recurrent state, which went on as if it still stood.
+    """
     reused = new - 1 if reused >= new else reused
-    if held.memory in ("hybrid", "recurrent") and 0 < reused < end:
+    whole = end - 1 if 6751 <= build < 7079 else end
+    if held.memory in ("hybrid", "recurrent") and 0 < reused < whole:
         return found._replace(reused=0, cleared=True)
     return found._replace(reused=max(0, reused))
 

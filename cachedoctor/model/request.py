@@ -120,7 +120,7 @@ class Request(msgspec.Struct):
     restored_at: tuple[int, int] | None = None
     """(pos_min, pos_max) of the checkpoint that was restored."""
     expected_cached: int | None = None
-    """Tokens that this build had to reuse, given what the slot held; asked for requests that lost tokens."""
+    """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
     replay_missing: list[str] = msgspec.field(default_factory=list)
     """Names of the numbers that the log lacks for ``expected_cached``."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)

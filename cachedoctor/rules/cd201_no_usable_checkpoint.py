@@ -20,7 +20,11 @@ def nothing_below(s: Situation) -> bool:
 def check(s: Situation) -> Hit | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none."""
     r = s.request
-    if not server_could_not(s) or s.session.setting("ctx_checkpoints") == 0 or s.fired & {"CD202", "CD205", "CD208", "CD308"}:
+    if (
+        not server_could_not(s)
+        or s.session.setting("ctx_checkpoints") == 0
+        or s.fired & {"CD202", "CD205", "CD208", "CD308"}
+    ):
         return None
     if not nothing_below(s):
         return None

@@ -27,8 +27,8 @@ class Replay(msgspec.Struct, frozen=True):
     most: int | None = None
     """Tokens; they differ where the log gives the common prefix as a rounded share. None when a number is missing."""
     missing: tuple[str, ...] = ()
-    """What the log lacks: build, memory, prompt length, common prefix, slot length, window, oldest position,
-    checkpoints held, image positions."""
+    """What the log lacks: build, memory, prompt_length, common_prefix, slot_length, window, oldest_position,
+    checkpoints_held, image_positions."""
     decision: Decision | None = None
     """The whole decision, where neither rounding nor several possible builds leave it open."""
 
@@ -40,7 +40,7 @@ class Replay(msgspec.Struct, frozen=True):
     @property
     def lacking(self) -> list[str]:
         """What the log lacks for an exact answer."""
-        return list(self.missing) or ([] if self.expected is not None else ["common prefix"])
+        return list(self.missing) or ([] if self.expected is not None else ["common_prefix"])
 
 
 class _LacksError(Exception):
@@ -64,12 +64,12 @@ def replay(request: Request, session: Session) -> Replay:
         return Replay(missing=tuple(sorted(missing)))
     fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)}
     if not fitting and not session.seen.isdisjoint(_IMAGES):
-        return Replay(missing=("image positions",))
+        return Replay(missing=("image_positions",))
     fitting = fitting or found
     answers = set(fitting.values())
     least, most = min(a.reused for a in answers), max(a.reused for a in answers)
     if most - least > ROUNDING or (least < most and len({common for _, common in fitting}) == 1):
-        return Replay(missing=("build" if len({build for build, _ in fitting}) > 1 else "common prefix",))
+        return Replay(missing=("build" if len({build for build, _ in fitting}) > 1 else "common_prefix",))
     return Replay(least, most, decision=answers.pop() if len(answers) == 1 else None)
 
 
@@ -125,11 +125,11 @@ def _common(request: Request, session: Session, build: int) -> set[int]:
     if "ram_failed" in request.marks and build >= 7079:
         return {0}  # the slot is cleared when its prompt does not come back whole
     if _may_swap(request, session) or "ram_failed" in request.marks:
-        raise _LacksError("common prefix")
+        raise _LacksError("common_prefix")
     if request.held_tokens == 0 and not request.restored_from_ram:
         return {0}
     if request.prefix_between is None:
-        raise _LacksError("common prefix")
+        raise _LacksError("common_prefix")
     moved = 0 if "n_past" in request.marks else request.reused_chunks  # that line counts them in
     low, high = request.prefix_between[0] + moved, request.prefix_between[1] + moved
     if low == high:
@@ -155,7 +155,7 @@ def _may_swap(request: Request, session: Session) -> bool:
 def _decide(request: Request, session: Session, build: int, common: int) -> Decision:
     new = request.prompt_tokens
     if new is None:
-        raise _LacksError("prompt length")
+        raise _LacksError("prompt_length")
     if common == 0:
         return Decision(0, 0, searched=False)
     projector = session.setting("mmproj") is True
@@ -166,31 +166,29 @@ def _held(request: Request, session: Session, build: int, common: int) -> Held:
     """What the slot held; a printed search, or its absence, stands for numbers that only decide about a search."""
     visible, tokens = shown(request, session), request.held_tokens
     memory, window = _memory(request, session, build)
+    oldest = request.oldest_position
     if memory in ("attention", "full"):
-        oldest = request.oldest_position or 0  # a full-size memory holds less when it came back from RAM
-        return Held("attention", common + 1 if tokens is None else tokens, oldest, window=window)
+        # even a full-size memory holds no more than its window when it came back from RAM
+        begins = oldest or (common if memory == "full" and searched(request) else 0)
+        return Held("attention", common + 1 if tokens is None else tokens, begins, window=window)
     if tokens is None:
         if not visible:
-            raise _LacksError("slot length")
+            raise _LacksError("slot_length")
         cut = searched(request) or request.truncate_failed_at is not None
         tokens = common + 1 if cut else common
-        oldest = request.oldest_position
-    else:
-        oldest = tokens - 1 if memory != "swa" else request.oldest_position
+    elif memory != "swa":
+        oldest = tokens - 1
     if oldest is None:
         if not visible:
-            raise _LacksError("oldest position")
+            raise _LacksError("oldest_position")
         oldest = common if searched(request) else -1
     return Held(memory, tokens, oldest, _saved(request, session, build), window)
 
 
 def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
     """Kind of memory, and its window where it has one; ``full`` is sliding-window memory of full size."""
-    memory, window = session.memory, session.window
-    if window is None:
-        window = session.setting("n_swa")
-    if memory is None:
-        memory = _guess(request, session, window)
+    window = session.window if session.window is not None else session.setting("n_swa")
+    memory = session.memory or _guess(request, session, window)
     if memory != "swa":
         return memory, 0
     if session.setting("swa_full") is True:
@@ -229,8 +227,8 @@ def _saved(request: Request, session: Session, build: int) -> list[Saved]:
     prints = session.at_least(PRINTS_CHECKS)
     if prints or (prints is None and build >= PRINTS_CHECKS):
         if not visible:
-            raise _LacksError("checkpoints held")
+            raise _LacksError("checkpoints_held")
         return []
     if not request.positions_known:
-        raise _LacksError("checkpoints held")
+        raise _LacksError("checkpoints_held")
     return request.held_positions[::-1]

@@ -150,7 +150,9 @@ def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
     if event.message == "ckpt_erased":
         _forget(slot, event)
     elif slot.request is not None and "cached" not in slot.request.marks:
-        slot.positions = slot.positions[:-1]  # these lines print the wrong numbers; in front of the prompt it is the newest
+        slot.positions = slot.positions[
+            :-1
+        ]  # these lines print the wrong numbers; in front of the prompt it is the newest
 
 
 def _forget(slot: SlotState, event: Event) -> None:
