@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.doctor.groups import Groups
+from cachedoctor.doctor.whole import noted
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Cost,
@@ -22,7 +24,6 @@ from cachedoctor.model import (
     Session,
     Severity,
 )
-from cachedoctor.doctor.groups import Groups
 from cachedoctor.rules.base import WARN_TOKENS, Group, Hit, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
 
@@ -77,7 +78,7 @@ class Diagnosis:
             if request in queue:
                 queue.remove(request)
         latest = memory.slots.get(request.slot)
-        opened = self.examine(request, session)
+        opened = self._ask(request, session, memory)
         if latest is not None and latest.index > request.index:
             memory.slots[request.slot] = latest
         return opened
@@ -85,11 +86,15 @@ class Diagnosis:
     def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
         memory = self._memory.setdefault(session.index, _Memory())
+        self._groups.speed(session).learn(request)
+        if request.outcome in _DOUBTFUL and request.parent is None:
+            self._doubtful += 1
+        return self._ask(request, session, memory)
+
+    def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
-        if request.outcome in _DOUBTFUL and request.parent is None:
-            self._doubtful += 1
         if request.outcome in _HEALTHY and not (request.partial or request.shifted or "restarted" in session.settings):
             _remember(memory, request)  # nothing that any rule could report
             return []
@@ -109,7 +114,6 @@ class Diagnosis:
             request.codes.append(rule.code)
             if self._groups.add(rule.code, hit, request, session):
                 opened.append(rule.code)
-        self._groups.settle(request)
         if situation.slot_taken:
             memory.steals += 1
         _remember(memory, request)
@@ -134,28 +138,34 @@ class Diagnosis:
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
+    def inspect(self, sessions: list[Session]) -> list[Finding]:
+        """Ask the rules that look at whole sessions; said once per input and cause."""
+        found: dict[tuple[str, str, str, str | None], Finding] = {}
+        for rule in self._rules:
+            if rule.inspect is None:
+                continue
+            for session in sessions:
+                fired = {code for (code, _, *at), _ in self._groups.items() if at == [session.path, session.origin]}
+                try:
+                    notes = rule.inspect(session, fired)
+                except Exception as error:  # one broken rule must not end the run
+                    self._crashed[rule.code] = repr(error)
+                    continue
+                for note in notes:
+                    shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
+                    lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
+                    key = (rule.code, note.key, session.path, session.origin)
+                    found.setdefault(key, noted(rule, note.words, lines))
+        return list(found.values())
+
     def unknown_input(self, path: str) -> Finding | None:
         """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
         rule = next((rule for rule in self._rules if rule.name == "unknown-format"), None)
         if rule is None:
             return None
         words = rule.words(None)
-        return Finding(
-            code=rule.code,
-            name=rule.name,
-            severity="note",
-            confidence="high",
-            claim=f"{path}: {words.claim}",
-            requests=[],
-            count=1,
-            evidence=[],
-            cost=Cost(0, None),
-            why=words.why,
-            ruled_out=[],
-            diff=None,
-            remedies=words.remedies,
-            references=[],
-        )
+        words.claim = f"{path}: {words.claim}"
+        return noted(rule, words, [])
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
@@ -215,13 +225,19 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
         requests=group.first + worst,
         count=group.count,
         evidence=evidence,
-        cost=Cost(group.tokens, round(group.ms, 3) if group.ms else None),
+        cost=_cost(group),
         why=words.why,
         ruled_out=words.ruled_out,
         diff=None if group.worst.difference is None else _short(group.worst.difference),
         remedies=words.remedies,
         references=words.references,
     )
+
+
+def _cost(group: Group) -> Cost:
+    if not group.ms:
+        return Cost(group.tokens, None)
+    return Cost(group.tokens, round(group.ms, 3), "depth" if group.at_depth else "mean")
 
 
 def _short(difference: PromptDiff) -> dict[str, Any]:

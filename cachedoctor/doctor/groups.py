@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cachedoctor.model import Request, Session
+from cachedoctor.doctor.speed import PromptSpeed
+from cachedoctor.model import CONFIDENCE_ORDER, Request, Session
 from cachedoctor.rules.base import Group, Hit
 
 FIRST, WORST = 20, 5
@@ -35,6 +36,9 @@ class _Charges(msgspec.Struct):
     request: Request
     session: Session
     charges: list[_Charge] = msgspec.field(default_factory=list)
+    tokens: int = 0
+    ms: float = 0.0
+    """The dearest of them: what the request could have saved."""
 
 
 class Groups:
@@ -43,6 +47,7 @@ class Groups:
     def __init__(self) -> None:
         self._groups: dict[Key, Group] = {}
         self._last: dict[int, _Charges] = {}
+        self._speeds: dict[int, PromptSpeed] = {}
         self.avoidable_tokens = 0
         self.avoidable_ms = 0.0
 
@@ -53,9 +58,11 @@ class Groups:
         new = group is None
         if group is None:
             group = self._groups[key] = Group(session, hit, request)
-        elif hit.tokens > group.worst.tokens:
+        elif _shows_better(hit, group.worst):
             group.worst, group.worst_request, group.session = hit, request, session
-        ms = share_ms(request, hit.tokens)
+        speed = self.speed(session)
+        ms = speed.ms_of(request, hit.tokens)
+        group.at_depth = speed.slope > 0
         group.count += 1
         group.tokens += hit.tokens
         group.ms += ms
@@ -63,22 +70,29 @@ class Groups:
             group.first.append(request.index)
         if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
             group.top = sorted([*group.top, (hit.tokens, request.index)], key=lambda t: -t[0])[:WORST]
-        self._remember(request, session).charges.append(_Charge(key, hit, ms))
+        said = self._remember(request, session)
+        said.charges.append(_Charge(key, hit, ms))
+        dearest = max(said.charges, key=lambda charge: charge.hit.tokens)
+        self.avoidable_tokens += dearest.hit.tokens - said.tokens
+        self.avoidable_ms += dearest.ms - said.ms
+        said.tokens, said.ms = dearest.hit.tokens, dearest.ms
         return new
 
-    def settle(self, request: Request) -> None:
-        """All rules were asked: the dearest of its hits is what the request could have saved."""
-        tokens, ms = self._dearest(request)
-        self.avoidable_tokens += tokens
-        self.avoidable_ms += ms
+    def speed(self, session: Session) -> PromptSpeed:
+        """What is known of the prompt speed of this session."""
+        found = self._speeds.get(session.index)
+        if found is None:
+            found = self._speeds[session.index] = PromptSpeed()
+        return found
 
     def retract(self, request: Request) -> None:
         """Take back what was said of ``request``; groups without a request disappear."""
-        tokens, ms = self._dearest(request)
-        self.avoidable_tokens -= tokens
-        self.avoidable_ms -= ms
-        charges = self._last.pop(request.index, None)
-        for charge in charges.charges if charges is not None else ():
+        said = self._last.pop(request.index, None)
+        if said is None:
+            return
+        self.avoidable_tokens -= said.tokens
+        self.avoidable_ms -= said.ms
+        for charge in said.charges:
             group = self._groups[charge.key]
             group.count -= 1
             group.tokens -= charge.hit.tokens
@@ -93,7 +107,7 @@ class Groups:
     def _next_worst(self, key: Key, group: Group) -> None:
         left = [(c.hit, said) for said in self._last.values() for c in said.charges if c.key == key]
         if left:
-            group.worst, said = max(left, key=lambda pair: pair[0].tokens)
+            group.worst, said = max(left, key=lambda pair: (CONFIDENCE_ORDER[pair[0].confidence], pair[0].tokens))
             group.worst_request, group.session = said.request, said.session
 
     def _remember(self, request: Request, session: Session) -> _Charges:
@@ -104,18 +118,14 @@ class Groups:
             found = self._last[request.index] = _Charges(request, session)
         return found
 
-    def _dearest(self, request: Request) -> tuple[int, float]:
-        said = self._last.get(request.index)
-        worst = max((c.hit.tokens for c in said.charges), default=0) if said is not None else 0
-        return worst, share_ms(request, worst)
-
     def items(self) -> Iterator[tuple[Key, Group]]:
         """Every group with its key."""
         yield from self._groups.items()
 
 
-def share_ms(request: Request, tokens: int) -> float:
-    """Time of ``tokens`` at the speed that this request had, milliseconds."""
-    if not request.prompt_ms or not request.processed_tokens:
-        return 0.0
-    return request.prompt_ms * min(tokens, request.processed_tokens) / request.processed_tokens
+def _shows_better(hit: Hit, than: Hit) -> bool:
+    """Dearer at the same confidence; a surer one may be half as dear, a less sure one must be twice as dear."""
+    surer = CONFIDENCE_ORDER[hit.confidence] - CONFIDENCE_ORDER[than.confidence]
+    if surer > 0:
+        return 2 * hit.tokens >= than.tokens
+    return hit.tokens > (than.tokens if surer == 0 else 2 * than.tokens)

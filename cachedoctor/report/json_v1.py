@@ -106,6 +106,7 @@ def tail(report: Report) -> dict[str, Any]:
         "findings": report.findings,
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
+        "restart": report.restart,
     }
 
 

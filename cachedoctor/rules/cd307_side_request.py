@@ -5,19 +5,13 @@ from __future__ import annotations
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import ALTERNATE, other_held
-
-SHORT = 0.25
-"""Share of the conversation's length that a side request has at most."""
+from cachedoctor.rules.taken import ALTERNATE, other_held, side_request
 
 
 def check(s: Situation) -> Hit | None:
     """Fire when what took the slot was short, began a conversation of its own, and this one came back after it."""
     r, thief = s.request, s.slot_before
-    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304", "CD308", "CD309"} or thief is None:
-        return None
-    reference, length = r.reference_tokens or 0, thief.prompt_tokens
-    if length is None or length > SHORT * reference or thief.thread == r.thread or thief.thread_turn:
+    if not other_held(s) or not side_request(s) or s.fired & {"CD303", "CD304", "CD308", "CD309"} or thief is None:
         return None
     shown = [
         *proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held")),
@@ -25,7 +19,7 @@ def check(s: Situation) -> Hit | None:
         *proof(r, ("cached", "tokens reused"), ("timing", "tokens recomputed")),
     ]
     sure: Confidence = "medium" if s.steals >= 1 else "low"
-    facts = {"length": length, "reference": reference, "unsure": sure == "low"}
+    facts = {"length": thief.prompt_tokens, "reference": r.reference_tokens, "unsure": sure == "low"}
     return Hit(s.lost, sure, shown[0], shown[1:4], facts)
 
 
@@ -62,5 +56,5 @@ RULE = Rule(
     "A short side request took the slot of a conversation",
     check,
     words,
-    after=("CD108", "CD302", "CD303", "CD304", "CD308", "CD309"),
+    after=("CD108", "CD303", "CD304", "CD308", "CD309"),
 )

@@ -19,7 +19,7 @@ MAX_TURN = 1024
 RETURNS = 2
 """Times that a prompt must extend an earlier one than the slot held, once with no other reading."""
 _SAME_PLACE = 24
-"""Tokens: common prefixes that differ by no more end at the same place; the first words of two chats may be the same."""
+"""Tokens: common prefixes that differ by no more end at the same place: the first words of two chats may be alike."""
 
 
 class Turn(msgspec.Struct):
@@ -70,8 +70,8 @@ def read(turns: list[Turn]) -> Reading | None:
             reading.sure += not extends(prompt, held)
             last = max(homes, key=lambda p: p[-1].total)
             last.append(turn)
-        elif extends(prompt, held):
-            return None  # it grew, and changed behind the head: nothing speaks for another conversation
+        elif extends(prompt, held) and len(reading.parties) > 1:
+            return None  # it grew, and changed behind the head: nothing speaks for a third conversation
         else:
             last = [turn]
             reading.parties.append(last)

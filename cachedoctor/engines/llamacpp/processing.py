@@ -121,7 +121,14 @@ def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
         request.marks["check"] = Mark(event.line, event.text)
 
 
+def measure(tracker: Tracker, size: float | None) -> None:
+    """Keep the size (MiB) of a checkpoint if it is the largest read; of those created only the first one is."""
+    if size is not None and (tracker.session.sizes.checkpoint or 0.0) < size < float("inf"):
+        tracker.session.sizes.checkpoint = size
+
+
 def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    measure(tracker, event.fields.get("size"))
     request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
     request.restored_at = (event.fields["pos_min"], event.fields["pos_max"])
@@ -136,6 +143,8 @@ def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """Take the first of a request; how many follow is counted when it ends, and b6180 to b6628 make one."""
+    if tracker.session.sizes.checkpoint is None:
+        measure(tracker, event.fields.get("size"))
     requests.of_event(tracker, event, slot)
     # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
     limit = event.fields["max" if event.message == "ckpt_created" else "total"]
@@ -144,15 +153,15 @@ def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
     tracker.session.window = event.fields.get("n_swa", tracker.session.window)
+    measure(tracker, event.fields.get("size"))
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1
         slot.request.marks["erased"] = Mark(event.line, event.text)
     if event.message == "ckpt_erased":
         _forget(slot, event)
     elif slot.request is not None and "cached" not in slot.request.marks:
-        slot.positions = slot.positions[
-            :-1
-        ]  # these lines print the wrong numbers; in front of the prompt it is the newest
+        # the numbers of these lines are wrong; in front of the prompt it is the newest, behind it the oldest
+        slot.positions = slot.positions[:-1]
 
 
 def _forget(slot: SlotState, event: Event) -> None:
@@ -162,6 +171,7 @@ def _forget(slot: SlotState, event: Event) -> None:
 
 def _dropped(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A checkpoint left a full list, or was too close to another."""
+    measure(tracker, event.fields.get("size"))
     slot.checkpoints = max(0, slot.checkpoints - 1)
     _forget(slot, event)
     if slot.request is not None:

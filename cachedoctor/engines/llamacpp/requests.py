@@ -150,10 +150,12 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     session, threads = tracker.session, tracker.threads
     accounting.derive_counts(request)
     if request.restored_from_ram:
-        choosing.settle_swap(request, threads)
+        choosing.settle_swap(request, threads, tracker.ram)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     elsewhere = {s.thread for s in tracker.slots.values() if s is not slot and s.thread is not None and s.length}
     thread = threads.join(request, elsewhere) if request.parent is None else None
+    if thread is not None and request.held_thread != thread.id:
+        choosing.look_back(request, slot, tracker.ram, thread.total)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
     cold = thread is None and request.prompt_tokens is not None
     cold = cold and (request.held_tokens == 0 or request.held_thread is not None)

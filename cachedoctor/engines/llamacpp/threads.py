@@ -6,6 +6,7 @@ Knows the arithmetic of prompts that grow. Knows no log line.
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 
 import msgspec
 
@@ -181,15 +182,23 @@ class Threads:
                     turn.request, owner.id, turn_number, party[at - 1].total if at else 0
                 )
         order = [owners[turn.request.index] for turn in turns]
-        for before, moved in zip(order, order[1:], strict=False):
+        for before, moved in pairwise(order):
             moved.held_thread = before.thread
         return [m for m in order[1:] if m.thread != thread.id or m.held_thread != thread.id]
 
     @staticmethod
     def _contested(request: Request, thread: int) -> bool:
-        """Whether the slot held what is taken for this conversation, and the prompt kept only part of it."""
+        """Whether the slot held what is taken for this conversation, and the prompt kept half of it or more, not all.
+
+        With less in common, the server saves to RAM what the slot held, and a session would get it back.
+        """
         lcp, held = request.common_prefix_tokens, request.held_tokens
-        return request.held_thread == thread and lcp is not None and held is not None and lcp < held - KEPT
+        return (
+            request.held_thread == thread
+            and lcp is not None
+            and held is not None
+            and held <= 2 * lcp < 2 * (held - KEPT)
+        )
 
     def _open(self, slot: int) -> Thread:
         """Begin a thread."""
