@@ -62,6 +62,9 @@ def replay(request: Request, session: Session) -> Replay:
             missing.add(str(lack))
     if missing:
         return Replay(missing=tuple(sorted(missing)))
+    if len(found) == 1 and session.seen.isdisjoint(_IMAGES):
+        only = found.popitem()[1]
+        return Replay(only.reused, only.reused, decision=only)
     fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)}
     if not fitting and not session.seen.isdisjoint(_IMAGES):
         return Replay(missing=("image_positions",))
@@ -135,7 +138,7 @@ def _common(request: Request, session: Session, build: int) -> set[int]:
     if low == high:
         return {low}
     if request.checks and request.prompt_tokens is not None:
-        _, window = _memory(request, session, build)
+        window = session.window or session.setting("n_swa") or 0
         exact = decision.common_of(request.checks[0].threshold, window, build, request.prompt_tokens)
         if exact is not None and low <= exact <= high:
             return {exact}
