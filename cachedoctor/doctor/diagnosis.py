@@ -74,6 +74,7 @@ class Diagnosis:
         memory = self._memory.setdefault(session.index, _Memory())
         self._groups.retract(request)
         request.codes.clear()
+        request.expected_cached, request.replay_missing = None, []
         for queue in memory.threads.values():
             if request in queue:
                 queue.remove(request)
