@@ -16,12 +16,12 @@ FORMATS = (".parquet", ".csv", ".ndjson")
 
 _INTEGERS = (
     "index", "session", "slot", "task", "parent", "thread", "first_line", "last_line", "prompt_tokens", "cached_tokens",
-    "processed_tokens", "generated_tokens", "common_prefix_tokens", "lost_tokens",
+    "processed_tokens", "generated_tokens", "common_prefix_tokens", "lost_tokens", "expected_cached",
 )  # fmt: skip
 _FLOATS = ("prompt_ms", "similarity", "f_keep")
 _TEXTS = ("path", "selected_by", "outcome")
 _FLAGS = ("restored_from_ram", "partial")
-_LISTS = ("derived", "codes")
+_LISTS = ("derived", "codes", "replay_missing")
 _CHECKPOINTS = ("tried", "restored", "created", "erased")
 
 

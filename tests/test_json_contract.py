@@ -75,7 +75,7 @@ KEYS = {
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms",
     "request": "index session path slot task parent thread first_line last_line prompt_tokens cached_tokens "
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
-    "restored_from_ram checkpoints lost_tokens outcome partial codes",
+    "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing",
     "checkpoints": "tried restored created erased",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
     "references",

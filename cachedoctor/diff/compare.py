@@ -163,10 +163,11 @@ def _reusable(
 ) -> dict[str, int]:
     starts = _user_starts(a, tokens, lead)
     held, common = len(tokens) + lead, token + lead
+    replied = held + 1 if common == held == length else held  # a repeated prompt meets the reply that it got
     out = {}
     for memory in ("attention", "swa", "hybrid"):
         covered = decision.checkpoints(held, starts, options.build, memory)
-        out[memory] = decision.reusable(memory, common, held, covered, options.build, options.window, length)
+        out[memory] = decision.reusable(memory, common, replied, covered, options.build, options.window, length)
     return out
 
 

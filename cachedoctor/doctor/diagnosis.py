@@ -76,6 +76,7 @@ class Diagnosis:
         memory = self._memory.setdefault(session.index, _Memory())
         self._groups.retract(request)
         request.codes.clear()
+        request.expected_cached, request.replay_missing = None, []
         for queue in memory.threads.values():
             if request in queue:
                 queue.remove(request)
@@ -109,6 +110,8 @@ class Diagnosis:
         situation = Situation(
             request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals
         )
+        if situation.lost:
+            request.expected_cached, request.replay_missing = situation.replayed.expected, situation.replayed.lacking
         opened = []
         known = request.difference is not None or request.new_text is not None
         for rule in (self._rules if known else self._textless) if situation.lost else self._any:

@@ -1,12 +1,20 @@
-"""What a build of llama-server can reuse of a prompt that it holds, given the common prefix. Pure functions.
+"""What a build of llama-server reuses of a prompt that it holds, given the common prefix. Pure functions.
+
+One set of rules by build, for two questions. ``decide`` answers what a server had to do, from the checkpoints that it
+held and the position its memory reached back to. ``reusable`` answers what a server would do with checkpoints that
+are assumed: those that ``checkpoints`` says it makes while it computes the prompt in one go.
 
 Source: the slot logic of llama.cpp between b5300 and b11549 (checkpoint creation: PR #15293, #16382, #20288, #22929,
-#24176, #28302; the check itself: #21510, #24110). Simplified: default batch sizes; text only, so that a position is a
-token; the prompt was computed in one go, while a conversation leaves a checkpoint of every request; no limit on the
-number of checkpoints, no --cache-reuse, no LoRA. Knows no log line and no request.
+#24176, #28302; the check itself: #13833, #21510, #24110). Where two builds are named, the change lies between them.
+The assumptions are simple: default batch sizes; text only, so that a position is a token; no limit on the number of
+checkpoints, no LoRA. Knows no log line and no request.
 """
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from cachedoctor.knowledge.builds import NEWEST
 
@@ -55,6 +63,88 @@ def _spaced(places: list[int], step: int, first: int = 1, always: list[int] | No
     return kept
 
 
+Saved = tuple[int, int]
+"""A context checkpoint: the first and the last position of its state."""
+
+
+class Held(NamedTuple):
+    """What a slot holds when a prompt comes, in tokens and positions."""
+
+    memory: str
+    """``attention``, ``swa``, ``hybrid`` or ``recurrent``; sliding-window memory of full size is ``attention``."""
+    tokens: int
+    """Length of its content."""
+    oldest: int
+    """Smallest position that the memory still has; for a recurrent state its only one."""
+    saved: Sequence[Saved] = ()
+    """Checkpoints, the newest first."""
+    window: int = 0
+    """Of sliding-window memory, tokens; else 0."""
+
+
+class Decision(NamedTuple):
+    """What the server does with a prompt."""
+
+    reused: int
+    """Tokens of it that are not computed again."""
+    threshold: int
+    """Position in front of which the memory, or a checkpoint, must begin."""
+    searched: bool
+    """A checkpoint was needed."""
+    taken: Saved | None = None
+    """The checkpoint that was restored."""
+    cleared: bool = False
+    """The memory could not be cut where reuse had to end, and was cleared (from b9294 on the process ends)."""
+
+
+CHANGES = (5456, 6180, 6751, 7079, 8156, 8352, 8672, 8929, 9294, 9538, 9713)
+"""Builds from which on ``decide`` gives other answers."""
+
+
+def decide(build: int, held: Held, common: int, new: int, projector: bool = False) -> Decision:
+    """Give what a server of ``build`` reuses of a prompt of ``new`` tokens that shares ``common`` with its slot.
+
+    ``projector``: one is loaded (--mmproj); some builds then look for no checkpoint.
+    """
+    whole = common >= new
+    threshold = _threshold(common, held.window, build, whole)
+    limit = held.tokens if build < 9294 else held.tokens + 1
+    checked = 0 < common < limit and build >= 5456 and not (projector and 7079 <= build < 8156)
+    if not (checked and (held.oldest > threshold or (held.oldest == threshold and build >= 8672))):
+        return _cut(held, min(common, new), new, Decision(0, threshold, searched=False), held.tokens, build)
+    taken = _newest(held.saved, common, threshold, build)
+    found = Decision(0, threshold, True, taken)
+    if taken is None:
+        return found
+    first, last = taken
+    restored = last if build < 6751 else max(first + 1, last)  # of a sliding window one token less than it stands for
+    return _cut(held, min(common, restored), new, found, last + 1, build)
+
+
+def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> Saved | None:
+    """The newest checkpoint that a server of ``build`` takes."""
+    if build < 6180:
+        return None
+    below = threshold + 1 if build < 6751 else threshold
+    zero, farthest = build >= 8929, common if build >= 9713 else sys.maxsize
+    for first, last in saved:
+        if (first < below or (zero and first == 0)) and last <= farthest:
+            return first, last
+    return None
+
+
+def _cut(held: Held, reused: int, new: int, found: Decision, end: int, build: int) -> Decision:
+    """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole.
+
+    From b6751 to b6900 the last token alone could be cut off a recurrent state, which went on as if it still stood.
+    """
+    reused = new - 1 if reused >= new else reused
+    whole = end - 1 if 6751 <= build < 7079 else end
+    if held.memory in ("hybrid", "recurrent") and 0 < reused < whole:
+        return found._replace(reused=0, cleared=True)
+    return found._replace(reused=max(0, reused))
+
+
 def reusable(
     memory: str,
     common: int,
@@ -64,50 +154,45 @@ def reusable(
     window: int = 0,
     new: int | None = None,
 ) -> int:
-    """Tokens of the common prefix that can be reused.
+    """Tokens of the common prefix that can be reused from checkpoints that are assumed.
 
     ``common``: longest common prefix; ``held``: tokens of the prompt that the slot holds; ``covered``: tokens covered
     by each checkpoint; ``window``: of sliding-window memory, tokens; ``new``: tokens of the new prompt, one of which at
-    least is computed. Attention memory can be cut anywhere; the others go on from their end, or back to a checkpoint.
+    least is computed.
     """
-    whole = new is not None and common >= new
-    most = max(0, common - 1) if whole else common
-    if memory == "attention" or common == 0 or (common >= held and build < 9294):
-        return most
-    if memory != "swa" and build < 6751:
-        return 0 if common < held else most
     size = window if memory == "swa" else 0
-    threshold = _threshold(common, size, build, whole)
-    oldest = _oldest(memory, held, size)
-    if oldest < threshold or (oldest == threshold and build < 8672) or (memory == "swa" and build < 5456):
-        return most
-    fitting = [place for place in covered if _accepted(place, memory, common, threshold, size, build)]
-    if not fitting or build < 6180:
-        return 0
-    newest = max(fitting)
-    return min(most, newest - 1 if memory == "swa" else newest)
+    saved = [(_oldest(memory, n, size), n - 1) for n in sorted(covered, reverse=True)]
+    slot = Held(memory, held, _oldest(memory, held, size), saved, size)
+    return decide(build, slot, common, common + 1 if new is None else new).reused
+
+
+def common_of(threshold: int, window: int, build: int, new: int) -> int | None:
+    """Give the common prefix that leads to a printed threshold; None for 0, which many lead to."""
+    whole = threshold + _back(window, build, True) >= new
+    return threshold + _back(window, build, whole) if threshold > 0 else None
 
 
 def _threshold(common: int, window: int, build: int, whole: bool) -> int:
     """Position in front of which the memory must still reach."""
+    return max(0, common - _back(window, build, whole))
+
+
+def _back(window: int, build: int, whole: bool) -> int:
+    """Tokens of the common prefix that the memory must reach back over. ``whole``: the prompt has nothing new."""
     if build < 6751 or 8672 <= build < 9294:
-        back = window
-    elif build < 8672:
-        back = max(1, window)
-    else:
-        back = window + (1 if build < 9538 or whole else 0)
-    return max(0, common - back)
+        return window
+    if build < 8672:
+        return max(1, window)
+    return window + (1 if build < 9538 or whole else 0)
 
 
 def _oldest(memory: str, tokens: int, window: int) -> int:
-    """Smallest position that the memory holds after so many tokens; a recurrent state is only its last one."""
+    """Smallest position that the memory holds after so many tokens in one go; a recurrent state is only its last one.
+
+    After a jump back to a checkpoint a sliding-window memory may hold less: cells in front of the window of the new
+    tokens are taken first, wherever they lie.
+    """
     cells = -(-(window + N_UBATCH) // _PAD) * _PAD
+    if memory == "attention":
+        return 0
     return max(0, tokens - cells) if memory == "swa" else tokens - 1
-
-
-def _accepted(covered: int, memory: str, common: int, threshold: int, window: int, build: int) -> bool:
-    oldest = _oldest(memory, covered, window)
-    fits = oldest < threshold or (oldest == threshold and build < 6751) or (oldest == 0 and build >= 8929)
-    if not fits or (build >= 9713 and covered - 1 > common):
-        return False
-    return memory == "swa" or covered <= common

@@ -116,7 +116,10 @@ class Request(msgspec.Struct):
     held_checkpoints: int | None = None
     """Checkpoints the slot held when the request came; None when the log hides them."""
     held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max) of those whose creation was printed; meant for builds that print no checks (up to b8156)."""
+    """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
+    (up to b8156)."""
+    positions_known: bool = False
+    """They are all that the slot held: not so behind a swap from RAM or a slot file, until the list was emptied."""
     dropped: Dropped | None = None
     """The dropped checkpoint that would have given back more of the common prefix than was reused."""
     stale_from: int | None = None
@@ -140,4 +143,14 @@ class Request(msgspec.Struct):
     """Text around the divergence as printed by LLAMA_SERVER_SLOTS_DEBUG=1, the bar included."""
     difference: PromptDiff | None = None
     """What changed from the thread's previous prompt, when both were given beside the log."""
+    prefix_between: tuple[int, int] | None = None
+    """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it was printed."""
+    oldest_position: int | None = None
+    """Smallest position that the memory still had, where printed (b5586 to b9294, when going back was needed)."""
+    restored_at: tuple[int, int] | None = None
+    """(pos_min, pos_max) of the checkpoint that was restored."""
+    expected_cached: int | None = None
+    """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
+    replay_missing: list[str] = msgspec.field(default_factory=list)
+    """Names of the numbers that the log lacks for ``expected_cached``."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)

@@ -67,6 +67,8 @@ class Session(msgspec.Struct):
     seen: set[str] = msgspec.field(default_factory=set)
     """Ids of the messages that occurred: what this log is able to show."""
     n_requests: int = 0
+    window: int | None = None
+    """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: list[Given] = msgspec.field(default_factory=list)
     """Options of the command line, where it was given."""
     sizes: Sizes = msgspec.field(default_factory=Sizes)

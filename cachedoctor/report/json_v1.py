@@ -52,6 +52,8 @@ class RequestV1(msgspec.Struct):
     outcome: str
     partial: bool
     codes: list[str]
+    expected_cached: int | None
+    replay_missing: list[str]
 
 
 _encoder = msgspec.json.Encoder()
@@ -67,7 +69,7 @@ def encode_request(r: Request) -> bytes:
             r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
-            r.lost_tokens, r.outcome, r.partial, r.codes,
+            r.lost_tokens, r.outcome, r.partial, r.codes, r.expected_cached, r.replay_missing,
         )
     )  # fmt: skip
 

@@ -7,11 +7,13 @@ not, why). Knows no single cause.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
 from cachedoctor.model import Confidence, First, Mark, PromptDiff, Remedy, Request, RuledOut, Session, Severity
+from cachedoctor.rules.replaying import Replay, agrees, replay, would_reuse
 
 PAGES = "cachedoctor/rules"
 """Folder of the pages, relative to the root of the repository."""
@@ -86,6 +88,24 @@ class Situation:
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
+
+    @cached_property
+    def replayed(self) -> Replay:
+        """What the server's build had to reuse, given what the slot held; names the numbers that are missing."""
+        return replay(self.request, self.session)
+
+    @property
+    def by_the_book(self) -> bool | None:
+        """Whether the server did what its build does; None when the log lacks a number."""
+        found, cached = self.replayed, self.request.cached_tokens
+        if found.least is None or found.most is None or cached is None:
+            return None
+        whole = found.decision is None or agrees(found.decision, self.request, self.session)
+        return whole and found.least <= cached <= found.most
+
+    def reused_by(self, build: int) -> int | None:
+        """Tokens that a server of another build would have reused; None when the log does not tell."""
+        return would_reuse(self.request, self.session, build)
 
     def changed(self, *kinds: str) -> First | None:
         """Return the first difference of the prompts given beside the log, if it is of one of these kinds."""

@@ -10,6 +10,8 @@ from cachedoctor.rules.base import EARLY, MIN_LOST, Group, Hit, Rule, Situation,
 def _confidence(s: Situation) -> Confidence:
     """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
     r = s.request
+    if s.by_the_book is False:
+        return "low"  # the server did not even reuse what it had to: more than a changed head is at work
     repeated = "CD108" in (s.history[-1].codes if s.history else ())
     if r.new_text and " | " in r.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open

@@ -37,7 +37,7 @@ def check(s: Situation) -> Hit | None:
     )
     # Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand here.
     seen = bool(r.checks or r.held_positions) or s.session.at_least(8352) is True or s.session.at_least(6751) is False
-    sure: Confidence = "high" if r.lcp_exact and r.forced and seen else "medium"
+    sure: Confidence = "high" if r.lcp_exact and r.forced and seen and s.by_the_book is not False else "medium"
     return Hit(
         s.server_lost,
         sure,

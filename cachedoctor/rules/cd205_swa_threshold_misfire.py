@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Check, Confidence, Mark, Remedy, RuledOut
+from cachedoctor.knowledge import flags
+from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.decision import CHANGES
+from cachedoctor.model import Check, Confidence, Mark, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 
@@ -33,6 +36,22 @@ def refused(s: Situation) -> Check | None:
     return best if best.pos_max + 1 - got >= (PASSED_OVER if r.restored else MIN_LOST) else None
 
 
+def cure(s: Situation) -> int | None:
+    """Oldest build from which on every one, given what this slot held, reuses what was lost here; 0 when none does.
+
+    None when the log lacks a number for the answer.
+    """
+    found, got = 0, s.request.cached_tokens or 0
+    for build in reversed(CHANGES):
+        reused = s.reused_by(build)
+        if reused is None:
+            return found or None
+        if reused < got + MIN_LOST:
+            break
+        found = build
+    return found
+
+
 def check(s: Situation) -> Hit | None:
     """Fire on a ``checking checkpoint [a, b]`` line with b + 1 <= LCP whose checkpoint was not restored."""
     r = s.request
@@ -46,7 +65,8 @@ def check(s: Situation) -> Hit | None:
     )
     sure: Confidence
     if r.checks:
-        primary, sure = (Mark(best.line, best.text), "the checkpoint that was refused"), "high"
+        primary = Mark(best.line, best.text), "the checkpoint that was refused"
+        sure = "medium" if s.by_the_book is False else "high"  # a refusal that this build's rules do not explain
     else:
         primary, sure = shown.pop(0), "medium"  # up to b8156 no check is printed: only the creation and the forcing are
     return Hit(
@@ -54,7 +74,23 @@ def check(s: Situation) -> Hit | None:
         sure,
         primary,
         shown,
-        {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line},
+        {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line}
+        | {"cure": cure(s)},
+    )
+
+
+def remedy(session: Session, cured_by: int | None) -> Remedy:
+    """Name the first build that would have restored the checkpoint."""
+    if cured_by is None or (cured_by == 0 and session.memory != "swa"):
+        return Remedy(f"Update llama.cpp: b{NEWEST} is the newest whose comparison is known.")
+    if cured_by:
+        return Remedy(f"Update llama.cpp: b{cured_by} and newer restore it.")
+    return advice.option(
+        session,
+        flags.SWA_FULL,
+        "",
+        f"No build up to b{NEWEST} takes this checkpoint. Keep the whole cache of the sliding-window layers instead, at the memory of a "
+        "full-attention model.",
     )
 
 
@@ -62,7 +98,6 @@ def words(g: Group) -> Words:
     """Say which comparison failed and from which build on it is right."""
     f = g.worst.facts
     recurrent = f["a"] == f["b"]
-    fixed = "b11549 restores it" if recurrent else "b9294 and newer restore it"
     form = (
         "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
         if recurrent
@@ -72,7 +107,7 @@ def words(g: Group) -> Words:
         f"checkpoint [{f['a']}, {f['b']}] lies below the common prefix of {n(f['lcp'])} tokens and was refused against {f['threshold']}: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         form,
-        [Remedy(f"Update llama.cpp: {fixed}.")],
+        [remedy(g.session, f["cure"])],
         [
             RuledOut(
                 "prefix-diverges-early",

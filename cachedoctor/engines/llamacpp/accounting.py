@@ -49,8 +49,14 @@ def common_prefix(request: Request, session: Session, shown: bool) -> None:
     cached = request.cached_tokens
     if cached is not None and request.reused_chunks:
         cached = max(0, cached - request.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    if request.common_prefix_tokens is None and not request.restored_from_ram:
+    if request.lcp_exact and request.common_prefix_tokens is not None:
+        request.prefix_between = (request.common_prefix_tokens, request.common_prefix_tokens)
+    elif request.similarity is not None or request.f_keep is not None:
         low, high = _from_shares(request)
+        if low is not None and high is not None:
+            request.prefix_between = (low, high)
+    if request.common_prefix_tokens is None and not request.restored_from_ram:
+        low, high = request.prefix_between or (None, None)
         if low is not None and high is not None:
             guess = (low + high + 1) // 2
             held = request.held_tokens

@@ -223,7 +223,7 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _file(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    slot.length, slot.thread, slot.dropped, slot.spans = None, None, [], []
+    slot.length, slot.thread, slot.positions_known, slot.dropped, slot.spans = None, None, False, [], []
 
 
 def _pc_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:

@@ -65,6 +65,8 @@ def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     mark = request.marks["n_past"] = Mark(event.line, event.text)
     losses.printed_length(tracker, request, event.fields["n_cache_tokens"], mark)
     request.held_tokens = event.fields["n_cache_tokens"]
+    request.oldest_position = event.fields["pos_min"]
+    tracker.session.window = event.fields.get("n_swa", tracker.session.window)
 
 
 def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line: int, text: bytes) -> Request:
@@ -103,6 +105,8 @@ def _truncate_failed(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _forced(tracker: Tracker, event: Event, slot: SlotState) -> None:
     request = requests.of_event(tracker, event, slot)
     request.forced = True
+    if not slot.positions_known:
+        slot.positions, slot.positions_known = [], True  # every checkpoint is erased
     request.marks["forced"] = Mark(event.line, event.text)
 
 
@@ -128,6 +132,7 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     measure(tracker, event.fields.get("size"))
     request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
+    request.restored_at = (event.fields["pos_min"], event.fields["pos_max"])
     request.marks["restored"] = Mark(event.line, event.text)
     losses.restored(request, slot, event)
 
@@ -140,20 +145,26 @@ def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
 
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """Take the first of a request; how many follow is counted when it ends."""
+    """Take the first of a request; how many follow is counted when it ends, and b6180 to b6628 make one."""
     if tracker.session.sizes.checkpoint is None:
         measure(tracker, event.fields.get("size"))
     requests.of_event(tracker, event, slot)
-    if event.message == "ckpt_created":  # up to b6628 the list drops its oldest without a word
-        hold(slot, event.fields["pos_min"], event.fields["pos_max"], event.fields["max"])
+    # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
+    limit = event.fields["max" if event.message == "ckpt_created" else "total"]
+    hold(slot, event.fields["pos_min"], event.fields["pos_max"], limit)
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    tracker.session.window = event.fields.get("n_swa", tracker.session.window)
     measure(tracker, event.fields.get("size"))
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1
         slot.request.marks["erased"] = Mark(event.line, event.text)
-    _forget(slot, event)
+    if event.message == "ckpt_erased":
+        _forget(slot, event)
+    elif slot.request is not None and "cached" not in slot.request.marks:
+        # the numbers of these lines are wrong; in front of the prompt it is the newest, behind it the oldest
+        slot.positions = slot.positions[:-1]
 
 
 def _forget(slot: SlotState, event: Event) -> None:

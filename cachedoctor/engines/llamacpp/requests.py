@@ -45,6 +45,9 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
     if tracker.makes_checkpoints:
         request.held_checkpoints = slot.checkpoints
         request.held_positions = slot.positions
+    if choice is not None and choice.found_keep is not None:
+        slot.positions_known = False  # the prompt that came from RAM brought its own
+    request.positions_known = slot.positions_known
     if choice is not None:
         choosing.hand_over(choice, request, tracker)
         losses.fresh_slot(request, slot, choice)
@@ -164,8 +167,8 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     request.thread_turn = 0 if thread is None else thread.turns
     accounting.judge(request, thread.total if thread is not None else request.held_tokens, cold)
     losses.settle(tracker, request, slot, thread)
-    if request.released_tokens is None:
-        return
+    if request.released_tokens is None or (request.error is not None and "cached" not in request.marks):
+        return  # refused before it touched the slot, whatever the release says (0 up to b6628)
     slot.length = request.released_tokens
     if request.error is not None:
         return

@@ -106,6 +106,8 @@ class SlotState(msgspec.Struct):
     """It was saved for being idle, and not cleared yet."""
     evictions: int = 0
     """Evictions of the session when its request was given to it, before the RAM cache was searched."""
+    positions_known: bool = True
+    """No other checkpoints are held."""
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache when the open request came, where listed."""
     choice: Choice | None = None

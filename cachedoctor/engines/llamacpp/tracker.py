@@ -132,7 +132,8 @@ class Tracker:
         """Return the state of the slot with this id."""
         found = self.slots.get(id)
         if found is None:
-            found = self.slots[id] = SlotState(id, length=0 if self.session.starts_cold else None)
+            cold = self.session.starts_cold
+            found = self.slots[id] = SlotState(id, length=0 if cold else None, positions_known=cold)
         return found
 
     def first_sight(self, row: Message) -> None:
