@@ -17,7 +17,7 @@ VOCAB_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</th
 CONTROL, USER_DEFINED, NORMAL = 3, 4, 1
 WIDTH, INNER, HEADS, KV_HEADS, HEAD = 64, 96, 4, 2, 16
 """Embedding, feed-forward, attention heads, key/value heads, and the size of one: the smallest that every build takes."""
-WINDOW = 128
+WINDOW = 1024
 """Tokens that a sliding-window layer sees."""
 
 # Like the templates of current reasoning models: reasoning of turns before the last user message is dropped, unless the

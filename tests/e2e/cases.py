@@ -1,0 +1,91 @@
+"""The faults: a server or client that is set up wrong, the traffic that shows it, and the name it must get.
+
+One entry is one case; adding one is described in docs/e2e.md. Knows no diagnosis but its name, and no remedy but the words
+that a person would have to follow.
+"""
+
+from __future__ import annotations
+
+from e2e import traffic
+from e2e.case import Case
+from e2e.remedy import Setup
+from e2e.wheels import NEWEST
+
+SEE = ("-lv", "4")
+"""Level that shows reuse and checkpoints, from b9294 on."""
+TEXT = {"LLAMA_SERVER_SLOTS_DEBUG": "1", "LLAMA_SERVER_SLOTS_N_DIFF": "32"}
+
+
+def server(model: str, *options: str, build: int = NEWEST, **more: object) -> Setup:
+    """One slot of 16,384 tokens, unless the options, which come behind, say otherwise."""
+    return Setup(build, model, ("-np", "1", "-c", "16384", *options), **more)  # type: ignore[arg-type]
+
+
+ALL = [
+    Case(
+        "cache-ram-disabled", "cache-ram-disabled", server("dense", *SEE, "--cache-ram", "0"), traffic.taking_turns(2)
+    ),
+    Case(
+        "cache-ram-too-small", "cache-ram-too-small", server("dense", *SEE, "--cache-ram", "1"), traffic.taking_turns(4)
+    ),
+    Case("slot-held", "slot-held-other-prompt", server("dense", "--cache-ram", "0"), traffic.taking_turns(2)),
+    Case(
+        "slot-contention", "slot-contention", server("dense", *SEE, "--cache-ram", "0", "-np", "2"),
+        traffic.taking_turns(4),
+    ),
+    Case(
+        "checkpoints-disabled", "checkpoints-disabled", server("hybrid", *SEE, "--ctx-checkpoints", "0"),
+        traffic.regenerated(600),
+    ),
+    Case(
+        "checkpoints-disabled-swa", "checkpoints-disabled", server("swa", *SEE, "--ctx-checkpoints", "0"),
+        traffic.regenerated(2000),
+    ),
+    Case(
+        "log-too-terse", "checkpoints-disabled", server("hybrid", "--ctx-checkpoints", "0"), traffic.regenerated(600),
+        leads=("log-too-terse",),
+    ),
+    Case(
+        "no-usable-checkpoint", "no-usable-checkpoint", server("hybrid", build=8672), traffic.regenerated(1200),
+        words={"append-only": {"append_only": True}},
+    ),
+    Case("swa-threshold-misfire", "swa-threshold-misfire", server("swa", build=8672), traffic.reply_replaced(1000)),
+    Case("recurrent-misfire", "swa-threshold-misfire", server("hybrid", *SEE, build=9294), traffic.reply_replaced(1500)),
+    Case(
+        "billing-header", "billing-header", server("dense", *SEE), traffic.changing_head(traffic.billing_line),
+        leads=("prefix-diverges-early",),
+    ),
+    Case(
+        "billing-header-hybrid", "billing-header", server("hybrid", *SEE, server_env=TEXT),
+        traffic.changing_head(traffic.billing_line),
+    ),
+    Case(
+        "volatile-prefix", "volatile-prefix", server("dense", *SEE), traffic.changing_head(traffic.dated_line),
+        leads=("prefix-diverges-early",), words={"freeze the value": {"frozen": True}},
+    ),
+    Case(
+        "cache-prompt-off-client", "cache-prompt-off", server("dense", *SEE, habits={"cache_prompt": False}),
+        traffic.uncached, words={'drop "cache_prompt": false': {"cache_prompt": True}},
+    ),
+    Case(
+        "cache-prompt-off-server", "cache-prompt-off", server("dense", *SEE, "--no-cache-prompt"), traffic.uncached,
+    ),
+    Case(
+        "reasoning-stripped", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning, tokens=16384,
+    ),
+    Case(
+        "reasoning-stripped-b8672", "reasoning-stripped", server("dense", build=8672), traffic.reasoning, tokens=16384,
+    ),
+    Case(
+        "context-overflow", "context-overflow", server("dense", *SEE, "-c", "2048"), traffic.long_prompt(4000),
+        severity="error",
+    ),
+    Case(
+        "slot-context-too-small", "slot-context-too-small",
+        server("dense", *SEE, "-c", "8192", "-np", "4", "--no-kv-unified"), traffic.long_prompt(4000), severity="error",
+    ),
+    Case(
+        "context-shift", "context-shift", server("dense", *SEE, "-c", "3072", "--context-shift"), traffic.long_replies,
+        severity="note",
+    ),
+]  # fmt: skip
