@@ -30,7 +30,10 @@ def words(g: Group) -> Words:
         "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
         [
             Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
-            Remedy("Or use fewer slots, or give each its own part.", ["llama-server ... -np 2 --no-kv-unified"]),
+            Remedy(
+                "Or give every conversation a part of its own, 4 in this example; each then has a quarter of -c and no more.",
+                ["llama-server ... -np 4 --no-kv-unified -c <4 x the context one conversation needs>"],
+            ),
             advice.cache_ram(g.session),
         ],
         [RuledOut("slot-held-other-prompt", "the slot was empty")],

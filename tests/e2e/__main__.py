@@ -23,11 +23,13 @@ def tried(case: Case) -> bool:
             for seen in run(case, Path(folder)):
                 print(f"  {seen}", flush=True)
     except (NotAsClaimed, ServerDied) as wrong:
-        print(f"  FAILED: {wrong}", flush=True)
-        return False
+        print(f"  {'known: ' + case.known if case.known else 'FAILED'}: {wrong}", flush=True)
+        return bool(case.known)
     finally:
         print(f"  {time.monotonic() - started:.1f} s", flush=True)
-    return True
+    if case.known:
+        print(f"  FAILED: mended, so remove its mark: {case.known}")
+    return not case.known
 
 
 def main() -> int:
@@ -42,7 +44,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started = time.monotonic()
     failed = [name for name in names if not tried(known[name])]
-    print(f"{len(names) - len(failed)} of {len(names)} cases cured in {time.monotonic() - started:.0f} s")
+    print(f"{len(names) - len(failed)} of {len(names)} cases as expected in {time.monotonic() - started:.0f} s")
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0

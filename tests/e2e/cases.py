@@ -28,10 +28,20 @@ ALL = [
     Case(
         "cache-ram-too-small", "cache-ram-too-small", server("dense", *SEE, "--cache-ram", "1"), traffic.taking_turns(4)
     ),
-    Case("slot-held", "slot-held-other-prompt", server("dense", "--cache-ram", "0"), traffic.taking_turns(2)),
+    Case("cache-ram-disabled-terse", "cache-ram-disabled", server("dense", "--cache-ram", "0"), traffic.taking_turns(2)),
     Case(
         "slot-contention", "slot-contention", server("dense", *SEE, "--cache-ram", "0", "-np", "2"),
         traffic.taking_turns(4),
+    ),
+    Case(
+        "growing-in-turn", "cache-ram-disabled", server("dense", *SEE, "--cache-ram", "0"),
+        traffic.taking_turns(2, longer=300, first=traffic.HEAD),
+        known="conversations in turn, each request longer than the one before, are taken for one that changed its head",
+    ),
+    Case(
+        "kv-purged", "kv-purged",
+        server("dense", *SEE, "-np", "4", "-c", "4096", "--kv-unified", "--cache-ram", "0"),
+        traffic.taking_turns(3, longer=-30, first=1400, rounds=2),
     ),
     Case(
         "checkpoints-disabled", "checkpoints-disabled", server("hybrid", *SEE, "--ctx-checkpoints", "0"),
@@ -39,18 +49,19 @@ ALL = [
     ),
     Case(
         "checkpoints-disabled-swa", "checkpoints-disabled", server("swa", *SEE, "--ctx-checkpoints", "0"),
-        traffic.regenerated(2000),
+        traffic.regenerated(2000), remains=("history-rewritten",),
     ),
     Case(
         "log-too-terse", "checkpoints-disabled", server("hybrid", "--ctx-checkpoints", "0"), traffic.regenerated(600),
         leads=("log-too-terse",),
     ),
     Case(
-        "no-usable-checkpoint", "no-usable-checkpoint", server("hybrid", build=8672), traffic.regenerated(1200),
-        words={"append-only": {"append_only": True}},
+        "no-usable-checkpoint", "no-usable-checkpoint", server("hybrid", build=8672), traffic.middle_edited,
+        remains=("history-rewritten",),
     ),
     Case("swa-threshold-misfire", "swa-threshold-misfire", server("swa", build=8672), traffic.reply_replaced(1000)),
-    Case("recurrent-misfire", "swa-threshold-misfire", server("hybrid", *SEE, build=9294), traffic.reply_replaced(1500)),
+    Case("recurrent-misfire", "swa-threshold-misfire", server("hybrid", "--ctx-checkpoints", "1", build=8352), traffic.parted_at_checkpoint),
+    Case("rollback-failed", "rollback-failed", server("hybrid", build=8672), traffic.same_again, severity="error"),
     Case(
         "billing-header", "billing-header", server("dense", *SEE), traffic.changing_head(traffic.billing_line),
         leads=("prefix-diverges-early",),
@@ -67,14 +78,18 @@ ALL = [
         "cache-prompt-off-client", "cache-prompt-off", server("dense", *SEE, habits={"cache_prompt": False}),
         traffic.uncached, words={'drop "cache_prompt": false': {"cache_prompt": True}},
     ),
+    Case("cache-prompt-off-server", "cache-prompt-off", server("dense", *SEE, "--no-cache-prompt"), traffic.uncached),
     Case(
-        "cache-prompt-off-server", "cache-prompt-off", server("dense", *SEE, "--no-cache-prompt"), traffic.uncached,
+        "reasoning-stripped", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning(300, 900),
+        tokens=16384,
     ),
     Case(
-        "reasoning-stripped", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning, tokens=16384,
+        "reasoning-stripped-b8672", "reasoning-stripped", server("dense", build=8672), traffic.reasoning(300, 900),
+        tokens=16384,
     ),
     Case(
-        "reasoning-stripped-b8672", "reasoning-stripped", server("dense", build=8672), traffic.reasoning, tokens=16384,
+        "reasoning-stripped-long", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning(600, 500, traffic.HEAD),
+        tokens=16384, known="where half of the history was reasoning, the shorter prompt is taken for a new conversation",
     ),
     Case(
         "context-overflow", "context-overflow", server("dense", *SEE, "-c", "2048"), traffic.long_prompt(4000),

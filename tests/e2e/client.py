@@ -75,13 +75,21 @@ class Client:
         self, messages: list[Message], expect: int | None = None, label: str = "", tokens: int = 6, **fields: Any
     ) -> str:
         """Send a conversation and return the reply; with ``expect`` tokens of it to be reused, it is a probe."""
-        body = {"messages": messages, "max_tokens": tokens, "temperature": 0, **fields}
-        status, answer = self.server.post("/v1/chat/completions", body)
+        body = {"messages": messages, **fields}
+        answer = self._send("/v1/chat/completions", body, expect, label, tokens)
+        return str(answer["choices"][0]["message"].get("content") or "") if "choices" in answer else ""
+
+    def complete(self, prompt: str, expect: int | None = None, label: str = "") -> None:
+        """Send a bare text without any template: so a test chooses the very token at which two prompts part."""
+        self._send("/v1/completions", {"prompt": prompt}, expect, label, 6)
+
+    def _send(self, path: str, body: Message, expect: int | None, label: str, tokens: int) -> Message:
+        status, answer = self.server.post(path, {"max_tokens": tokens, "temperature": 0, **body})
         if expect is not None:
             self.probes.append(Probe(label or f"request {len(self.probes) + 1}", status, cached(answer), expect))
         elif status != 200:
             raise AssertionError(f"a request that is no probe was refused: {answer}")
-        return str(answer["choices"][0]["message"].get("content") or "") if status == 200 else ""
+        return answer
 
 
 def cached(answer: dict[str, Any]) -> int | None:

@@ -27,11 +27,11 @@ def grow(client: Client, messages: list[Message], label: str, seed: int, **field
     messages.append(assistant(client.chat(messages, expect, label, **fields)))
 
 
-def taking_turns(conversations: int, rounds: int = 3) -> Traffic:
-    """Several conversations, one request of each in turn."""
+def taking_turns(conversations: int, rounds: int = 3, longer: int = -500, first: int = 2 * HEAD) -> Traffic:
+    """Several conversations, one request of each in turn; each begins ``longer`` tokens longer than the one before it."""
 
     def send(client: Client) -> None:
-        threads = [[system(prose(100 + i, HEAD + 300 * i))] for i in range(conversations)]
+        threads = [[system(prose(100 + i, first + longer * i))] for i in range(conversations)]
         for step in range(rounds):
             for i, messages in enumerate(threads):
                 grow(client, messages, f"{'ABCDEFGH'[i]}{step + 1}", 10 * i + step)
@@ -116,6 +116,29 @@ def long_prompt(tokens: int) -> Traffic:
     return send
 
 
+def same_again(client: Client) -> None:
+    """A prompt is sent three times; its reply has one token."""
+    messages = [system(prose(1, HEAD)), user(prose(2, 300))]
+    client.chat(messages, tokens=1)
+    for step in range(2):
+        client.chat(messages, size(messages), f"again {step + 1}", tokens=1)
+
+
+def parted_at_checkpoint(client: Client) -> None:
+    """A text, and another that parts from it 4 tokens before its end: there these builds make their last checkpoint."""
+    text = prose(1, 3000)
+    client.complete(text)
+    client.complete(text[:-4] + "####" + prose(2, 400), 3000 - 4, "second text")
+
+
+def middle_edited(client: Client) -> None:
+    """A conversation of two long messages; the second is edited, twice, and behind it the client goes on."""
+    head = [system(prose(1, 2 * HEAD)), user(prose(2, 200)), assistant("noted")]
+    client.chat([*head, user(prose(3, 3000))])
+    for step in range(2):
+        client.chat([*head, user(prose(10 + step, 3000))], size(head), f"edit {step + 1}")
+
+
 def long_replies(client: Client) -> None:
     """Replies that fill a context of 3,072 tokens, and the turn after each."""
     for i in range(2):
@@ -124,17 +147,24 @@ def long_replies(client: Client) -> None:
         client.chat([*messages, assistant(reply[:200]), user(prose(20 + i, 100))], size(messages), f"{'AB'[i]}2")
 
 
-def reasoning(client: Client) -> None:
-    """Tool loops with reasoning; each new user message makes the template drop the reasoning before it."""
-    messages = [system(prose(1, HEAD)), user(prose(2, 200))]
-    sent: list[Message] = []
-    for turn in range(3):
-        for step in range(3):
-            # The reply is rendered behind its reasoning, which was no part of the generated tokens: it is not reusable.
-            expect = size(sent) if step == 0 and turn else None
-            reply = client.chat(messages, expect, f"user message {turn + 1}")
-            sent = list(messages)
-            messages.append(assistant(reply, prose(100 + 10 * turn + step, 600)))
-            if step < 2:
-                messages.append(tool(prose(200 + 10 * turn + step, 500)))
-        messages.append(user(prose(300 + turn, 200)))
+def reasoning(thought: int, result: int, first: int = 3 * HEAD) -> Traffic:
+    """Tool loops behind a system prompt of ``first`` tokens, with ``thought`` tokens of reasoning before each call and ``result`` tokens of its result.
+
+    Each new user message makes the template drop the reasoning before it, unless it is told to preserve it.
+    """
+
+    def send(client: Client) -> None:
+        messages = [system(prose(1, first)), user(prose(2, 200))]
+        sent: list[Message] = []
+        for turn in range(3):
+            for step in range(3):
+                # A reply is rendered behind its reasoning, which was no part of what was generated: it is not reusable.
+                expect = size(sent) if step == 0 and turn else None
+                reply = client.chat(messages, expect, f"user message {turn + 1}")
+                sent = list(messages)
+                messages.append(assistant(reply, prose(100 + 10 * turn + step, thought)))
+                if step < 2:
+                    messages.append(tool(prose(200 + 10 * turn + step, result)))
+            messages.append(user(prose(300 + turn, 200)))
+
+    return send
