@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
@@ -62,6 +62,14 @@ def _why_none(g: Group) -> str:
     return "No checkpoint was held at that moment."
 
 
+def _more_would_help(session: Session, held: int | None) -> bool:
+    """Whether the slot may have dropped a checkpoint: it held as many as allowed, or the log does not show how many."""
+    if session.at_least(6751) is False and session.memory != "swa":
+        return False  # these builds make none for such memory
+    default = 3 if session.at_least(6751) is False else 32 if session.at_least(8352) else 8
+    return held is None or held >= int(session.setting("ctx_checkpoints") or default)
+
+
 def words(g: Group) -> Words:
     """Say why there was no checkpoint, and what makes one."""
     f, session = g.worst.facts, g.session
@@ -73,14 +81,15 @@ def words(g: Group) -> Words:
                 "shortened history finds one."
             )
         )
-    remedies.append(
-        advice.option(
-            session,
-            flags.CTX_CHECKPOINTS,
-            "64",
-            "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models.",
+    if _more_would_help(session, f["held"]):
+        remedies.append(
+            advice.option(
+                session,
+                flags.CTX_CHECKPOINTS,
+                "64",
+                "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models.",
+            )
         )
-    )
     remedies.append(
         Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )

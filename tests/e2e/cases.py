@@ -39,6 +39,11 @@ ALL = [
         known="conversations in turn, each request longer than the one before, are taken for one that changed its head",
     ),
     Case(
+        "contention-growing", "slot-contention", server("dense", *SEE, "--cache-ram", "0", "-np", "2"),
+        traffic.taking_turns(4, longer=300, first=traffic.HEAD),
+        known="two of four conversations are taken for one, so too few slots are advised and a cured log is not silent",
+    ),
+    Case(
         "kv-purged", "kv-purged",
         server("dense", *SEE, "-np", "4", "-c", "4096", "--kv-unified", "--cache-ram", "0"),
         traffic.taking_turns(3, longer=-30, first=1400, rounds=2),
@@ -86,6 +91,10 @@ ALL = [
     Case(
         "reasoning-stripped-b8672", "reasoning-stripped", server("dense", build=8672), traffic.reasoning(300, 900),
         tokens=16384,
+    ),
+    Case(
+        "reasoning-stripped-switch", "reasoning-stripped", server("dense", *SEE, "--no-reasoning-preserve"),
+        traffic.reasoning(300, 900), tokens=16384,
     ),
     Case(
         "reasoning-stripped-long", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning(600, 500, traffic.HEAD),

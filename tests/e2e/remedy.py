@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,8 +68,8 @@ def applied(action: Action, before: Setup, tokens: int, words: Mapping[str, Mapp
     """Do what ``action`` says, and nothing else.
 
     Placeholders: ``<N x ...>`` becomes N times ``tokens``, any other ``<...>`` becomes ``tokens``, the context that one
-    conversation of the case needs. Options are appended: of two, llama.cpp takes the last. ``words`` maps a phrase of a
-    remedy for people to the habits of the client that follow from it. Raises NotMechanical.
+    conversation of the case needs. An option replaces the one of its name. ``words`` maps a phrase of a remedy for people
+    to the habits of the client that follow from it. Raises NotMechanical.
     """
     if action.command is None:
         return _from_words(action.text, before, words)
@@ -80,9 +80,22 @@ def applied(action: Action, before: Setup, tokens: int, words: Mapping[str, Mapp
     start = next((i for i, part in enumerate(parts) if not ASSIGNMENT.fullmatch(part)), len(parts))
     if parts[start : start + 1] != [SERVER]:
         raise NotMechanical(action.command)
-    options = tuple(part for part in parts[start + 1 :] if part != "...")
+    options = _merged(before.options, [part for part in parts[start + 1 :] if part != "..."])
     env = {**before.server_env, **_assignments(parts[:start])}
-    return replace(before, options=before.options + options, server_env=env)
+    return replace(before, options=options, server_env=env)
+
+
+def _merged(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """Options ``old`` without those that ``new`` names, then ``new``; a value belongs to the option before it."""
+    named, kept, keeping = {part for part in new if _is_name(part)}, list[str](), True
+    for part in old:
+        keeping = part not in named if _is_name(part) else keeping
+        kept += [part] if keeping else []
+    return (*kept, *new)
+
+
+def _is_name(part: str) -> bool:
+    return part.startswith("-") and not part[1:2].isdigit()
 
 
 def _assignments(parts: list[str]) -> dict[str, str]:

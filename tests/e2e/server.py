@@ -22,7 +22,7 @@ from e2e import wheels
 START_SECONDS, ANSWER_SECONDS, STOP_SECONDS = 60, 120, 20
 LAUNCH = Path(__file__).with_name("launch.py")
 # What a machine's owner set for a server of their own must not reach ours.
-FOREIGN = ("LLAMA_", "GGML_", "CLAUDE_CODE_")
+FOREIGN = ("LLAMA_", "GGML_", "PYTHONPATH")
 
 
 class ServerDied(Exception):
@@ -37,10 +37,23 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        fixed = ["-m", str(model), "--host", "127.0.0.1", "--port", str(self.port), "-t", "1", "-tb", "1", "--no-warmup"]
+        fixed = [
+            "-m",
+            str(model),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "-t",
+            "1",
+            "-tb",
+            "1",
+            "--no-warmup",
+        ]
         self.command = [sys.executable, str(LAUNCH), str(log), *fixed, *options]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        self.env = inherited | {"PYTHONPATH": str(wheels.folder(build))} | env
+        wheel = wheels.folder(build)
+        self.env = inherited | ({"PYTHONPATH": str(wheel)} if wheel else {}) | env
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(

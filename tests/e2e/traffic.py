@@ -1,12 +1,13 @@
 """What clients send in the cases. Knows conversations; knows no server option and no diagnosis.
 
-Every function takes a Client and sends through it. A probe's ``expect`` is counted in characters of the messages that an
-earlier request had too, which is their length in tokens without the frames of the template: never too much.
+Every function takes a Client and sends through it. A probe's ``expect`` is counted in characters of the messages that
+an earlier request had too, which is their length in tokens without the frames of the template: never too much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from e2e.client import Client, Message, prose, size, system, tool, user
 
@@ -20,7 +21,7 @@ def assistant(reply: str, reasoning: str = "") -> Message:
     return {**message, "reasoning_content": reasoning} if reasoning else message
 
 
-def grow(client: Client, messages: list[Message], label: str, seed: int, **fields: object) -> None:
+def grow(client: Client, messages: list[Message], label: str, seed: int, **fields: Any) -> None:
     """Add a user message, send, and add the reply; what was sent before is to be reused."""
     expect = size(messages) if len(messages) > 1 else None
     messages.append(user(prose(seed, 300)))
@@ -28,7 +29,7 @@ def grow(client: Client, messages: list[Message], label: str, seed: int, **field
 
 
 def taking_turns(conversations: int, rounds: int = 3, longer: int = -500, first: int = 2 * HEAD) -> Traffic:
-    """Several conversations, one request of each in turn; each begins ``longer`` tokens longer than the one before it."""
+    """Several conversations, one request of each in turn; each begins ``longer`` tokens longer than the last."""
 
     def send(client: Client) -> None:
         threads = [[system(prose(100 + i, first + longer * i))] for i in range(conversations)]
@@ -54,7 +55,7 @@ def changing_head(line: Callable[[Client, int], str]) -> Traffic:
 
 
 def billing_line(client: Client, step: int) -> str:
-    """The header of a client that reads CLAUDE_CODE_ATTRIBUTION_HEADER, as Claude Code does: 0 and its like turn it off."""
+    """The header of a client that reads CLAUDE_CODE_ATTRIBUTION_HEADER as Claude Code does: 0 turns it off."""
     if client.env.get("CLAUDE_CODE_ATTRIBUTION_HEADER", "1").lower() in ("0", "false", "no", "off"):
         return ""
     cch = ("82c9b", "b791f", "0d3e6", "5fa10")[step]
@@ -148,7 +149,7 @@ def long_replies(client: Client) -> None:
 
 
 def reasoning(thought: int, result: int, first: int = 3 * HEAD) -> Traffic:
-    """Tool loops behind a system prompt of ``first`` tokens, with ``thought`` tokens of reasoning before each call and ``result`` tokens of its result.
+    """Tool loops behind a head of ``first`` tokens: before each call ``thought`` tokens, after it ``result``.
 
     Each new user message makes the template drop the reasoning before it, unless it is told to preserve it.
     """

@@ -21,6 +21,7 @@ VERSIONS = {
 }
 """Build to version of the wheel; the first two versions do not say their build."""
 NEWEST = max(VERSIONS)
+"""The one that the dependency group ``e2e`` installs; the others lie in folders of their own."""
 
 
 def at_least(build: int) -> int:
@@ -28,8 +29,10 @@ def at_least(build: int) -> int:
     return min(known for known in VERSIONS if known >= build)
 
 
-def folder(build: int) -> Path:
-    """Folder that makes ``import xllamacpp`` this build; installed on first use beside the interpreter that runs."""
+def folder(build: int) -> Path | None:
+    """Folder that makes ``import xllamacpp`` this build, fetched on first use; None for the one that is installed."""
+    if build == NEWEST:
+        return None
     target = Path(sys.prefix) / "llama" / VERSIONS[build]
     if not (target / "xllamacpp" / "__init__.py").exists():
         print(f"fetching llama.cpp b{build} (xllamacpp {VERSIONS[build]}) ...", file=sys.stderr, flush=True)
