@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from e2e.client import cached, prose
-from e2e.remedy import Action, NotMechanical, Setup, actions, applied
+from e2e.remedy import Action, NotMechanicalError, Setup, actions, applied
 from e2e.wheels import at_least
 
 BEFORE = Setup(8672, "dense", ("-np", "1", "-c", "4096", "--no-cache-prompt", "--cache-ram", "0"))
@@ -48,7 +48,7 @@ def test_words_drop_an_option_or_change_the_client() -> None:
     assert "--no-cache-prompt" not in after("On the server: drop --no-cache-prompt.").options
     assert after("In the client: be calm.", calm={"calm": True}).habits == {"calm": True}
     for text, command in [("Be patient.", None), ("", "cachedoctor diff a b"), ("", "rm -rf /")]:
-        with pytest.raises(NotMechanical):
+        with pytest.raises(NotMechanicalError):
             after(text, command)
 
 

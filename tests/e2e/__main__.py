@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from e2e import cases
-from e2e.case import Case, NotAsClaimed, run
-from e2e.server import ServerDied
+from e2e.case import Case, NotAsClaimedError, run
+from e2e.server import ServerDiedError
 
 
 def tried(case: Case) -> bool:
@@ -22,7 +22,7 @@ def tried(case: Case) -> bool:
         with tempfile.TemporaryDirectory(prefix="cachedoctor-e2e-") as folder:
             for seen in run(case, Path(folder)):
                 print(f"  {seen}", flush=True)
-    except (NotAsClaimed, ServerDied) as wrong:
+    except (NotAsClaimedError, ServerDiedError) as wrong:
         print(f"  {'known: ' + case.known if case.known else 'FAILED'}: {wrong}", flush=True)
         return bool(case.known)
     finally:

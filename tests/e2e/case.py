@@ -15,13 +15,13 @@ from typing import Any
 
 from e2e import models
 from e2e.client import Client, Probe
-from e2e.remedy import Action, NotMechanical, Setup, actions, applied
+from e2e.remedy import Action, NotMechanicalError, Setup, actions, applied
 from e2e.server import Server
 
 SEVERITIES = ["note", "warning", "error"]
 
 
-class NotAsClaimed(Exception):
+class NotAsClaimedError(Exception):
     """A demand of a case was not met; the message says which, with the numbers."""
 
 
@@ -80,12 +80,12 @@ def play(case: Case, setup: Setup, folder: Path) -> Played:
         [sys.executable, "-m", "cachedoctor", "analyze", str(log), "--format", "json"], capture_output=True, check=False
     )
     if done.returncode:
-        raise NotAsClaimed(f"cachedoctor ended with {done.returncode}: {done.stderr.decode()[-400:]}")
+        raise NotAsClaimedError(f"cachedoctor ended with {done.returncode}: {done.stderr.decode()[-400:]}")
     return Played(client.probes, json.loads(done.stdout)["findings"])
 
 
 def run(case: Case, folder: Path) -> Iterator[str]:
-    """Make the fault, have it named, apply each remedy alone and play again; yields what was seen. Raises NotAsClaimed."""
+    """Make the fault, have it named, apply each remedy alone, play again; yields what was seen."""
     setup, step = case.setup, 0
     for lead in case.leads:
         shown = play(case, setup, folder / f"lead{step}")
@@ -95,11 +95,11 @@ def run(case: Case, folder: Path) -> Iterator[str]:
     before = play(case, setup, folder / "before")
     finding = _named(case.finding, case.severity, before)
     if all(probe.cured for probe in before.probes):
-        raise NotAsClaimed(f"{case.finding} is named, but the server lost nothing: {before.numbers}")
+        raise NotAsClaimedError(f"{case.finding} is named, but the server lost nothing: {before.numbers}")
     yield f"{case.finding} ({finding['severity']}, {finding['confidence']}) {before.numbers}"
     cures = list(_tried(case, finding, setup))
     if not cures:
-        raise NotAsClaimed(f"no remedy of {case.finding} can be applied: {[str(a) for a in actions(finding)]}")
+        raise NotAsClaimedError(f"no remedy of {case.finding} can be applied: {[str(a) for a in actions(finding)]}")
     failed = []
     for number, (action, cure) in enumerate(cures):
         after = play(case, cure, folder / f"after{number}")
@@ -107,17 +107,17 @@ def run(case: Case, folder: Path) -> Iterator[str]:
         yield f"  {'NOT CURED by' if fault else 'cured by'} {action} (b{cure.build}): {after.numbers}"
         failed += [f"{action}: {fault}"] if fault else []
     if failed:
-        raise NotAsClaimed("\n".join(failed))
+        raise NotAsClaimedError("\n".join(failed))
 
 
 def _named(finding: str, severity: str, played: Played) -> dict[str, Any]:
     """Return the first finding if it is the expected one and severe enough."""
     if played.first != finding:
         named = [f["name"] for f in played.findings]
-        raise NotAsClaimed(f"expected {finding} first, the report has {named}; {played.numbers}")
+        raise NotAsClaimedError(f"expected {finding} first, the report has {named}; {played.numbers}")
     first = played.findings[0]
     if SEVERITIES.index(first["severity"]) < SEVERITIES.index(severity):
-        raise NotAsClaimed(f"{finding} is only a {first['severity']}: {first['claim']}")
+        raise NotAsClaimedError(f"{finding} is only a {first['severity']}: {first['claim']}")
     return first
 
 
@@ -126,7 +126,7 @@ def _looking(finding: dict[str, Any]) -> Action:
     for action in actions(finding):
         if action.looks and action.command and "llama-server" in action.command:
             return action
-    raise NotAsClaimed(f"{finding['name']} does not say how to see more")
+    raise NotAsClaimedError(f"{finding['name']} does not say how to see more")
 
 
 def _tried(case: Case, finding: dict[str, Any], setup: Setup) -> Iterator[tuple[Action, Setup]]:
@@ -136,7 +136,7 @@ def _tried(case: Case, finding: dict[str, Any], setup: Setup) -> Iterator[tuple[
             continue
         try:
             cure = applied(action, setup, case.tokens, case.words)
-        except NotMechanical:
+        except NotMechanicalError:
             continue
         if cure != setup:
             yield action, cure

@@ -1,7 +1,7 @@
 """The faults: a server or client that is set up wrong, the traffic that shows it, and the name it must get.
 
-One entry is one case; adding one is described in docs/e2e.md. Knows no diagnosis but its name, and no remedy but the words
-that a person would have to follow.
+One entry is one case; adding one is described in docs/e2e.md. Knows no diagnosis but its name, and no remedy but the
+words that a person would have to follow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ ALL = [
     Case(
         "cache-ram-too-small", "cache-ram-too-small", server("dense", *SEE, "--cache-ram", "1"), traffic.taking_turns(4)
     ),
-    Case("cache-ram-disabled-terse", "cache-ram-disabled", server("dense", "--cache-ram", "0"), traffic.taking_turns(2)),
+    Case(
+        "cache-ram-disabled-terse", "cache-ram-disabled", server("dense", "--cache-ram", "0"), traffic.taking_turns(2)
+    ),
     Case(
         "slot-contention", "slot-contention", server("dense", *SEE, "--cache-ram", "0", "-np", "2"),
         traffic.taking_turns(4),
@@ -65,7 +67,10 @@ ALL = [
         remains=("history-rewritten",),
     ),
     Case("swa-threshold-misfire", "swa-threshold-misfire", server("swa", build=8672), traffic.reply_replaced(1000)),
-    Case("recurrent-misfire", "swa-threshold-misfire", server("hybrid", "--ctx-checkpoints", "1", build=8352), traffic.parted_at_checkpoint),
+    Case(
+        "recurrent-misfire", "swa-threshold-misfire", server("hybrid", "--ctx-checkpoints", "1", build=8352),
+        traffic.parted_at_checkpoint,
+    ),
     Case("rollback-failed", "rollback-failed", server("hybrid", build=8672), traffic.same_again, severity="error"),
     Case(
         "billing-header", "billing-header", server("dense", *SEE), traffic.changing_head(traffic.billing_line),
@@ -97,8 +102,9 @@ ALL = [
         traffic.reasoning(300, 900), tokens=16384,
     ),
     Case(
-        "reasoning-stripped-long", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning(600, 500, traffic.HEAD),
-        tokens=16384, known="where half of the history was reasoning, the shorter prompt is taken for a new conversation",
+        "reasoning-stripped-long", "reasoning-stripped", server("dense", *SEE, build=9873),
+        traffic.reasoning(600, 500, traffic.HEAD), tokens=16384,
+        known="where half of a history was reasoning, the shorter prompt is taken for a new conversation",
     ),
     Case(
         "context-overflow", "context-overflow", server("dense", *SEE, "-c", "2048"), traffic.long_prompt(4000),

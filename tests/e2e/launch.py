@@ -1,8 +1,8 @@
 """Runs llama.cpp's own server, out of the wheel ``xllamacpp``, with llama-server's own command line.
 
-``python launch.py LOG OPTION...``: everything that the C++ code prints goes to LOG; the options are read by llama.cpp's
-own parser, so one that this build does not know ends the start as it would with llama-server. Ends when its standard
-input ends: a parent that dies takes the server with it. Knows the wheel; knows no case. Runs alone, needs only the wheel.
+``python launch.py LOG OPTION...``: all that the C++ code prints goes to LOG. The options are read by llama.cpp's own
+parser, so one that this build does not know ends the start as it would with llama-server. Ends when its standard input
+ends: a parent that dies takes the server with it. Knows the wheel; knows no case. Runs alone, needs only the wheel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes tiny language models with random weights for llama-server: plain attention, sliding window, hybrid.
 
-Knows the GGUF format and the tensors of three architectures. Knows no server and no log. One character of a prompt is one
-token (the vocabulary holds bytes, and a merge that no text needs), and only digits are ever generated, so every length in
-a case can be counted in characters and every reply comes back as the tokens that were generated.
+Knows the GGUF format and the tensors of three architectures. Knows no server and no log. One character of a prompt is
+one token (the vocabulary holds bytes, and a merge that no text needs), and only digits are ever generated: so lengths
+are counted in characters, and a reply that is sent back is the tokens that were generated.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 VOCAB_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 CONTROL, USER_DEFINED, NORMAL = 3, 4, 1
 WIDTH, INNER, HEADS, KV_HEADS, HEAD = 64, 96, 4, 2, 16
-"""Embedding, feed-forward, attention heads, key/value heads, and the size of one: the smallest that every build takes."""
+"""Embedding, feed-forward, attention heads, key/value heads, size of a head."""
 WINDOW = 1024
 """Tokens that a sliding-window layer sees."""
 
-# Like the templates of current reasoning models: reasoning of turns before the last user message is dropped, unless the
+# Like templates of current reasoning models: reasoning of turns before the last user message is dropped, unless the
 # switch preserve_thinking is set.
 TEMPLATE = (
     "{%- set ns = namespace(last=-1) %}"

@@ -1,4 +1,4 @@
-"""Applies what cachedoctor printed, from the JSON of its report: options, variables, another build, words for the client.
+"""Applies what cachedoctor printed, from its JSON report: options, variables, another build, words for the client.
 
 Knows the shape of a remedy. Knows no case: what a placeholder or a word means to a client comes from the case.
 """
@@ -24,7 +24,7 @@ DROP = re.compile(r"[Dd]rop (--[a-z-]+)")
 """An option without a value that is to go."""
 
 
-class NotMechanical(Exception):
+class NotMechanicalError(Exception):
     """The remedy holds nothing that a program could do."""
 
 
@@ -68,8 +68,8 @@ def applied(action: Action, before: Setup, tokens: int, words: Mapping[str, Mapp
     """Do what ``action`` says, and nothing else.
 
     Placeholders: ``<N x ...>`` becomes N times ``tokens``, any other ``<...>`` becomes ``tokens``, the context that one
-    conversation of the case needs. An option replaces the one of its name. ``words`` maps a phrase of a remedy for people
-    to the habits of the client that follow from it. Raises NotMechanical.
+    conversation of the case needs. An option replaces the one of its name. ``words`` maps a phrase of a remedy without
+    a command to the habits of the client that follow from it. Raises NotMechanicalError.
     """
     if action.command is None:
         return _from_words(action.text, before, words)
@@ -79,7 +79,7 @@ def applied(action: Action, before: Setup, tokens: int, words: Mapping[str, Mapp
         return replace(before, client_env={**before.client_env, **_assignments(parts[1:])})
     start = next((i for i, part in enumerate(parts) if not ASSIGNMENT.fullmatch(part)), len(parts))
     if parts[start : start + 1] != [SERVER]:
-        raise NotMechanical(action.command)
+        raise NotMechanicalError(action.command)
     options = _merged(before.options, [part for part in parts[start + 1 :] if part != "..."])
     env = {**before.server_env, **_assignments(parts[:start])}
     return replace(before, options=options, server_env=env)
@@ -113,4 +113,4 @@ def _from_words(text: str, before: Setup, words: Mapping[str, Mapping[str, Any]]
     for phrase, habits in words.items():
         if phrase in text:
             return replace(before, habits={**before.habits, **habits})
-    raise NotMechanical(text)
+    raise NotMechanicalError(text)

@@ -25,7 +25,7 @@ LAUNCH = Path(__file__).with_name("launch.py")
 FOREIGN = ("LLAMA_", "GGML_", "PYTHONPATH")
 
 
-class ServerDied(Exception):
+class ServerDiedError(Exception):
     """The server ended by itself; the message holds the end of its log."""
 
 
@@ -63,7 +63,7 @@ class Server:
             deadline = time.monotonic() + START_SECONDS
             while not self._ready():
                 if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise ServerDied(f"llama-server b{self.build} did not start:\n{self._tail()}")
+                    raise ServerDiedError(f"llama-server b{self.build} did not start:\n{self._tail()}")
                 time.sleep(0.05)
         except BaseException:
             self.process.kill()
@@ -103,4 +103,4 @@ class Server:
         except urllib.error.HTTPError as refused:
             return refused.code, json.load(refused)
         except OSError as gone:
-            raise ServerDied(f"llama-server b{self.build} gave no answer ({gone}):\n{self._tail()}") from gone
+            raise ServerDiedError(f"llama-server b{self.build} gave no answer ({gone}):\n{self._tail()}") from gone

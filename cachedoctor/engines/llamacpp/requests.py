@@ -107,7 +107,7 @@ def release(
     """Handle the release of a slot: up to b6628 the timing lines follow it, later they precede it."""
     request.last_line = line
     request.released_tokens = tokens
-    # "truncated" is also said of a reply that stopped because the context was full, without any shift: nothing was lost then
+    # "truncated" is also said of a reply that stopped at a full context: without a shift, nothing is lost by it
     full = tokens + 1 >= (tracker.session.n_ctx_slot or tokens + 2)
     request.shifted |= truncated and not full
     request.marks["release"] = Mark(line, text)
