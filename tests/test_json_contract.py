@@ -66,7 +66,8 @@ LOGS: dict[str, list[str]] = {
 }
 
 KEYS = {
-    "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules",
+    "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
+    "restart",
     "tool": "name version",
     "input": "path engine bytes lines recognised error",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
@@ -126,7 +127,7 @@ def check_contract(report: dict[str, Any]) -> None:
             check_keys("evidence", evidence)
         assert all(list(remedy) == ["text", "commands"] for remedy in finding["remedies"])
         assert all(list(other) == ["name", "why"] for other in finding["ruled_out"])
-        assert list(finding["cost"]) == ["tokens", "ms"]
+        assert list(finding["cost"]) == ["tokens", "ms", "ms_from"]
 
 
 def check_references(report: dict[str, Any]) -> None:

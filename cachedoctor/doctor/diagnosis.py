@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.doctor.groups import Groups
+from cachedoctor.doctor.whole import noted
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Cost,
@@ -31,8 +33,6 @@ MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
-FIRST, WORST = 20, 5
-"""Requests listed by a finding: the first and the worst."""
 
 
 class _Memory(msgspec.Struct):
@@ -53,22 +53,48 @@ class Diagnosis:
         self._textless = [rule for rule in rules if rule.on != "text"]
         self._broken = broken
         self._crashed: dict[str, str] = {}
-        self._groups: dict[tuple[str, str, str, str | None], Group] = {}
+        self._groups = Groups()
         self._memory: dict[int, _Memory] = {}
         self.sessions: list[Session] = []
         self._doubtful = 0
         """Requests that lost tokens, or of which the log does not tell."""
-        self.avoidable_tokens = 0
-        self.avoidable_ms = 0.0
 
-    def examine(self, request: Request, session: Session, number: int) -> list[str]:
+    @property
+    def avoidable_tokens(self) -> int:
+        """Tokens that the fixes would have saved."""
+        return self._groups.avoidable_tokens
+
+    @property
+    def avoidable_ms(self) -> float:
+        """Time that the fixes would have saved, milliseconds."""
+        return self._groups.avoidable_ms
+
+    def revise(self, request: Request, session: Session) -> list[str]:
+        """Examine a request again whose conversation was mistaken; returns the codes that opened a new finding."""
+        memory = self._memory.setdefault(session.index, _Memory())
+        self._groups.retract(request)
+        request.codes.clear()
+        for queue in memory.threads.values():
+            if request in queue:
+                queue.remove(request)
+        latest = memory.slots.get(request.slot)
+        opened = self._ask(request, session, memory)
+        if latest is not None and latest.index > request.index:
+            memory.slots[request.slot] = latest
+        return opened
+
+    def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
         memory = self._memory.setdefault(session.index, _Memory())
+        self._groups.speed(session).learn(request)
+        if request.outcome in _DOUBTFUL and request.parent is None:
+            self._doubtful += 1
+        return self._ask(request, session, memory)
+
+    def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
-        if request.outcome in _DOUBTFUL and request.parent is None:
-            self._doubtful += 1
         if request.outcome in _HEALTHY and not (request.partial or request.shifted or "restarted" in session.settings):
             _remember(memory, request)  # nothing that any rule could report
             return []
@@ -76,7 +102,7 @@ class Diagnosis:
         situation = Situation(
             request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals
         )
-        opened, most = [], 0
+        opened = []
         known = request.difference is not None or request.new_text is not None
         for rule in (self._rules if known else self._textless) if situation.lost else self._any:
             hit = self._check(rule, situation)
@@ -84,11 +110,8 @@ class Diagnosis:
                 continue
             situation.fired.add(rule.code)
             request.codes.append(rule.code)
-            most = max(most, hit.tokens)
-            if self._group(rule, hit, request, session, number):
+            if self._groups.add(rule.code, hit, request, session):
                 opened.append(rule.code)
-        self.avoidable_tokens += most
-        self.avoidable_ms += _share_ms(request, most)
         if situation.slot_taken:
             memory.steals += 1
         _remember(memory, request)
@@ -100,23 +123,6 @@ class Diagnosis:
         except Exception as error:  # one broken rule must not end the run
             self._crashed[rule.code] = repr(error)
             return None
-
-    def _group(self, rule: Rule, hit: Hit, request: Request, session: Session, number: int) -> bool:
-        key = (rule.code, hit.key, session.path, session.origin)
-        group = self._groups.get(key)
-        new = group is None
-        if group is None:
-            group = self._groups[key] = Group(session, hit, request)
-        elif hit.tokens > group.worst.tokens:
-            group.worst, group.worst_request, group.session = hit, request, session
-        group.count += 1
-        group.tokens += hit.tokens
-        group.ms += _share_ms(request, hit.tokens)
-        if len(group.first) < FIRST:
-            group.first.append(number)
-        if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
-            group.top = sorted([*group.top, (hit.tokens, number)], key=lambda t: -t[0])[:WORST]
-        return new
 
     # ---- what the report needs
 
@@ -130,28 +136,34 @@ class Diagnosis:
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
+    def inspect(self, sessions: list[Session]) -> list[Finding]:
+        """Ask the rules that look at whole sessions; said once per input and cause."""
+        found: dict[tuple[str, str, str, str | None], Finding] = {}
+        for rule in self._rules:
+            if rule.inspect is None:
+                continue
+            for session in sessions:
+                fired = {code for (code, _, *at), _ in self._groups.items() if at == [session.path, session.origin]}
+                try:
+                    notes = rule.inspect(session, fired)
+                except Exception as error:  # one broken rule must not end the run
+                    self._crashed[rule.code] = repr(error)
+                    continue
+                for note in notes:
+                    shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
+                    lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
+                    key = (rule.code, note.key, session.path, session.origin)
+                    found.setdefault(key, noted(rule, note.words, lines))
+        return list(found.values())
+
     def unknown_input(self, path: str) -> Finding | None:
         """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
         rule = next((rule for rule in self._rules if rule.name == "unknown-format"), None)
         if rule is None:
             return None
         words = rule.words(None)
-        return Finding(
-            code=rule.code,
-            name=rule.name,
-            severity="note",
-            confidence="high",
-            claim=f"{path}: {words.claim}",
-            requests=[],
-            count=1,
-            evidence=[],
-            cost=Cost(0, None),
-            why=words.why,
-            ruled_out=[],
-            diff=None,
-            remedies=words.remedies,
-            references=[],
-        )
+        words.claim = f"{path}: {words.claim}"
+        return noted(rule, words, [])
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
@@ -192,13 +204,6 @@ def _remember(memory: _Memory, request: Request) -> None:
         queue.append(request)
 
 
-def _share_ms(request: Request, tokens: int) -> float:
-    """Time of ``tokens`` at the speed that this request had, milliseconds."""
-    if not request.prompt_ms or not request.processed_tokens:
-        return 0.0
-    return request.prompt_ms * min(tokens, request.processed_tokens) / request.processed_tokens
-
-
 def _severity(rule: Rule, group: Group) -> Severity:
     if rule.severity != "by-cost":
         return rule.severity
@@ -218,13 +223,19 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
         requests=group.first + worst,
         count=group.count,
         evidence=evidence,
-        cost=Cost(group.tokens, round(group.ms, 3) if group.ms else None),
+        cost=_cost(group),
         why=words.why,
         ruled_out=words.ruled_out,
         diff=None if group.worst.difference is None else _short(group.worst.difference),
         remedies=words.remedies,
         references=words.references,
     )
+
+
+def _cost(group: Group) -> Cost:
+    if not group.ms:
+        return Cost(group.tokens, None)
+    return Cost(group.tokens, round(group.ms, 3), "depth" if group.at_depth else "mean")
 
 
 def _short(difference: PromptDiff) -> dict[str, Any]:

@@ -5,6 +5,8 @@ Knows the diff's inputs and requests. Knows no rule.
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 
 from cachedoctor.diff import compare, inputs, session, tokenize
@@ -16,6 +18,10 @@ AHEAD = 64
 _NEAR = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
 _MAX_THREADS = 256
+_RECENT = 64
+"""Prompts looked back on for one that this one only goes on with."""
+_TAIL = 64
+"""Characters at the end of a prompt that may be the opening of the reply."""
 
 
 def _loaded(path: str) -> list[Prompt]:
@@ -42,6 +48,7 @@ class Prompts:
         self._lengths = [self._length(p) for p in self._prompts if p is not None]
         self._next = 0
         self._last: dict[tuple[int, int], Prompt] = {}
+        self._recent: deque[Prompt] = deque(maxlen=_RECENT)
         self.matched = 0
         """Requests for which a prompt was found."""
 
@@ -60,14 +67,27 @@ class Prompts:
         self.matched += 1
         if request.thread is None:
             return None
-        key = (request.session, request.thread)
+        before = self._before((request.session, request.thread), prompt)
+        if before is None:
+            return None
+        return compare.compare(before, _sent(prompt), self._cutter, compare.Options())
+
+    def _before(self, key: tuple[int, int], prompt: Prompt) -> Prompt | None:
+        """Give the prompt that ``prompt`` follows.
+
+        Lengths alone may have taken two conversations for one: where another prompt is the beginning of this one, word
+        for word, and the thread's last is not, the other one was its predecessor.
+        """
         before = self._last.pop(key, None)
         self._last[key] = prompt
         if len(self._last) > _MAX_THREADS:
             del self._last[next(iter(self._last))]
-        if before is None:
-            return None
-        return compare.compare(before, _sent(prompt), self._cutter, compare.Options())
+        if before is not None and not _goes_on(prompt, before):
+            # A turn in front of an edit is the beginning of both; what the other one does not begin with is another's.
+            others = (p for p in reversed(self._recent) if _goes_on(prompt, p) and not _goes_on(before, p))
+            before = next(others, before)
+        self._recent.append(prompt)
+        return before
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens
@@ -105,6 +125,13 @@ def _without_stale(found: list[Prompt]) -> list[Prompt]:
         if prompt.slot is not None:
             last[prompt.slot] = prompt.text
     return fresh
+
+
+def _goes_on(prompt: Prompt, before: Prompt) -> bool:
+    """Whether a prompt begins with all of another one, but for the opening of the reply."""
+    text = _sent(before).text
+    kept = text[: len(text) - min(_TAIL, len(text) // 8)]
+    return prompt.text.startswith(kept) and prompt.images[: len(before.images)] == before.images
 
 
 def _sent(prompt: Prompt) -> Prompt:

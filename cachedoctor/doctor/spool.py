@@ -1,17 +1,22 @@
 """Finished requests wait here, on disk once they are many, in the order in which they started.
 
-Knows bytes and numbers. Knows no field of a request.
+The last ones stay as they are, because what is said of them may still change. Knows bytes and numbers of requests.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import IO
 
+from cachedoctor.model import Request
+
 _BATCH = 2048
-"""Requests gathered before they are written out."""
+"""Encoded requests gathered before they are written out."""
+OPEN = 128
+"""Requests that can still change; more than a conversation can look back on."""
 MAX_WAITING = 4096
 """Requests that may wait for one that started before them."""
 
@@ -19,10 +24,12 @@ MAX_WAITING = 4096
 class Spool:
     """Takes requests in any order near the right one, gives them in the order of their numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, encode: Callable[[Request], bytes]) -> None:
+        self._encode = encode
         self._file: IO[bytes] | None = None
         self._ready: list[bytes] = []
-        self._waiting: dict[int, bytes] = {}
+        self._open: deque[Request] = deque()
+        self._waiting: dict[int, Request] = {}
         self._next = 0
 
     @property
@@ -30,16 +37,18 @@ class Spool:
         """Number of the request that too many others wait for, or None."""
         return self._next if len(self._waiting) > MAX_WAITING else None
 
-    def add(self, number: int, line: bytes) -> None:
-        """Take the request with this number (0, 1, 2 ... without gaps)."""
-        if number != self._next:
-            self._waiting[number] = line
+    def add(self, request: Request) -> None:
+        """Take a request (their numbers are 0, 1, 2 ... without gaps)."""
+        if request.index != self._next:
+            self._waiting[request.index] = request
             return
-        self._ready.append(line)
-        self._next += 1
-        while self._waiting and (late := self._waiting.pop(self._next, None)) is not None:
-            self._ready.append(late)
+        late: Request | None = request
+        while late is not None:
+            self._open.append(late)
             self._next += 1
+            late = self._waiting.pop(self._next, None)
+        while len(self._open) > OPEN:
+            self._ready.append(self._encode(self._open.popleft()))
         if len(self._ready) > _BATCH:
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
@@ -53,8 +62,7 @@ class Spool:
             self._file.seek(0)
             shutil.copyfileobj(self._file, out, 1 << 20)
             self._file.seek(0, 2)
-        rest = [*self._ready, *(self._waiting[number] for number in sorted(self._waiting))]
-        out.write(b",\n".join(rest))
+        out.write(b",\n".join([*self._ready, *map(self._encode, self._changeable())]))
 
     def lines(self) -> Iterator[bytes]:
         """Yield every request taken so far; numbers still missing are skipped."""
@@ -64,5 +72,10 @@ class Spool:
                 yield line[:-2]
             self._file.seek(0, 2)
         yield from self._ready
+        yield from map(self._encode, self._changeable())
+
+    def _changeable(self) -> Iterator[Request]:
+        """Requests that are not encoded yet, in order."""
+        yield from self._open
         for number in sorted(self._waiting):
             yield self._waiting[number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.finding import (
+    CONFIDENCE_ORDER,
     SEVERITY_ORDER,
     Confidence,
     Cost,
@@ -12,6 +13,7 @@ from cachedoctor.model.finding import (
     Finding,
     NotEvaluated,
     Remedy,
+    Restart,
     RuledOut,
     RuleInfo,
     Severity,
@@ -19,9 +21,10 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Outcome, Request
-from cachedoctor.model.session import Memory, Session, Setting
+from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
+    "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
     "Advice",
     "CacheDoctorError",
@@ -33,6 +36,7 @@ __all__ = [
     "Excerpt",
     "Finding",
     "First",
+    "Given",
     "InputInfo",
     "Mark",
     "Memory",
@@ -44,6 +48,7 @@ __all__ = [
     "Report",
     "Request",
     "RequestLines",
+    "Restart",
     "RuleInfo",
     "RuledOut",
     "Segment",
@@ -51,5 +56,6 @@ __all__ = [
     "Setting",
     "Severity",
     "Side",
+    "Sizes",
     "Totals",
 ]

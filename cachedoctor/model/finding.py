@@ -10,6 +10,7 @@ Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
 
 SEVERITY_ORDER: dict[str, int] = {"note": 0, "warning": 1, "error": 2}
+CONFIDENCE_ORDER: dict[str, int] = {"low": 0, "medium": 1, "high": 2}
 
 
 class Evidence(msgspec.Struct):
@@ -28,6 +29,8 @@ class Cost(msgspec.Struct):
 
     tokens: int
     ms: float | None
+    ms_from: Literal["depth", "mean"] | None = None
+    """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request."""
 
 
 class Remedy(msgspec.Struct):
@@ -73,6 +76,17 @@ class NotEvaluated(msgspec.Struct):
     reason: str
     enable: str
     """What would make it possible, for this build."""
+
+
+class Restart(msgspec.Struct):
+    """The one restart of the server after which most of what was not evaluated could be."""
+
+    command: str
+    """``llama-server ...`` stands for what the user has."""
+    text: str
+    """What to know before: prompts will stand in the log; what these builds cannot show."""
+    codes: list[str]
+    """Rules that it enables."""
 
 
 class RuleInfo(msgspec.Struct):

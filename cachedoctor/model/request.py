@@ -101,6 +101,10 @@ class Request(msgspec.Struct):
     """The RAM prompt cache was searched for a better prompt."""
     ram_saved: bool = False
     """What the slot held was saved to the RAM prompt cache before."""
+    ram_refused: bool = False
+    """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
+    reference_lcp: int | None = None
+    """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
     ram_best_lcp: int | None = None
     """Longest common prefix with any prompt of the RAM cache, where the log lists them."""
     reused_chunks: int = 0

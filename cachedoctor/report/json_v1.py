@@ -59,12 +59,12 @@ _HIDDEN = CheckpointsV1(None, None, None, None)
 """Counts of a request whose log hides checkpoints."""
 
 
-def encode_request(r: Request, index: int) -> bytes:
-    """One request as a JSON object without newline; ``index`` counts over the whole report."""
+def encode_request(r: Request) -> bytes:
+    """One request as a JSON object without newline."""
     checkpoints = _HIDDEN if r.tried is None else CheckpointsV1(r.tried, r.restored, r.created, r.erased)
     return _encoder.encode(
         RequestV1(
-            index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
+            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, r.codes,
@@ -104,6 +104,7 @@ def tail(report: Report) -> dict[str, Any]:
         "findings": report.findings,
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
+        "restart": report.restart,
     }
 
 

@@ -49,7 +49,9 @@ def _cost(finding: Finding, prompt_ms: float) -> str:
     if cost.ms is None:
         return words
     share = f", {percent(min(cost.ms, prompt_ms), prompt_ms)} of all prompt time" if prompt_ms else ""
-    return f"{words}, {duration(cost.ms)}{share}"
+    if cost.ms_from == "depth":
+        return f"{words}, {duration(cost.ms)} at the speed measured at that depth{share}"
+    return f"{words}, about {duration(cost.ms)}{share}"
 
 
 def _evidence(page: Page, evidence: list[Evidence], style: str, where: str) -> None:

@@ -22,6 +22,8 @@ MIN_LOST = 17
 """Tokens: the last 16 may differ by re-tokenisation alone."""
 WARN_TOKENS = 1000
 """Tokens: a cause that cost this much in all is a warning."""
+RAM_LEAST = 0.25
+"""Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -61,6 +63,14 @@ class Situation:
         """Upper bound of the common prefix: exact, or what an LRU choice leaves (similarity below the threshold)."""
         if lcp is None and r.selected_by == "lru" and r.held_tokens and prompt:
             self.lcp_at_most = int(prompt * 0.1)
+        if r.ram_refused and r.reference_lcp is not None:
+            lcp_of_own: int | None = r.reference_lcp
+        elif r.ram_refused and (r.f_keep or 0) < RAM_LEAST:
+            lcp_of_own = int(reference * RAM_LEAST)
+        else:
+            lcp_of_own = None
+        if self.lcp_at_most is None:
+            self.lcp_at_most = lcp_of_own
         self.whole = min(reference, prompt or 0)
         """Tokens that could have been common: the shorter of reference and prompt."""
         self.own_slot: bool | None = None
@@ -131,6 +141,8 @@ class Group(msgspec.Struct):
     count: int = 0
     tokens: int = 0
     ms: float = 0.0
+    at_depth: bool = False
+    """The time was taken from the speed at that depth, not from a request's mean speed."""
     first: list[int] = msgspec.field(default_factory=list)
     top: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(tokens, request) of the worst 5."""
@@ -144,6 +156,16 @@ class Words(msgspec.Struct):
     remedies: list[Remedy]
     ruled_out: list[RuledOut] = msgspec.field(default_factory=list)
     references: list[str] = msgspec.field(default_factory=list)
+
+
+class Note(msgspec.Struct):
+    """What a rule says of a whole session, whether a request lost by it or not: always a note."""
+
+    words: Words
+    key: str
+    """Notes with the same key are said once per input."""
+    evidence: list[tuple[Mark, str]] = msgspec.field(default_factory=list)
+    """Lines that prove it, the first of them first of all; none where the command line alone does."""
 
 
 class Rule(msgspec.Struct):
@@ -161,6 +183,8 @@ class Rule(msgspec.Struct):
     on: Literal["loss", "text", "any"] = "loss"
     """Asked about requests that lost tokens; only about those whose prompt text is known (``old:`` / ``new:`` lines, or
     prompts given beside the log); or about every one with a loss, an error, a cut, a shift or a restart."""
+    inspect: Callable[[Session, set[str]], list[Note]] | None = None
+    """Asked once about every session at the end, with the codes that fired in its input."""
     after: tuple[str, ...] = ()
     """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
 

@@ -7,14 +7,26 @@ from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.changes import cost_of_change, from_prompts
 
+_OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
+"""Places in a request of the first message of a user."""
+SAME_PLACE = 16
+"""Tokens: common prefixes that differ by no more end at the same place."""
+_TWO_SESSIONS = RuledOut(
+    "shared-prefix-steal",
+    "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
+)
+
 
 def check(s: Situation) -> Hit | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
     r = s.request
-    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted", "image")
+    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
     if first is not None and s.lost and not s.early:
         again = any("CD105" in h.codes for h in s.history[-1:])
-        return from_prompts(s, first, cost_of_change(s) if again else 0)
+        hit = from_prompts(s, first, cost_of_change(s) if again else 0)
+        if not again and (first.place or "").startswith(_OPENING):
+            hit.confidence = "low"  # a new conversation with the same system prompt begins like this as well
+        return hit
     if (
         s.known
         or s.client_lost < MIN_LOST
@@ -38,11 +50,25 @@ def check(s: Situation) -> Hit | None:
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     return Hit(
         tokens,
-        "medium" if s.own_slot else "low",
+        "medium" if s.own_slot and not r.other_candidates else "low",
         shown[0],
         shown[1:4],
-        {"lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client},
+        {
+            "lcp": s.lcp,
+            "reference": r.reference_tokens,
+            "changed": r.lost_client,
+            "fixed": _same_place(s),
+            "two": bool(r.other_candidates),
+        },
     )
+
+
+def _same_place(s: Situation) -> bool:
+    """The third request at least whose prefix ends at the same token, while the prompt grows."""
+    before = [h for h in s.history if "CD105" in h.codes]
+    places = [h.common_prefix_tokens or 0 for h in before[-2:]] + [s.lcp or 0]
+    sizes = [h.prompt_tokens or 0 for h in before[-2:]] + [s.request.prompt_tokens or 0]
+    return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
 
 
 def words(g: Group) -> Words:
@@ -56,7 +82,12 @@ def words(g: Group) -> Words:
             else f"({n(f['changed'])} tokens dropped): {times(g.count)}"
         ),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
-        "differently. Reuse ends there.",
+        "differently. Reuse ends there."
+        + (
+            " It is the same place in at least three requests of growing size: something there changes each time (a date, a counter, a reminder)."
+            if f.get("fixed")
+            else ""
+        ),
         [
             Remedy(
                 "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
@@ -67,6 +98,7 @@ def words(g: Group) -> Words:
         [
             RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
+            *([_TWO_SESSIONS] if f.get("two") else []),
         ],
     )
 
@@ -77,5 +109,5 @@ RULE = Rule(
     "Old messages changed behind the head of the prompt",
     check,
     words,
-    after=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD402"),
+    after=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD110", "CD402"),
 )

@@ -13,6 +13,8 @@ def _confidence(s: Situation) -> Confidence:
     repeated = "CD108" in (s.history[-1].codes if s.history else ())
     if r.new_text and " | " in r.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
+    if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
+        return "low" if not repeated else "high" if r.reference_lcp is not None or not r.other_candidates else "medium"
     if s.own_slot is False and r.ram_best_lcp is not None:
         return ("high" if repeated else "medium") if r.ram_best_lcp < EARLY * s.whole else "low"
     if s.own_slot is False:
@@ -46,6 +48,7 @@ def check(s: Situation) -> Hit | None:
         r,
         ("n_past", "common prefix with what the slot held"),
         ("select", "similarity with every idle slot is low"),
+        ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
@@ -60,19 +63,20 @@ def check(s: Situation) -> Hit | None:
         shown[0],
         shown[1:4],
         {
-            "lcp": s.lcp,
+            "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
             "most": most,
             "reference": r.reference_tokens,
             "beyond": beyond,
             "checks": len(r.checks),
-            "own": s.own_slot,
-            "sure": r.lcp_exact or s.lcp == r.cached_tokens,
+            "own": "ram" if r.ram_refused else s.own_slot,
+            "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
         },
         difference=r.difference,
     )
 
 
 _WHOSE = {
+    "ram": "The RAM cache held this conversation's last prompt, by its length, and found that it does not match. ",
     True: "The requests grow one after the other on this slot: the same conversation with a changed head, or, if it happened only once, "
     "a new conversation with the same beginning. ",
     False: "The slot had been taken by another conversation, and this one's own copy in RAM did not match either. ",
@@ -100,7 +104,11 @@ def words(g: Group) -> Words:
         )
     return Words(
         f"the prompt differs from the one before it {where}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
+        (
+            f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
+            if r.held_tokens
+            else ""
+        )
         + _WHOSE[f["own"]]
         + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
         [

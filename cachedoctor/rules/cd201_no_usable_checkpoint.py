@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.knowledge import flags
-from cachedoctor.model import Confidence, Remedy, RuledOut, Session
+from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
@@ -20,7 +19,11 @@ def nothing_below(s: Situation) -> bool:
 def check(s: Situation) -> Hit | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none."""
     r = s.request
-    if not server_could_not(s) or s.session.setting("ctx_checkpoints") == 0 or s.fired & {"CD202", "CD205", "CD208"}:
+    if (
+        not server_could_not(s)
+        or s.session.setting("ctx_checkpoints") == 0
+        or s.fired & {"CD202", "CD205", "CD208", "CD308"}
+    ):
         return None
     if not nothing_below(s):
         return None
@@ -62,14 +65,6 @@ def _why_none(g: Group) -> str:
     return "No checkpoint was held at that moment."
 
 
-def _more_would_help(session: Session, held: int | None) -> bool:
-    """Whether the slot may have dropped a checkpoint: it held as many as allowed, or the log does not show how many."""
-    if session.at_least(6751) is False and session.memory != "swa":
-        return False  # these builds make none for such memory
-    default = 3 if session.at_least(6751) is False else 32 if session.at_least(8352) else 8
-    return held is None or held >= int(session.setting("ctx_checkpoints") or default)
-
-
 def words(g: Group) -> Words:
     """Say why there was no checkpoint, and what makes one."""
     f, session = g.worst.facts, g.session
@@ -81,15 +76,9 @@ def words(g: Group) -> Words:
                 "shortened history finds one."
             )
         )
-    if _more_would_help(session, f["held"]):
-        remedies.append(
-            advice.option(
-                session,
-                flags.CTX_CHECKPOINTS,
-                "64",
-                "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models.",
-            )
-        )
+    more = advice.more_checkpoints(session, f["held"])
+    if more is not None:
+        remedies.append(more)
     remedies.append(
         Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
@@ -113,5 +102,5 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
-    after=("CD109", "CD202", "CD205", "CD208"),
+    after=("CD109", "CD202", "CD205", "CD208", "CD308"),
 )

@@ -11,7 +11,7 @@ from cachedoctor.rules.taken import ALTERNATE, other_held
 def check(s: Situation) -> Hit | None:
     """Fire when the reference is not what the slot held."""
     r = s.request
-    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304"}:
+    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304", "CD307", "CD308", "CD309"}:
         return None
     shown = proof(
         r,
@@ -51,7 +51,7 @@ def words(g: Group) -> Words:
     return Words(
         f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation when this one came back with {n(r.prompt_tokens)}; its {n(f['reference'])} tokens were gone.",
-        [advice.cache_ram(g.session), advice.MORE_SLOTS],
+        [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
     )
 
@@ -62,5 +62,5 @@ RULE = Rule(
     "Another conversation had taken the slot",
     check,
     words,
-    after=("CD108", "CD302", "CD303", "CD304"),
+    after=("CD108", "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge import flags
 from cachedoctor.model import Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
@@ -22,6 +23,19 @@ def check(s: Situation) -> Hit | None:
     return Hit(s.lost, "medium", first, shown, {"line": purged.line})
 
 
+def _own_parts(g: Group) -> Remedy:
+    session = g.session
+    count = max(session.at_once, 2) if session.at_once > 1 else 4
+    what = (
+        f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "
+        "the slots then, so it has to grow with them: a prompt longer than its part is refused."
+    )
+    value = f"-np {count} -c <{count} x the context one conversation needs>"
+    if session.at_least(7964) is False:
+        return Remedy(what, [f"llama-server ... {value}"])  # unified only where the number of slots is left open
+    return advice.option(session, flags.KV_UNIFIED, value, what, off=True)
+
+
 def words(g: Group) -> Words:
     """Say why slots were emptied and how to give them room."""
     f = g.worst.facts
@@ -30,10 +44,7 @@ def words(g: Group) -> Words:
         "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
         [
             Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
-            Remedy(
-                "Or give every conversation a part of its own, 4 in this example; each then has a quarter of -c and no more.",
-                ["llama-server ... -np 4 --no-kv-unified -c <4 x the context one conversation needs>"],
-            ),
+            _own_parts(g),
             advice.cache_ram(g.session),
         ],
         [RuledOut("slot-held-other-prompt", "the slot was empty")],

@@ -28,6 +28,8 @@ def state(session: Session) -> Literal["on", "off"] | None:
 
 def copy_refused(s: Situation) -> bool:
     """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""
+    if s.request.ram_refused:
+        return True
     session, before = s.session, s.slot_before
     if state(session) != "on" or session.setting("ram_evictions") or s.request.restored_from_ram:
         return False

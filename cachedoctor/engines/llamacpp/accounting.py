@@ -91,6 +91,7 @@ def _from_shares(request: Request) -> tuple[int | None, int | None]:
 def judge(request: Request, reference: int | None, cold: bool) -> None:
     """Set outcome and lost tokens. ``cold``: no reference existed."""
     request.reference_tokens = reference
+    request.lost_tokens = request.lost_client = request.lost_server = None
     cached, prompt = request.cached_tokens, request.prompt_tokens
     if request.error is not None:
         request.outcome = "failed"

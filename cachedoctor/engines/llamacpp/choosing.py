@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import requests
-from cachedoctor.engines.llamacpp.slot_state import Choice, SlotState
+from cachedoctor.engines.llamacpp.slot_state import Choice, RamCache, SlotState
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.model import Mark, Request, Setting
 
@@ -32,6 +32,7 @@ def hand_over(choice: Choice, request: Request, tracker: Tracker) -> None:
     request.marks.update(choice.marks)
     if choice.t_last == -1:
         request.held_tokens, request.held_thread = 0, None
+    tracker.slot(request.slot).candidates = choice.candidates
     if choice.candidates:
         request.ram_best_lcp = max(lcp for _, lcp in choice.candidates)
     if choice.n_prompt is not None:
@@ -48,8 +49,8 @@ def hand_over(choice: Choice, request: Request, tracker: Tracker) -> None:
         request.held_tokens, request.held_thread = exact[0] if exact else None, None
 
 
-def settle_swap(request: Request, threads: Threads) -> None:
-    """A better prompt came from RAM: find whose it was, now that the prompt's length is known."""
+def settle_swap(request: Request, threads: Threads, ram: RamCache) -> None:
+    """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known."""
     keep, sim, prompt = request.f_keep, request.similarity, request.prompt_tokens
     if not keep or not sim or not prompt:
         return
@@ -59,10 +60,25 @@ def settle_swap(request: Request, threads: Threads) -> None:
     total = request.held_tokens or sim * prompt / keep
     slack = 1 if request.held_tokens else 2 + 0.001 * prompt / keep
     thread = threads.by_total(total, slack, request.first_line) or threads.split(total, slack, request.first_line)
-    if thread is not None:
+    if thread is None:
+        ram.saved.clear()  # one of them is gone, and which is unknown
+    else:
+        ram.saved.pop(thread.total, None)
         request.held_thread, request.held_tokens = thread.id, thread.total
         if keep >= 0.9995 and not request.lcp_exact:
             request.common_prefix_tokens = thread.total
+
+
+def look_back(request: Request, slot: SlotState, ram: RamCache, reference: int) -> None:
+    """Note what the RAM cache made of the conversation's own previous prompt, whose length is ``reference``."""
+    same = {lcp for length, lcp in slot.candidates if length == reference}
+    if len(same) == 1:
+        request.reference_lcp = same.pop()
+    looked = request.ram_looked and request.restored_from_ram is False and "ram_failed" not in request.marks
+    saved = ram.held(reference, request.first_line)
+    request.ram_refused = looked and (request.reference_lcp is not None or saved is not None)
+    if request.ram_refused and saved is not None:
+        request.marks["ram_copy"] = saved
 
 
 def _pending(tracker: Tracker) -> Choice | None:
@@ -70,6 +86,9 @@ def _pending(tracker: Tracker) -> Choice | None:
 
 
 def _checking(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    if slot.choice is not None and slot.choice.selected_by == "id":  # from b9873 on looked at after the choice
+        slot.choice.lcp, slot.choice.n_prompt = event.fields["lcp_len"], event.fields["n_prompt"]
+        return
     if slot.request is not None and slot.released:
         requests.finish(tracker, slot)
     tracker.looks = True
@@ -158,15 +177,33 @@ def _candidate(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    tracker.ram.save(event.fields["length"], Mark(event.line, event.text))
     choice = _pending(tracker)
     if choice is not None:
         choice.saved = event.fields["length"]
+    state, owner = event.fields["size"], tracker.chosen if choice is not None else None  # else an idle slot is saved
+    if owner is None:
+        _size(tracker, state)
+    else:  # an entry of the cache is this state and the slot's checkpoints
+        _size(tracker, state + owner.checkpoints * (tracker.session.sizes.checkpoint or 0.0), owner.thread)
+
+
+def _size(tracker: Tracker, mib: float | None, thread: int | None = None) -> None:
+    """Keep what the largest saved prompt takes, in all and of each conversation."""
+    if mib is None or not 0 < mib < float("inf"):
+        return
+    sizes = tracker.session.sizes
+    sizes.entry = max(sizes.entry or 0.0, mib)
+    if thread is not None and (thread in sizes.conversations or len(sizes.conversations) < _MAX_RAM):
+        sizes.conversations[thread] = max(sizes.conversations.get(thread, 0.0), mib)
 
 
 def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
+    _size(tracker, event.fields.get("size", event.fields.get("state_size")))
     holder = choice.marks if choice is not None else slot.request.marks if slot.request else None
     tracker.session.settings.setdefault("ram_evictions", Setting(0, event.line)).value += 1
+    tracker.ram.saved.clear()
     if holder is not None:
         holder["evicted"] = Mark(event.line, event.text)
 

@@ -636,6 +636,9 @@ ROWS: list[R] = [
       "0.00.054.076 I log_info: verbosity = 3 (adjust with the `-lv N` CLI arg)"),
     R("verbosity_line", "cmn", 9873, 11549, "I9873", "{__func__:func}: verbosity = {verbosity:d} (adjust with the `-lv N` CLI arg)",
       "0.00.005.239 I cmn  common_param: common_params_print_info: verbosity = 4 (adjust with the `-lv N` CLI arg)"),
+    # common/arg.cpp, without prefix and at every level: the start ends here
+    R("arg_invalid", "bare", 6900, 11549, "O6900", "error: invalid argument: {arg:word}",
+      "error: invalid argument: --checkpoint-every-nb"),
     # text of the prompts around the divergence (LLAMA_SERVER_SLOTS_DEBUG=1); the bar marks n_past
     R("diff_old", "slot", 6751, 11549, "W6751", "old: ...{str:text}",
       "slot update_slots: id  0 | task 9 | old: ... ; cch= | defa0;"),

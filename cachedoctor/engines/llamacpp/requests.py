@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import accounting, choosing
 from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.threads import Moved
 from cachedoctor.model import Mark, Request
 
 if TYPE_CHECKING:
@@ -148,10 +149,12 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     session, threads = tracker.session, tracker.threads
     accounting.derive_counts(request)
     if request.restored_from_ram:
-        choosing.settle_swap(request, threads)
+        choosing.settle_swap(request, threads, tracker.ram)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     elsewhere = {s.thread for s in tracker.slots.values() if s is not slot and s.thread is not None and s.length}
     thread = threads.join(request, elsewhere) if request.parent is None else None
+    if thread is not None and request.held_thread != thread.id:
+        choosing.look_back(request, slot, tracker.ram, thread.total)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
     cold = thread is None and request.prompt_tokens is not None
     cold = cold and (request.held_tokens == 0 or request.held_thread is not None)
@@ -165,3 +168,15 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     if request.parent is None and (request.prompt_tokens is not None or request.cancelled or request.shifted):
         record = threads.record(request, thread, request.released_tokens)
         request.thread = slot.thread = record.id
+        for moved in threads.part(record):
+            _move(tracker, moved, request)
+        slot.thread = request.thread
+
+
+def _move(tracker: Tracker, moved: Moved, current: Request) -> None:
+    """Judge a request again, as a turn of the conversation that it really belongs to."""
+    request = moved.request
+    request.thread, request.thread_turn, request.held_thread = moved.thread, moved.turn, moved.held_thread
+    accounting.judge(request, moved.total or request.held_tokens, cold=not moved.total)
+    if request is not current and all(request is not waiting for waiting in tracker.finished):
+        tracker.revised.append(request)

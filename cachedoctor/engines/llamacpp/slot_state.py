@@ -12,6 +12,9 @@ import msgspec
 from cachedoctor.model import Mark, Request
 
 
+_MAX_RAM = 256
+
+
 class Choice(msgspec.Struct):
     """A slot choice and what happened up to the launch; the server prints ``task -1`` on these lines."""
 
@@ -35,6 +38,25 @@ class Choice(msgspec.Struct):
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
 
 
+class RamCache(msgspec.Struct):
+    """The prompts that the RAM prompt cache is known to hold, by length."""
+
+    saved: dict[int, Mark] = msgspec.field(default_factory=dict)
+    """Length in tokens -> line that saved it. Emptied when any prompt is thrown out: which one is not printed."""
+
+    def save(self, length: int, mark: Mark) -> None:
+        """A prompt was saved; at most 256 are remembered."""
+        self.saved.pop(length, None)
+        self.saved[length] = mark
+        if len(self.saved) > _MAX_RAM:
+            del self.saved[next(iter(self.saved))]
+
+    def held(self, length: int, before: int) -> Mark | None:
+        """Line that saved a prompt of ``length`` tokens before line ``before``, or None."""
+        mark = self.saved.get(length)
+        return mark if mark is not None and mark.line < before else None
+
+
 class SlotState(msgspec.Struct):
     """One slot of one session."""
 
@@ -48,6 +70,8 @@ class SlotState(msgspec.Struct):
     positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
     which prints no checks."""
+    candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """(length, LCP) of the prompts in the RAM cache when the open request came, where listed."""
     choice: Choice | None = None
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""

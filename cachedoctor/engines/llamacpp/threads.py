@@ -6,17 +6,20 @@ Knows the arithmetic of prompts that grow. Knows no log line.
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 
 import msgspec
 
+from cachedoctor.engines.llamacpp import interleaved
+from cachedoctor.engines.llamacpp.interleaved import KEPT, Turn, extends
 from cachedoctor.model import Request
 
-KEPT = 64
-"""Tokens: a request that lacks no more than this of the slot's content continues it."""
-MAX_TURN = 1024
-"""Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
+WINDOW = 8
+"""Requests of a thread that can still turn out to be another's."""
+SPAN = 64
+"""Requests of all threads after which one is final."""
 
 
 class Thread(msgspec.Struct):
@@ -36,6 +39,21 @@ class Thread(msgspec.Struct):
     """Its total before its last request, when that shared almost nothing with it: perhaps another conversation."""
     changed_head: bool = False
     """Its last request found its own previous turn in the slot, and most of it no longer matched."""
+    recent: list[Turn] = msgspec.field(default_factory=list)
+    """Its last requests."""
+
+
+class Moved(msgspec.Struct):
+    """A request that was judged as a turn of the wrong conversation."""
+
+    request: Request
+    thread: int
+    turn: int
+    """0 for the first of its thread."""
+    total: int
+    """Tokens of the turn before it in its own thread; 0 when it is the first."""
+    held_thread: int | None = None
+    """Whose text its slot held."""
 
 
 class Threads:
@@ -79,17 +97,14 @@ class Threads:
         if prompt is None:
             return held if (request.f_keep or 0) >= 0.5 else None
         lcp, length = request.common_prefix_tokens, request.held_tokens
-        if held is not None and length and ((lcp or 0) >= length - KEPT or length - KEPT <= cached <= length + 8):
+        least = length - min(KEPT, length // 4) if length else None
+        if held is not None and length and least and ((lcp or 0) >= least or least <= cached <= length + 8):
             return held
         if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
             found = self.by_total(cached, 8, start)
             if found is not None:
                 return found
-        able = [
-            t
-            for t in self._threads.values()
-            if t.ended < start and t.total <= prompt and prompt - t.total <= max(MAX_TURN, t.total * 0.5)
-        ]
+        able = [t for t in self._threads.values() if t.ended < start and extends(prompt, t.total)]
         others = [t for t in able if t is not held and t.id not in elsewhere]
         request.other_candidates = len(others)
         if held is not None and lcp is not None and length and lcp >= length * 0.5:
@@ -103,16 +118,18 @@ class Threads:
         if others:
             return max(others, key=lambda t: t.total)
         longer = length is not None and prompt >= length
-        if held is not None and lcp is not None and (lcp >= prompt - KEPT or (longer and lcp >= 0.1 * prompt)):
+        if (
+            held is not None
+            and lcp is not None
+            and (lcp >= max(prompt - KEPT, prompt * 0.5) or (longer and lcp >= 0.1 * prompt))
+        ):
             return held
         return None  # shorter, with little in common: a new conversation, perhaps with the same head
 
     def record(self, request: Request, thread: Thread | None, total: int) -> Thread:
         """Note the end of a request of ``thread`` (None: a new one), whose slot now holds ``total`` tokens."""
         if thread is None:
-            thread = Thread(self._next, 0, 0, request.slot)
-            self._next += 1
-            self._threads[thread.id] = thread
+            thread = self._open(request.slot)
             if len(self._threads) > MAX_THREADS:
                 del self._threads[next(iter(self._threads))]
         else:  # the one used last stands last
@@ -126,4 +143,66 @@ class Threads:
         thread.turns += 1
         thread.ended = request.last_line
         thread.last = request.index
+        thread.recent = [*thread.recent[1 - WINDOW :], Turn(request, total)]
+        return thread
+
+    def part(self, thread: Thread) -> list[Moved]:
+        """Part conversations that were taken for ``thread``, if its last requests leave no other reading.
+
+        ``other_candidates`` of the last request is raised where there are two readings.
+        """
+        last = thread.recent[-1].request
+        turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
+        contested = [at for at, t in enumerate(turns) if at and self._contested(t.request, thread.id)]
+        if len(contested) < 2 or contested[-1] != len(turns) - 1:
+            return []
+        for start in range(contested[-2]):
+            reading = interleaved.read(turns[start:])
+            if reading is not None:
+                if reading.holds:
+                    return self._divide(thread, turns[start:], reading.parties)
+                last.other_candidates += reading.returns
+                return []
+        return []
+
+    def _divide(self, thread: Thread, turns: list[Turn], parties: list[list[Turn]]) -> list[Moved]:
+        """Give every party a thread of its own; the first keeps ``thread``."""
+        owners: dict[int, Moved] = {}
+        earlier = thread.turns - len(turns)
+        for number, party in enumerate(parties):
+            owner = self._open(party[0].request.slot) if number else thread
+            end = party[-1]
+            owner.recent, owner.turns = party, len(party) + (0 if number else earlier)
+            owner.total, owner.prompt = end.total, end.request.prompt_tokens or end.total
+            owner.last, owner.ended = end.request.index, end.request.last_line
+            owner.before, owner.changed_head = 0, False
+            for at, turn in enumerate(party):
+                turn_number = at + (0 if number else earlier)
+                owners[turn.request.index] = Moved(
+                    turn.request, owner.id, turn_number, party[at - 1].total if at else 0
+                )
+        order = [owners[turn.request.index] for turn in turns]
+        for before, moved in pairwise(order):
+            moved.held_thread = before.thread
+        return [m for m in order[1:] if m.thread != thread.id or m.held_thread != thread.id]
+
+    @staticmethod
+    def _contested(request: Request, thread: int) -> bool:
+        """Whether the slot held what is taken for this conversation, and the prompt kept half of it or more, not all.
+
+        With less in common, the server saves to RAM what the slot held, and a session would get it back.
+        """
+        lcp, held = request.common_prefix_tokens, request.held_tokens
+        return (
+            request.held_thread == thread
+            and lcp is not None
+            and held is not None
+            and held <= 2 * lcp < 2 * (held - KEPT)
+        )
+
+    def _open(self, slot: int) -> Thread:
+        """Begin a thread."""
+        thread = Thread(self._next, 0, 0, slot)
+        self._next += 1
+        self._threads[thread.id] = thread
         return thread

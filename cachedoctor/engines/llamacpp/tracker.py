@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cachedoctor.engines.base import Event, Message, uptime_seconds
 from cachedoctor.engines.llamacpp import choosing, fused, processing, requests, together
-from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.slot_state import RamCache, SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
 from cachedoctor.engines.scanner import Plan, Scanner
@@ -33,6 +33,7 @@ def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
 def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A sleeping server keeps its ids and loses its context, and with it every cache."""
     tracker.asleep = True
+    tracker.ram.saved.clear()
     for state in tracker.slots.values():
         state.length, state.thread, state.checkpoints, state.positions = 0, None, 0, []
 
@@ -78,6 +79,8 @@ class Tracker:
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
+        self.revised: list[Request] = []
+        """Requests given before that later ones showed to belong to another conversation."""
         self._open(1)
 
     def _open(self, line: int) -> None:
@@ -89,6 +92,7 @@ class Tracker:
         self.startup = Startup(self.session)
         self.slots: dict[int, SlotState] = {}
         self.threads = Threads()
+        self.ram = RamCache()
         self.chosen: SlotState | None = None
         self.timing: SlotState | None = None
         self.children = False

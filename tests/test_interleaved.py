@@ -1,0 +1,106 @@
+"""Two conversations with one head on one slot, and everything that looks like them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cachedoctor.engines.llamacpp.interleaved import Turn, read
+from cachedoctor.engines.llamacpp.threads import Thread, Threads
+from cachedoctor.model import Request
+
+HEAD = 12_000
+
+
+def turns(*rows: tuple[int, int | None], reply: int = 300) -> list[Turn]:
+    """(prompt, common prefix with what the slot held), in tokens; each answered with ``reply`` tokens."""
+    made = []
+    for index, (prompt, lcp) in enumerate(rows):
+        request = Request(index, 0, "server.log", 0, index, 10 * index + 1, 10 * index + 9)
+        request.prompt_tokens, request.common_prefix_tokens = prompt, lcp
+        made.append(Turn(request, prompt + reply))
+    return made
+
+
+def parties(*rows: tuple[int, int | None], reply: int = 300) -> list[list[int]] | None:
+    """Indexes by conversation, when the lengths leave no other reading."""
+    reading = read(turns(*rows, reply=reply))
+    if reading is None or not reading.holds:
+        return None
+    return [[turn.request.index for turn in party] for party in reading.parties]
+
+
+def test_two_sessions_in_turn() -> None:
+    """Each prompt goes on where the last but one ended, and is too short for the last."""
+    rows = [(14_000, None), (13_900, HEAD), (14_500, HEAD), (14_400, HEAD)]
+    assert parties(*rows) == [[0, 2], [1, 3]]
+
+
+def test_a_sub_agent_between_the_turns_of_a_long_session() -> None:
+    """It takes three turns of its own; the long session comes back twice."""
+    rows = [
+        (20_000, None), (13_000, HEAD), (13_500, 13_300), (14_000, 13_800), (20_700, HEAD), (15_000, HEAD),
+        (21_400, HEAD),
+    ]  # fmt: skip
+    assert parties(*rows) == [[0, 4, 6], [1, 2, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        # one place changes with every turn of a growing conversation: a date behind the system prompt
+        [(14_000, None), (14_600, HEAD), (15_200, HEAD), (15_800, HEAD), (16_400, HEAD)],
+        # the last user message is written anew three times
+        [(14_000, None), (14_010, 13_900), (13_990, 13_900), (14_020, 13_900), (14_005, 13_900)],
+        # a rolling window: the oldest turns are dropped, the length stays
+        [(14_000, None), (14_020, HEAD), (13_980, HEAD), (14_050, HEAD), (14_010, HEAD), (13_990, HEAD)],
+        # changes at different places
+        [(14_000, None), (13_900, 12_000), (14_500, 12_900), (14_400, 12_400)],
+        # only ever appended
+        [(14_000, None), (14_600, 14_300), (15_200, 14_900)],
+        # a branch that is not returned to
+        [(14_000, None), (13_000, HEAD), (13_500, 13_300), (14_000, 13_800)],
+        # the numbers are hidden
+        [(14_000, None), (13_900, None), (14_500, HEAD), (14_400, HEAD)],
+    ],
+    ids=["fixed-place", "edited", "rolling-window", "places", "appended", "branch", "hidden"],
+)
+def test_one_conversation_stays_one(rows: list[tuple[int, int | None]]) -> None:
+    assert parties(*rows) is None
+
+
+def run(threads: Threads, rows: list[tuple[int, int | None]]) -> list[tuple[int | None, str]]:
+    """Feed turns on one slot as the tracker does; thread and turn of each as judged at the end."""
+    slot: tuple[int | None, int | None] = (None, 0)
+    judged: dict[int, int | None] = {}
+    for turn in turns(*rows):
+        request = turn.request
+        request.held_thread, request.held_tokens = slot
+        thread: Thread | None = threads.join(request)
+        record = threads.record(request, thread, turn.total)
+        judged[request.index] = record.id
+        for moved in threads.part(record):
+            judged[moved.request.index] = moved.thread
+        slot = (judged[request.index], turn.total)
+    return [(judged[index], f"{index}") for index in sorted(judged)]
+
+
+def test_requests_judged_before_are_moved_to_their_own_conversation() -> None:
+    """At the fourth request it is clear; the second was the first of the other conversation."""
+    rows: list[tuple[int, int | None]] = [
+        (14_000, None),
+        (13_900, HEAD),
+        (14_500, HEAD),
+        (14_400, HEAD),
+        (15_000, HEAD),
+    ]
+    assert [thread for thread, _ in run(Threads(), rows)] == [0, 1, 0, 1, 0]
+
+
+def test_a_reading_that_is_not_proven_only_lowers_confidence() -> None:
+    """One return may be an edit: nothing is moved, the other reading is counted."""
+    threads = Threads()
+    rows: list[tuple[int, int | None]] = [(14_000, None), (13_900, HEAD), (14_500, HEAD)]
+    assert [thread for thread, _ in run(threads, rows)] == [0, 0, 0]
+    found = threads.get(0)
+    assert found is not None
+    assert found.recent[-1].request.other_candidates == 1
