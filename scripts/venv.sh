@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: makes .venv and installs what they need. Knows pip; knows no test and no log.
+# Sourced by the scripts beside it: makes .venv (a script may set VENV to another folder behind it) and installs what they need. Knows pip; knows no test and no log.
 # Caller sets ROOT. Variable PYTHON names the interpreter (default: the first of python3, python3.14 ... that is 3.11 or newer).
 
 VENV="$ROOT/.venv"
@@ -26,7 +26,7 @@ make_venv() { # a folder that was moved, or whose Python is gone, is made anew
         return 0
     fi
     python=$(find_python) || return 1
-    echo "making .venv with $("$python" --version) ..." >&2
+    echo "making ${VENV##*/} with $("$python" --version) ..." >&2
     "$python" -m venv --clear "$VENV" || {
         echo "could not make a virtual environment (on Debian and Ubuntu: apt install python3-venv)" >&2
         return 1
@@ -51,7 +51,7 @@ ensure() {
     make_venv || return 1
     mark="$VENV/.ready-${1:-package}"
     [ -f "$mark" ] && [ "$(cat "$mark")" = "$(stamp)" ] && return 0
-    echo "installing cachedoctor${1:+ and the $1 tools} into .venv ..." >&2
+    echo "installing cachedoctor${1:+ and the $1 tools} into ${VENV##*/} ..." >&2
     if [ -n "${1:-}" ]; then
         "$VENV/bin/python" -c 'import pip, sys; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (25, 1))' ||
             pip_install --upgrade 'pip>=25.1' || return 1

@@ -64,6 +64,8 @@ class Analyzer:
         self._number = 0
         self._intake: Intake | None = None
         self._interrupted = False
+        self._new: list[str] = []
+        """Codes of findings opened since they were last asked for."""
 
     # ---- input
 
@@ -107,7 +109,10 @@ class Analyzer:
         else:  # several servers in one file: their requests count in the order of the lines
             merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
             for origin, event in merged:
-                self._tracker(origin).feed(event)
+                tracker = self._tracker(origin)
+                tracker.feed(event)
+                if tracker.finished:
+                    self._examine(tracker)
         info = self._inputs[-1]
         info.recognised = sum(scanner.recognised for scanner in self._scanners.values())
         if info.recognised:
@@ -124,8 +129,8 @@ class Analyzer:
             if tracker is None:
                 tracker = self._tracker(origin)
             tracker.feed(event)
-            if len(tracker.finished) > 256:
-                self._collect()
+            if tracker.finished:
+                self._examine(tracker)
 
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
@@ -157,19 +162,24 @@ class Analyzer:
     # ---- output
 
     def _collect(self) -> list[str]:
-        new: list[str] = []
+        """Examine what the ends of inputs and requests left; give the codes of findings that are new."""
         for origin, tracker in list(self._trackers.items()):
             tracker.session.last_line = max(tracker.session.last_line, self._scanner(origin).last_line)
             overdue = self._spool.overdue
             if overdue is not None:
                 tracker.give_up(overdue)
-            for request in tracker.revised:
-                new += self._diagnosis.revise(request, self._sessions[request.session])
-            tracker.revised.clear()
-            for request in tracker.finished:
-                new += self._take(request)
-            tracker.finished.clear()
+            self._examine(tracker)
+        new, self._new = self._new, []
         return new
+
+    def _examine(self, tracker: Tracker) -> None:
+        """Ask the rules at once, with what the log has said up to here, however the input was cut into chunks."""
+        for request in tracker.revised:
+            self._new += self._diagnosis.revise(request, self._sessions[request.session])
+        tracker.revised.clear()
+        for request in tracker.finished:
+            self._new += self._take(request)
+        tracker.finished.clear()
 
     def _take(self, request: Request) -> list[str]:
         session = self._sessions[request.session]

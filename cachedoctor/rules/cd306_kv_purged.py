@@ -24,10 +24,16 @@ def check(s: Situation) -> Hit | None:
 
 
 def _own_parts(g: Group) -> Remedy:
-    what = "Or use fewer slots, and give each its own part."
-    if g.session.at_least(7964) is False:
-        return Remedy(what, ["llama-server ... -np 2"])  # unified only where the number of slots is left open
-    return advice.option(g.session, flags.KV_UNIFIED, "-np 2", what, off=True)
+    session = g.session
+    count = max(session.at_once, 2) if session.at_once > 1 else 4
+    what = (
+        f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "
+        "the slots then, so it has to grow with them: a prompt longer than its part is refused."
+    )
+    value = f"-np {count} -c <{count} x the context one conversation needs>"
+    if session.at_least(7964) is False:
+        return Remedy(what, [f"llama-server ... {value}"])  # unified only where the number of slots is left open
+    return advice.option(session, flags.KV_UNIFIED, value, what, off=True)
 
 
 def words(g: Group) -> Words:

@@ -115,7 +115,9 @@ def release(
     """Handle the release of a slot: up to b6628 the timing lines follow it, later they precede it."""
     request.last_line = line
     request.released_tokens = tokens
-    request.shifted |= truncated
+    # "truncated" is also said of a reply that stopped at a full context: without a shift, nothing is lost by it
+    full = tokens + 1 >= (tracker.session.n_ctx_slot or tokens + 2)
+    request.shifted |= truncated and not full
     request.marks["release"] = Mark(line, text)
     slot.released = True
     if request.generated_tokens is not None or request.cancelled or request.error is not None:

@@ -1,0 +1,1 @@
+"""Faults on a real llama-server, cured by what cachedoctor prints."""
