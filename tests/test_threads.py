@@ -69,9 +69,16 @@ def test_a_restore_parts_a_side_request_from_the_main_chat() -> None:
     side = request(1, 3507, held_thread=main.id, held_tokens=3099, common_prefix_tokens=0, cached_tokens=0)
     assert threads.join(side, set()) is main  # nothing tells them apart yet
     ended(threads, side, main, 3566)
-    found = threads.split(3099, 4, before=21)
-    assert found is not None
-    assert (found.total, found.id == main.id) == (3099, False)
+    found, moved = threads.split(3099, 4, before=21)
+    assert found is main
+    assert (found.total, found.turns) == (3099, 1)
+    (newcomer,) = moved
+    assert (newcomer.request, newcomer.thread != main.id, newcomer.turn, newcomer.held_thread) == (
+        side,
+        True,
+        0,
+        main.id,
+    )
     later = request(3, 5109, held_thread=found.id, held_tokens=3099, common_prefix_tokens=0, cached_tokens=0)
     later.ram_looked = True
     assert threads.join(later, set()) is None

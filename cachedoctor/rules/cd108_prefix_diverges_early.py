@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import EARLY, MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+
+GROWS = 0.05
+"""Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
+
+
+def _takes_turns(s: Situation) -> bool:
+    """Without a RAM cache, two growing conversations in turn have the lengths of one that changes its head."""
+    prompt = s.request.prompt_tokens or 0
+    if ram.state(s.session) != "off" or len(s.history) < 2:
+        return False
+    last, before = s.history[-1].released_tokens, s.history[-2].released_tokens
+    return last is not None and before is not None and before <= prompt and prompt - last >= GROWS * prompt
 
 
 def _confidence(s: Situation) -> Confidence:
@@ -21,7 +35,7 @@ def _confidence(s: Situation) -> Confidence:
         return ("high" if repeated else "medium") if r.ram_best_lcp < EARLY * s.whole else "low"
     if s.own_slot is False:
         return "medium" if r.ram_looked and repeated else "low"
-    if s.own_slot is None or r.other_candidates:
+    if s.own_slot is None or r.other_candidates or _takes_turns(s):
         return "low"
     if not repeated and (r.common_prefix_tokens is None or any(h.outcome == "reused" for h in s.history)):
         return "low"  # once, after turns that were reused: the slot may have been erased, or a new conversation begun
@@ -71,6 +85,7 @@ def check(s: Situation) -> Hit | None:
             "beyond": beyond,
             "checks": len(r.checks),
             "own": "ram" if r.ram_refused else s.own_slot,
+            "turns": _takes_turns(s),
             "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
         },
         difference=r.difference,
@@ -84,6 +99,20 @@ _WHOSE = {
     False: "The slot had been taken by another conversation, and this one's own copy in RAM did not match either. ",
     None: "Either the head of this conversation changed, or another conversation held the slot. ",
 }
+
+
+def _left_open(f: dict[str, Any]) -> list[RuledOut]:
+    if f["turns"]:
+        return [
+            RuledOut(
+                "cache-ram-disabled",
+                "not excluded: two conversations in turn, each longer than the one before, would leave the same lengths, and without "
+                "the RAM prompt cache each loses the slot to the other",
+            )
+        ]
+    if f["own"] is None:
+        return [RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")]
+    return []
 
 
 def words(g: Group) -> Words:
@@ -114,6 +143,7 @@ def words(g: Group) -> Words:
         + _WHOSE[f["own"]]
         + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
         [
+            *([advice.cache_ram(g.session)] if f["turns"] else []),
             advice.show_text(g.session),
             Remedy("With Claude Code, first rule out its billing header.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
             Remedy(
@@ -121,12 +151,7 @@ def words(g: Group) -> Words:
                 ["cachedoctor diff request1.json request2.json"],
             ),
         ],
-        out
-        if f["own"] is not None
-        else [
-            *out,
-            RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held"),
-        ],
+        [*out, *_left_open(f)],
     )
 
 

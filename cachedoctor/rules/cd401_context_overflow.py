@@ -25,7 +25,7 @@ def needs(session: Session) -> tuple[str, str] | None:
     if session.at_least(6752) is True and session.at_least(7079) is False:
         return (
             "this build prints nothing when it refuses a prompt that does not fit",
-            "look into the client's log for \"exceeds the available context size\", or use b7079 or newer, which print it",
+            'look into the client\'s log for "exceeds the available context size", or use b7079 or newer, which print it',
         )
     return None
 

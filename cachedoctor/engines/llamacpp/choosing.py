@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import losses, requests
 from cachedoctor.engines.llamacpp.slot_state import Choice, RamCache, SlotState
-from cachedoctor.engines.llamacpp.threads import Threads
+from cachedoctor.engines.llamacpp.threads import Moved, Threads
 from cachedoctor.model import Mark, Request, Setting
 
 if TYPE_CHECKING:
@@ -49,17 +49,23 @@ def hand_over(choice: Choice, request: Request, tracker: Tracker) -> None:
         request.held_tokens, request.held_thread = exact[0] if exact else None, None
 
 
-def settle_swap(request: Request, threads: Threads, ram: RamCache) -> None:
-    """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known."""
+def settle_swap(request: Request, threads: Threads, ram: RamCache) -> list[Moved]:
+    """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
+
+    Returns the requests that were judged as turns of that conversation and belong to another.
+    """
     keep, sim, prompt = request.f_keep, request.similarity, request.prompt_tokens
     if not keep or not sim or not prompt:
-        return
+        return []
     if request.common_prefix_tokens is None:
         request.common_prefix_tokens = round(sim * prompt)
         request.derived.append("common_prefix_tokens")
     total = request.held_tokens or sim * prompt / keep
     slack = 1 if request.held_tokens else 2 + 0.001 * prompt / keep
-    thread = threads.by_total(total, slack, request.first_line) or threads.split(total, slack, request.first_line)
+    moved: list[Moved] = []
+    thread = threads.by_total(total, slack, request.first_line)
+    if thread is None:
+        thread, moved = threads.split(total, slack, request.first_line)
     if thread is None:
         ram.saved.clear()  # one of them is gone, and which is unknown
     else:
@@ -67,6 +73,7 @@ def settle_swap(request: Request, threads: Threads, ram: RamCache) -> None:
         request.held_thread, request.held_tokens = thread.id, thread.total
         if keep >= 0.9995 and not request.lcp_exact:
             request.common_prefix_tokens = thread.total
+    return moved
 
 
 def look_back(request: Request, slot: SlotState, ram: RamCache, reference: int) -> None:

@@ -156,7 +156,7 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     session, threads = tracker.session, tracker.threads
     accounting.derive_counts(request)
     if request.restored_from_ram:
-        choosing.settle_swap(request, threads, tracker.ram)
+        _move(tracker, choosing.settle_swap(request, threads, tracker.ram), request)
     losses.estimate_file(request)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
     elsewhere = {s.thread for s in tracker.slots.values() if s is not slot and s.thread is not None and s.length}
@@ -177,15 +177,17 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     if request.parent is None and (request.prompt_tokens is not None or request.cancelled or request.shifted):
         record = threads.record(request, thread, request.released_tokens)
         request.thread = slot.thread = record.id
-        for moved in threads.part(record):
-            _move(tracker, moved, request)
+        _move(tracker, threads.part(record), request)
         slot.thread = request.thread
 
 
-def _move(tracker: Tracker, moved: Moved, current: Request) -> None:
-    """Judge a request again, as a turn of the conversation that it really belongs to."""
-    request = moved.request
-    request.thread, request.thread_turn, request.held_thread = moved.thread, moved.turn, moved.held_thread
-    accounting.judge(request, moved.total or request.held_tokens, cold=not moved.total)
-    if request is not current and all(request is not waiting for waiting in tracker.finished):
-        tracker.revised.append(request)
+def _move(tracker: Tracker, judged: list[Moved], current: Request) -> None:
+    """Judge requests again, as turns of the conversation that they really belong to."""
+    for moved in judged:
+        request, slot = moved.request, tracker.slot(moved.request.slot)
+        if slot.thread == request.thread and slot.length == request.released_tokens:
+            slot.thread = moved.thread
+        request.thread, request.thread_turn, request.held_thread = moved.thread, moved.turn, moved.held_thread
+        accounting.judge(request, moved.total or request.held_tokens, cold=not moved.total)
+        if request is not current and all(request is not waiting for waiting in tracker.finished):
+            tracker.revised.append(request)

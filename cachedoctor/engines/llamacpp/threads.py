@@ -35,8 +35,6 @@ class Thread(msgspec.Struct):
     """Index of its last request."""
     ended: int = 0
     """Line of the end of its last request."""
-    before: int = 0
-    """Its total before its last request, when that shared almost nothing with it: perhaps another conversation."""
     changed_head: bool = False
     """Its last request found its own previous turn in the slot, and most of it no longer matched."""
     recent: list[Turn] = msgspec.field(default_factory=list)
@@ -54,6 +52,21 @@ class Moved(msgspec.Struct):
     """Tokens of the turn before it in its own thread; 0 when it is the first."""
     held_thread: int | None = None
     """Whose text its slot held."""
+
+
+def _left(request: Request, turn: Turn) -> bool:
+    """Whether a request kept less than half of what the turn before it had left in the slot."""
+    return (request.common_prefix_tokens or request.cached_tokens or 0) < 0.5 * turn.total
+
+
+def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
+    """Whether a common prefix ends where an earlier reply of this conversation begins.
+
+    Reasoning that is dropped from the history makes a prompt so much shorter that it looks like another conversation's;
+    but another one parts in the first message of its user, not behind it.
+    """
+    after = 3 if exact else 8
+    return any(-12 <= lcp - (turn.request.prompt_tokens or 0) <= after for turn in thread.recent)
 
 
 class Threads:
@@ -74,18 +87,25 @@ class Threads:
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
-    def split(self, total: float, slack: float, before: int) -> Thread | None:
-        """Part a conversation from one that was taken for it: RAM gave back what it held before."""
-        near = [t for t in self._threads.values() if t.before and abs(t.before - total) <= slack and t.ended < before]
+    def split(self, total: float, slack: float, before: int) -> tuple[Thread | None, list[Moved]]:
+        """Part a conversation from one that was taken for it: RAM gave back what it held before.
+
+        Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
+        its next turns.
+        """
+        near = [
+            (turn.request.index, thread, at)
+            for thread in self._threads.values()
+            for at, (turn, following) in enumerate(pairwise(thread.recent), 1)
+            if abs(turn.total - total) <= slack and turn.request.last_line < before and _left(following.request, turn)
+        ]
         if not near:
-            return None
+            return None, []
         self._side_requests = True
-        mistaken = max(near, key=lambda t: t.last)
-        thread = Thread(self._next, mistaken.before, mistaken.before, mistaken.slot, turns=1, last=mistaken.last)
-        mistaken.before = 0
-        self._next += 1
-        self._threads[thread.id] = thread
-        return thread
+        _, thread, at = max(near, key=lambda found: found[0])
+        mine, others = thread.recent[:at], thread.recent[at:]
+        parted = self._divide(thread, thread.recent, [mine, others])
+        return thread, [moved for moved in parted if before - moved.request.last_line > 0]
 
     def join(self, request: Request, elsewhere: Collection[int] = ()) -> Thread | None:
         """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
@@ -107,6 +127,8 @@ class Threads:
         able = [t for t in self._threads.values() if t.ended < start and extends(prompt, t.total)]
         others = [t for t in able if t is not held and t.id not in elsewhere]
         request.other_candidates = len(others)
+        if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.lcp_exact, held):
+            return held
         if held is not None and lcp is not None and length and lcp >= length * 0.5:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
             further = [t for t in others if t.total > lcp + KEPT] if not request.restored_from_ram else []
@@ -136,7 +158,6 @@ class Threads:
             self._threads[thread.id] = self._threads.pop(thread.id, thread)
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
-        thread.before = thread.total if thread.changed_head else 0
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
@@ -174,8 +195,8 @@ class Threads:
             end = party[-1]
             owner.recent, owner.turns = party, len(party) + (0 if number else earlier)
             owner.total, owner.prompt = end.total, end.request.prompt_tokens or end.total
-            owner.last, owner.ended = end.request.index, end.request.last_line
-            owner.before, owner.changed_head = 0, False
+            owner.last, owner.ended, owner.slot = end.request.index, end.request.last_line, end.request.slot
+            owner.changed_head = False
             for at, turn in enumerate(party):
                 turn_number = at + (0 if number else earlier)
                 owners[turn.request.index] = Moved(
