@@ -55,7 +55,11 @@ ANSWERS: dict[str, set[str]] = {
     "chat_template_strips_reasoning": {"reasoning-stripped"},
     # an image changes, and an edit behind one; a chat in between costs where the RAM cache does not work with images
     "multimodal_image_requests": {
-        "history-rewritten", "image-changed", "mmproj-truncation", "cache-ram-disabled", "no-usable-checkpoint",
+        "history-rewritten",
+        "image-changed",
+        "mmproj-truncation",
+        "cache-ram-disabled",
+        "no-usable-checkpoint",
     },
     "more_conversations_than_slots": {"slot-contention"},
     "prompt_cache_ram_too_small": _RAM_SMALL,
@@ -75,7 +79,12 @@ ANSWERS_CHECKPOINTED: dict[str, set[str]] = {
 }
 """Further right answers where the model is hybrid or recurrent."""
 
-BEFORE_CHECKPOINTS = {"checkpoints_disabled", "restored_from_checkpoint", "cache_reuse_chunks", "identical_prompt_resent"}
+BEFORE_CHECKPOINTS = {
+    "checkpoints_disabled",
+    "restored_from_checkpoint",
+    "cache_reuse_chunks",
+    "identical_prompt_resent",
+}
 """Slugs that a hybrid or recurrent model answers with no-usable-checkpoint on a build that has none for it (b6628 and
 older), whatever else was meant to happen."""
 BEFORE_RAM_CACHE = {"none_prompt_cache_restored"}
