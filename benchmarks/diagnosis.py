@@ -80,11 +80,8 @@ ANSWERS_CHECKPOINTED: dict[str, set[str]] = {
 """Further right answers where the model is hybrid or recurrent."""
 
 BEFORE_CHECKPOINTS = {
-    "checkpoints_disabled",
-    "restored_from_checkpoint",
-    "cache_reuse_chunks",
-    "identical_prompt_resent",
-}
+    "checkpoints_disabled", "restored_from_checkpoint", "cache_reuse_chunks", "identical_prompt_resent",
+}  # fmt: skip
 """Slugs that a hybrid or recurrent model answers with no-usable-checkpoint on a build that has none for it (b6628 and
 older), whatever else was meant to happen."""
 BEFORE_RAM_CACHE = {"none_prompt_cache_restored"}

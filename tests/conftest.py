@@ -11,6 +11,8 @@ from typing import Any
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.knowledge.cmdline import parse
+from cachedoctor.model import Given
 from cachedoctor.report import json_v1
 from cachedoctor.sources.file import FileSource
 
@@ -40,9 +42,20 @@ def prompts_of(folder: Path) -> Prompts | None:
     return None if name is None else Prompts([str(folder / name)])
 
 
-def json_of(chunks: Iterable[bytes], path: str = "server.log", prompts: Prompts | None = None) -> bytes:
-    """The JSON report of a log that arrives in ``chunks``, ``prompts`` beside it."""
-    analyzer, out = Analyzer(prompts=prompts), io.BytesIO()
+def given_of(folder: Path) -> list[Given]:
+    """The options of the command line that lies beside the log of a case, if any."""
+    line = case_of(folder).get("cmdline")
+    return [] if line is None else parse(line)
+
+
+def json_of(
+    chunks: Iterable[bytes],
+    path: str = "server.log",
+    prompts: Prompts | None = None,
+    given: list[Given] | None = None,
+) -> bytes:
+    """The JSON report of a log that arrives in ``chunks``, ``prompts`` and the command line beside it."""
+    analyzer, out = Analyzer(prompts=prompts, given=given), io.BytesIO()
     analyzer.open(path)
     for chunk in chunks:
         analyzer.feed(chunk)
@@ -50,8 +63,8 @@ def json_of(chunks: Iterable[bytes], path: str = "server.log", prompts: Prompts 
     return out.getvalue()
 
 
-def report_of(log: bytes | str, prompts: Prompts | None = None) -> dict[str, Any]:
-    """The report of a log that arrives as a whole, ``prompts`` beside it."""
+def report_of(log: bytes | str, prompts: Prompts | None = None, given: list[Given] | None = None) -> dict[str, Any]:
+    """The report of a log that arrives as a whole, ``prompts`` and the command line beside it."""
     data = log.encode() if isinstance(log, str) else log
-    report: dict[str, Any] = json.loads(json_of([data], prompts=prompts))
+    report: dict[str, Any] = json.loads(json_of([data], prompts=prompts, given=given))
     return report

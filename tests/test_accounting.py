@@ -6,7 +6,7 @@ import pytest
 
 from cachedoctor.engines.llamacpp.accounting import NEAR, common_prefix, derive_counts, judge
 from cachedoctor.engines.llamacpp.threads import MAX_THREADS, Threads
-from cachedoctor.knowledge import builds, flags
+from cachedoctor.knowledge import builds
 from cachedoctor.model import Request, Session
 
 
@@ -328,22 +328,3 @@ def test_a_session_knows_what_it_can_know() -> None:
     assert session(build_min=9094).at_least(8672) is True
     assert session(build_max=8671).at_least(8672) is False
     assert session(build_min=8354, build_max=8928).at_least(8672) is None
-
-
-def test_an_option_has_the_name_of_the_build() -> None:
-    """--swa-checkpoints became --ctx-checkpoints between b6628 and b6751."""
-    assert flags.name_for(flags.CTX_CHECKPOINTS, 6180, 6628) == "--swa-checkpoints"
-    assert flags.name_for(flags.CTX_CHECKPOINTS, 8672, 8672) == "--ctx-checkpoints"
-    assert flags.name_for(flags.CTX_CHECKPOINTS, 6451, 6900) is None
-    assert flags.name_for(flags.CTX_CHECKPOINTS, 6123, 6123) is None
-    assert flags.name_for(flags.REASONING, 9873, None) == "--reasoning-preserve"
-
-
-def test_advice_exists_in_the_build() -> None:
-    """-lv 4 is debug up to b9093, and prints request bodies."""
-    assert "-lv 4" not in " ".join(flags.show_accounting(8672, 8672))
-    assert flags.show_accounting(9294, 9294)[1] == "llama-server ... -lv 4"
-    assert flags.show_text(6301, 6301)[1] == []
-    assert all("N_DIFF" not in command for command in flags.show_text(8672, 8672)[1])
-    assert any("N_DIFF" in command for command in flags.show_text(11549, 11549)[1])
-    assert not any("--log-prompts-dir" in command for command in flags.show_text(8672, 8672)[1])

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import CASES, FIXTURES, case_of, content_of, json_of, log_of, prompts_of
+from conftest import CASES, FIXTURES, case_of, content_of, given_of, json_of, log_of, prompts_of
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
@@ -37,7 +37,7 @@ by_case = pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
 @cache
 def whole(case: Path) -> bytes:
     """The JSON report of the log read at once."""
-    return json_of([content_of(case)], prompts=prompts_of(case))
+    return json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case))
 
 
 def report_of(case: Path) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_evidence_quotes_the_log(case: Path) -> None:
         pytest.skip("the text stands in the line as JSON")
     lines = content_of(case).split(b"\n")
     for finding in report_of(case)["findings"]:
-        assert finding["evidence"] or finding["code"] == "CD903"
+        assert finding["evidence"] or finding["code"] in ("CD406", "CD407", "CD903")
         for evidence in finding["evidence"]:
             line = re.sub(rb"\x1b\[[0-9;]*m", b"", lines[evidence["line"] - 1]).decode("utf-8", "replace")
             assert evidence["text"].strip() in line
@@ -135,7 +135,7 @@ def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
     """No exception, no broken rule, no number without a source."""
     lines = content_of(case).splitlines(keepends=True)
     cut = {"first 30 lines": lines[:30], "last 30 lines": lines[-30:], "every second line": lines[::2]}[part]
-    report = json.loads(json_of([b"".join(cut)], prompts=prompts_of(case)))
+    report = json.loads(json_of([b"".join(cut)], prompts=prompts_of(case), given=given_of(case)))
     assert not [n for n in report["not_evaluated"] if "failed" in n["reason"]]
     for request in report["requests"]:
         prompt, cached, processed = numbers(request)
@@ -156,7 +156,7 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path) -> None:
             size = draw.randint(1, most)
             chunks.append(data[at : at + size])
             at += size
-        assert json_of(chunks, prompts=prompts_of(case)) == expected, f"seed {seed}"
+        assert json_of(chunks, prompts=prompts_of(case), given=given_of(case)) == expected, f"seed {seed}"
 
 
 @by_case
@@ -165,7 +165,7 @@ def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.Monke
     expected = whole(case)
     monkeypatch.setattr(analyzer, "_catalogue", plain_catalogue)
     monkeypatch.setattr(analyzer, "PLAN", msgspec.structs.replace(analyzer.PLAN, fused_groups=0))
-    assert json_of([content_of(case)], prompts=prompts_of(case)) == expected
+    assert json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case)) == expected
 
 
 # ---- the collection

@@ -363,3 +363,18 @@ def test_follow_a_missing_file(tmp_path: Path) -> None:
     done = run("analyze", "--follow", tmp_path / "none.log")
     assert done.returncode == 2
     one_line(done, "no such file")
+
+
+# ---- the command line of the server
+
+
+def test_a_command_line_is_checked(log: Path) -> None:
+    """Its findings stand in the report; what cannot be read is one line and status 2."""
+    done = run("analyze", log, "--cmdline", "llama-server -m x --checkpoint-every-nb 3 --temp 0.7")
+    assert done.returncode == 0
+    assert b"note[CD406] option-unknown: llama-server does not know --checkpoint-every-nb" in done.stdout
+    for bad in ("llama-server -m 'x", ""):
+        done = run("analyze", log, "--cmdline", bad)
+        assert done.returncode == 2
+        assert done.stdout == b""
+        one_line(done, "--cmdline")

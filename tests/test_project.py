@@ -68,12 +68,14 @@ def test_importing_the_package_imports_nothing_heavy():
     assert set(done.stdout.split()) & {"polars", "rich", "typer", "msgspec", "regex", "rapidfuzz"} == set()
 
 
-@pytest.mark.parametrize("script", ["scripts/demo", "scripts/test", "scripts/check-readme", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["scripts/demo", "scripts/test", "scripts/check-readme", "scripts/make-rules-doc", ".ci/run"]
+)
 def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md", "docs/rules.md"])
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
     assert [t for t in targets if not ((ROOT / page).parent / t).exists()] == []

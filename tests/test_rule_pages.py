@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 from conftest import CASES, ROOT, case_of, report_of
 
 from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.knowledge.cmdline import parse
+from cachedoctor.model import Given
 from cachedoctor.rules import advice, registry
 from cachedoctor.rules.base import Rule
 
@@ -44,8 +48,13 @@ def blocks(text: str, info: str) -> list[str]:
     return re.findall(rf"^```{info}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def fired(log: str, prompts: Prompts | None = None) -> set[str]:
-    return {finding["code"] for finding in report_of(log, prompts)["findings"]}
+def fired(log: str, prompts: Prompts | None = None, given: list[Given] | None = None) -> set[str]:
+    return {finding["code"] for finding in report_of(log, prompts, given)["findings"]}
+
+
+def given_on(text: str, ok: str = "") -> list[Given]:
+    """Options of the command line that the page gives beside an excerpt."""
+    return [given for block in blocks(text, f"cmdline{ok}") for given in parse(block)]
 
 
 def beside(text: str, folder: Path, ok: str = "") -> Prompts | None:
@@ -94,14 +103,15 @@ def test_headings(rule: Rule) -> None:
 def test_the_first_excerpt_fires_this_rule_alone(rule: Rule, tmp_path: Path) -> None:
     """What the page shows as the rule's look is its look, with the prompts that it gives beside the excerpt."""
     prompts = beside(page_of(rule), tmp_path)
-    assert fired(blocks(page_of(rule), "log")[0], prompts) == {rule.code} | ALONG.get(rule.code, set())
+    found = fired(blocks(page_of(rule), "log")[0], prompts, given_on(page_of(rule)))
+    assert found == {rule.code} | ALONG.get(rule.code, set())
     assert prompts is None or prompts.matched == len(prompts)
 
 
 @by_rule
 def test_a_rule_that_needs_prompts_has_some_on_its_page(rule: Rule) -> None:
     """And is silent without them."""
-    if rule.needs is advice.needs_prompts:
+    if rule.needs in (advice.needs_prompts, advice.needs_bodies):
         assert blocks(page_of(rule), "(?:requests|slots)")
         assert rule.code not in fired(blocks(page_of(rule), "log")[0])
 
@@ -111,7 +121,7 @@ def test_the_other_excerpt_does_not(rule: Rule, tmp_path: Path) -> None:
     """Fine, or a look-alike; with prompts of its own, or else those of the first excerpt."""
     (fine,) = blocks(page_of(rule), "log ok")
     prompts = beside(page_of(rule), tmp_path, " ok") or beside(page_of(rule), tmp_path)
-    assert rule.code not in fired(fine, prompts)
+    assert rule.code not in fired(fine, prompts, given_on(page_of(rule), " ok"))
     assert prompts is None or prompts.matched == len(prompts)
 
 
@@ -129,3 +139,17 @@ def test_other_rules_are_named_as_they_are_called(page: Path) -> None:
     for code, name in re.findall(r"\b(CD\d{3})\s+([a-z-]+)", prose):
         assert names[code] == name
     assert not re.search(r"\bCD\d{3}\b(?!\s+[a-z])", prose)
+
+
+def test_the_catalogue_of_rules_is_up_to_date() -> None:
+    """docs/rules.md is what scripts/make-rules-doc would write."""
+    script = [sys.executable, str(ROOT / "scripts" / "make-rules-doc"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_catalogue_names_every_rule_once() -> None:
+    """With its page, in the order of codes."""
+    text = (ROOT / "docs" / "rules.md").read_text("utf-8")
+    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/rules/(\w+)\.md\) ", text, re.MULTILINE)
+    assert listed == [(path.stem[:5].upper(), path.stem) for path in PAGES]

@@ -16,6 +16,7 @@ from cachedoctor.model import (
     NotEvaluated,
     Remedy,
     Report,
+    Restart,
     RuledOut,
     RuleInfo,
     Session,
@@ -182,6 +183,20 @@ def test_long_lines_are_cut_in_the_middle() -> None:
 def test_combining_marks_do_not_make_a_line_endless() -> None:
     """Characters without width are bounded as well."""
     assert len(cut("a" + "\u0301" * 1_000_000, 160)) < 2000
+
+
+def test_one_restart_stands_behind_what_it_enables() -> None:
+    """Its rules have no option of their own; what it cannot enable keeps its way."""
+    rules = [
+        NotEvaluated("CD101", "billing-header", "the log shows no text", ENABLE),
+        NotEvaluated("CD103", "tools-changed", "no prompts", "give them\ncachedoctor analyze x --requests y"),
+    ]
+    one = Restart("X=1 Y=2 llama-server ... -lv 4", "Prompts will stand in the log.", ["CD101"])
+    out = text(report(not_evaluated=rules, restart=one))
+    assert "to enable: set the variable" not in out
+    assert "    to enable: give them\n      cachedoctor analyze x --requests y\n" in out
+    end = "  One restart enables CD101. Prompts will stand in the log.\n      X=1 Y=2 llama-server ... -lv 4\n\nRead"
+    assert end in out
 
 
 def test_no_findings_says_what_was_checked() -> None:

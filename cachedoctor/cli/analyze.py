@@ -20,7 +20,7 @@ from cachedoctor.cli.sink import Sink
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.doctor.prompts import Prompts
-    from cachedoctor.model import InputInfo, Report
+    from cachedoctor.model import Given, InputInfo, Report
     from cachedoctor.sources.base import SourceError
 
 _INTERRUPTED, _FAULT, _NOTHING, _FOUND = 130, 2, 3, 1
@@ -34,6 +34,7 @@ class _Job(NamedTuple):
     format: Literal["text", "json"]
     build: int | None
     fail_on: Literal["note", "warning", "error"] | None
+    given: list[Given]
 
 
 def analyze(
@@ -53,6 +54,12 @@ def analyze(
         int | None,
         typer.Option(
             parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when the log does not say it."
+        ),
+    ] = None,
+    cmdline: Annotated[
+        str | None,
+        typer.Option(
+            "--cmdline", metavar="'llama-server ...'", help="What started the server; its options are checked."
         ),
     ] = None,
     fail_on: Annotated[
@@ -84,7 +91,7 @@ def analyze(
     3 nothing in the input was recognised; 130 interrupted.
     """
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
-    job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on)
+    job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on, _given(cmdline))
     _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
@@ -98,6 +105,14 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Pr
     from cachedoctor.doctor.prompts import Prompts
 
     return Prompts(paths, tokenizer, template)
+
+
+def _given(line: str | None) -> list[Given]:
+    if line is None:
+        return []
+    from cachedoctor.knowledge.cmdline import parse
+
+    return parse(line)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]:
@@ -174,7 +189,7 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
                     live.step(new, True, self.findings)
                 return new
 
-    return Stepwise(job.build, job.prompts)
+    return Stepwise(job.build, job.prompts, job.given)
 
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
+from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.spool import Spool
+from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.base import Catalogue, Event
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
-from cachedoctor.model import Finding, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
+from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
@@ -36,13 +38,23 @@ def _catalogue() -> Catalogue:
 class Analyzer:
     """Feeds on the bytes of one input after the other."""
 
-    def __init__(self, build: int | None = None, prompts: Prompts | None = None) -> None:
-        """``build``: of llama.cpp, when the log does not say it; ``prompts``: those given beside the log."""
+    def __init__(
+        self, build: int | None = None, prompts: Prompts | None = None, given: list[Given] | None = None
+    ) -> None:
+        """Begin without an input.
+
+        Args:
+            build: of llama.cpp, when the log does not say it.
+            prompts: those given beside the log.
+            given: options of the command line that started the server; what the log says comes before them.
+        """
         self._build = build
+        self._given = given or []
         self._prompts = prompts
         self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
+        self._returns = Returns()
         self._spool = Spool(encode_request)
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
@@ -134,6 +146,7 @@ class Analyzer:
         session = Session(len(self._sessions), path, origin)
         if any(s.path == path and s.origin == origin and s.n_requests for s in self._sessions[-16:]):
             session.settings["restarted"] = Setting(True, None)
+        equip(session, self._given)
         self._sessions.append(session)
         return session
 
@@ -164,6 +177,7 @@ class Analyzer:
             request.difference = self._prompts.difference(request)
             if self._prompts.matched:
                 session.settings.setdefault("prompts_given", Setting(True, None))
+        self._returns.note(request, session)
         new = self._diagnosis.examine(request, session)
         totals = self._totals
         if request.parent is None:
@@ -209,9 +223,10 @@ class Analyzer:
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]
-        findings = self._diagnosis.findings() + [finding for finding in unknown if finding is not None]
+        findings = self._diagnosis.findings() + self._diagnosis.inspect(sessions)
+        findings += [finding for finding in unknown if finding is not None]
+        left = self._diagnosis.not_evaluated(sessions)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, totals, self._spool, findings,
-            self._diagnosis.not_evaluated(sessions), rules,
-            self._interrupted,
+            left, rules, self._interrupted, restart(self._rules, sessions, left),
         )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.doctor.groups import Groups
+from cachedoctor.doctor.whole import noted
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Cost,
@@ -135,28 +136,34 @@ class Diagnosis:
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
+    def inspect(self, sessions: list[Session]) -> list[Finding]:
+        """Ask the rules that look at whole sessions; said once per input and cause."""
+        found: dict[tuple[str, str, str, str | None], Finding] = {}
+        for rule in self._rules:
+            if rule.inspect is None:
+                continue
+            for session in sessions:
+                fired = {code for (code, _, *at), _ in self._groups.items() if at == [session.path, session.origin]}
+                try:
+                    notes = rule.inspect(session, fired)
+                except Exception as error:  # one broken rule must not end the run
+                    self._crashed[rule.code] = repr(error)
+                    continue
+                for note in notes:
+                    shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
+                    lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
+                    key = (rule.code, note.key, session.path, session.origin)
+                    found.setdefault(key, noted(rule, note.words, lines))
+        return list(found.values())
+
     def unknown_input(self, path: str) -> Finding | None:
         """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
         rule = next((rule for rule in self._rules if rule.name == "unknown-format"), None)
         if rule is None:
             return None
         words = rule.words(None)
-        return Finding(
-            code=rule.code,
-            name=rule.name,
-            severity="note",
-            confidence="high",
-            claim=f"{path}: {words.claim}",
-            requests=[],
-            count=1,
-            evidence=[],
-            cost=Cost(0, None),
-            why=words.why,
-            ruled_out=[],
-            diff=None,
-            remedies=words.remedies,
-            references=[],
-        )
+        words.claim = f"{path}: {words.claim}"
+        return noted(rule, words, [])
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""

@@ -155,6 +155,11 @@ class Message:
         out.append(literal_pattern(template[at:]))
         return b"".join(out)
 
+    def text_pattern(self) -> bytes:
+        """Pattern of the message without the end of its line, one group per field in the order of ``names``."""
+        self.prepare()
+        return self._pattern(self._body)
+
     def convert(self, found: re.Match[bytes]) -> dict[str, Any]:
         """Fields of a match of the pattern."""
         return {name: convert(raw) for (name, convert), raw in zip(self._holes, found.groups(), strict=True)}

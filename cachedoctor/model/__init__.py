@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
+from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.model.finding import (
     CONFIDENCE_ORDER,
     SEVERITY_ORDER,
@@ -13,6 +14,7 @@ from cachedoctor.model.finding import (
     Finding,
     NotEvaluated,
     Remedy,
+    Restart,
     RuledOut,
     RuleInfo,
     Severity,
@@ -20,7 +22,7 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Outcome, Request
-from cachedoctor.model.session import Memory, Session, Setting
+from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
     "CONFIDENCE_ORDER",
@@ -33,19 +35,26 @@ __all__ = [
     "Edit",
     "Evidence",
     "Excerpt",
+    "Explanation",
     "Finding",
     "First",
+    "Given",
     "InputInfo",
+    "Level",
+    "Line",
     "Mark",
     "Memory",
     "NotEvaluated",
     "Op",
     "Outcome",
+    "Part",
     "PromptDiff",
+    "Reading",
     "Remedy",
     "Report",
     "Request",
     "RequestLines",
+    "Restart",
     "RuleInfo",
     "RuledOut",
     "Segment",
@@ -53,5 +62,7 @@ __all__ = [
     "Setting",
     "Severity",
     "Side",
+    "Sizes",
     "Totals",
+    "Wording",
 ]

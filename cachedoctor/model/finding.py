@@ -78,6 +78,17 @@ class NotEvaluated(msgspec.Struct):
     """What would make it possible, for this build."""
 
 
+class Restart(msgspec.Struct):
+    """The one restart of the server after which most of what was not evaluated could be."""
+
+    command: str
+    """``llama-server ...`` stands for what the user has."""
+    text: str
+    """What to know before: prompts will stand in the log; what these builds cannot show."""
+    codes: list[str]
+    """Rules that it enables."""
+
+
 class RuleInfo(msgspec.Struct):
     """A rule as a report names it."""
 

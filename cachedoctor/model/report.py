@@ -7,7 +7,7 @@ from typing import IO, Protocol
 
 import msgspec
 
-from cachedoctor.model.finding import Finding, NotEvaluated, RuleInfo
+from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.session import Session
 
 
@@ -57,3 +57,4 @@ class Report(msgspec.Struct):
     not_evaluated: list[NotEvaluated]
     rules: list[RuleInfo]
     interrupted: bool = False
+    restart: Restart | None = None

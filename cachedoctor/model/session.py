@@ -18,6 +18,30 @@ class Setting(msgspec.Struct):
     """The line itself, where a finding may show it."""
 
 
+class Given(msgspec.Struct, frozen=True):
+    """An option of the command line that was given beside the log."""
+
+    written: str
+    """As it was typed: ``-cram``, ``LLAMA_ARG_CACHE_RAM``."""
+    option: str | None
+    """Key of the option in the table of options; None for a name that never was one."""
+    value: bool | int | float | str | None
+    """None when it cannot be read."""
+    env: bool = False
+    """Set in the environment, where a name that the build does not know is ignored."""
+
+
+class Sizes(msgspec.Struct):
+    """What the log says of the memory that saved states take, in MiB; what it does not say is None or empty."""
+
+    checkpoint: float | None = None
+    """The largest context checkpoint."""
+    entry: float | None = None
+    """The largest prompt of the RAM cache, checkpoints included."""
+    conversations: dict[int, float] = msgspec.field(default_factory=dict)
+    """Largest saved state of each conversation."""
+
+
 class Session(msgspec.Struct):
     """One life of a server process. Unknown is None."""
 
@@ -43,6 +67,11 @@ class Session(msgspec.Struct):
     seen: set[str] = msgspec.field(default_factory=set)
     """Ids of the messages that occurred: what this log is able to show."""
     n_requests: int = 0
+    given: list[Given] = msgspec.field(default_factory=list)
+    """Options of the command line, where it was given."""
+    sizes: Sizes = msgspec.field(default_factory=Sizes)
+    at_once: int = 0
+    """Conversations among which one came back: with as many slots each would have kept its own."""
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
 

@@ -104,6 +104,7 @@ def tail(report: Report) -> dict[str, Any]:
         "findings": report.findings,
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
+        "restart": report.restart,
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from cachedoctor.model import Finding, NotEvaluated, Report
+from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.report import text_finding, text_header
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
@@ -30,7 +30,7 @@ def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False,
         text_finding.show(page, finding, where.get(session, ""), report.totals.prompt_ms)
     if report.not_evaluated:
         page.gap()
-        _not_evaluated(page, report.not_evaluated)
+        _not_evaluated(page, report.not_evaluated, report.restart)
     page.gap()
     _footer(page, report)
 
@@ -44,19 +44,25 @@ def render_finding(
     page.gap()
 
 
-def _not_evaluated(page: Page, rules: list[NotEvaluated]) -> None:
+def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | None) -> None:
     groups: dict[tuple[str, str], list[str]] = {}
     for rule in sorted(rules, key=lambda r: r.code):
         groups.setdefault((rule.reason, rule.enable), []).append(f"{rule.code} {rule.name}")
     page.row(("Could not be evaluated", "bold"))
+    enabled = set(restart.codes) if restart is not None else set()
     for (reason, enable), names in groups.items():
         page.prose(["  "], ", ".join(names), 2)
         page.prose(["    "], reason, 4)
+        if "llama-server" in enable and enabled.issuperset(name.split()[0] for name in names):
+            continue  # by the restart below
         # A command stands on a row of its own, so that it can be copied.
         advice, *commands = enable.split("\n")
         page.prose(["    ", ("to enable: ", "bold")], advice, 4)
         for command in commands:
             page.row("      ", (command, "green"))
+    if restart is not None:
+        page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)
+        page.row("      ", (restart.command, "green"))
 
 
 def _footer(page: Page, report: Report) -> None:

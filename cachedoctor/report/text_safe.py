@@ -10,7 +10,7 @@ from rich.cells import cell_len
 # Printable by category, yet nothing is drawn: fillers, joiners, blanks, variation selectors.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # What our own words use beyond ASCII.
-_PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<="}
+_PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "µ": "u"}
 _PIECES = re.compile(r"\S+\s*|\s+")
 _CHARS_PER_CELL = 4
 """Characters looked at per cell to fill: combining marks take no cell, and a line may hold a million of them."""

@@ -1,9 +1,18 @@
-"""Remedies that several rules give, true for the build of the session. Knows options; knows no cause."""
+"""Remedies that several rules give, true for the build of the session and sized by what its log shows.
+
+Knows options and sizes; knows no cause.
+"""
 
 from __future__ import annotations
 
-from cachedoctor.knowledge import flags
+import math
+
+from cachedoctor.knowledge import flags, showing
+from cachedoctor.knowledge.options import Option, by_build, lacking, name_for
 from cachedoctor.model import Remedy, Session
+
+_STEP = 256
+"""MiB to which a size is rounded up: sizes of saved states are estimates for the next conversation."""
 
 
 def span(session: Session) -> tuple[int | None, int | None]:
@@ -13,53 +22,160 @@ def span(session: Session) -> tuple[int | None, int | None]:
     return session.build_min, session.build_max
 
 
+def option(session: Session, known: Option, value: str, what: str, *, off: bool = False) -> Remedy:
+    """Advise an option by the name that the user's build has; ``off``: the one that switches it off."""
+    low, high = span(session)
+    name = name_for(known, low, high, off=off)
+    if name is not None:
+        return Remedy(what, [f"llama-server ... {name} {value}".rstrip()])
+    if lacking(known, low, high, off=off):
+        return Remedy(f"{what} This build does not have the option: {by_build(known, off=off)}. Use one that has it.")
+    names = known.off if off else known.names
+    return Remedy(
+        f"{what} The name depends on the build: {by_build(known, off=off)}.",
+        [f"llama-server ... {names[0].text} {value}".rstrip()],
+    )
+
+
+# ---- sizes
+
+
+def more_slots(session: Session, wanted: int = 0) -> Remedy:
+    """Advise as many slots as conversations were in use at once.
+
+    Args:
+        wanted: conversations, where the log does not show how many were in use at once; 0 if that is unknown, too.
+    """
+    seen, has = session.at_once if session.at_once > 1 else wanted, session.n_slots or 1
+    if 1 < seen <= has and session.at_least(6628) is True:
+        return option(
+            session,
+            flags.SIMILARITY,
+            "0.5",
+            f"{has} slots are enough for the {seen} conversations here, but one was given the slot of another whose beginning "
+            "it shares. A prompt that matches less than this share then takes the slot unused for longest.",
+        )
+    count = max(seen, has + 1) if seen else max(4, has + 1)
+    why = f"{count} here" if seen else f"{count} in this example"
+    return slots(session, count, f"Give every conversation a slot of its own, {why}.")
+
+
+def slots(session: Session, count: int, what: str) -> Remedy:
+    """Advise ``count`` slots for the reason ``what``, with the context that they need together."""
+    each = session.n_ctx_slot
+    if session.setting("kv_unified") is True:
+        context, cost = "", "They share the context (unified KV), so raise -c if it gets full."
+    elif each:
+        context = f" -c {count * each}"
+        cost = f"-c is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
+    else:
+        context = f" -c <{count} x the context one conversation needs>"
+        cost = "Without --kv-unified -c is divided by the slots, so it grows with them. That costs KV memory."
+    return Remedy(f"{what} {cost}", [f"llama-server ... -np {count}{context}"])
+
+
+def cache_ram(session: Session) -> Remedy:
+    """Advise the RAM prompt cache, as large as the conversations of this log need it."""
+    mib, why = _needed_mib(session)
+    if session.setting("mmproj") is True and session.at_least(7965) is False:
+        return Remedy(
+            "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. With b8156 or newer prompts "
+            f"whose slot was taken can wait in main memory: --cache-ram {mib}. {why}"
+        )
+    return option(
+        session,
+        flags.CACHE_RAM,
+        str(mib),
+        f"Let prompts whose slot was taken wait in main memory, up to {mib:,} MiB of it, no VRAM. {why}",
+    )
+
+
+def _needed_mib(session: Session) -> tuple[int, str]:
+    """(limit to advise in MiB, where it comes from); never less than the server has, and more than what it found full."""
+    sizes, limit = session.sizes, session.setting("cache_ram_mib")
+    default = flags.CACHE_RAM.default_at(*span(session))
+    default = default if isinstance(default, int) else 8192
+    has = limit if isinstance(limit, int) and limit >= 0 else default
+    full = bool(session.setting("ram_evictions"))
+    largest = max([sizes.entry or 0.0, *sizes.conversations.values()])
+    count = session.at_once or len(sizes.conversations)
+    if not largest or not count:
+        mib = max(default, 2 * has if full else has)
+        why = "the default" if mib == default else "twice what it has" if full else "what it has"
+        return mib, f"That is {why}; this log does not say what a prompt takes."
+    printed = sorted(sizes.conversations.values(), reverse=True)[:count]
+    total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
+    mib = max(_rounded(total), _rounded(has + largest) if full else has)
+    return (
+        mib,
+        f"The {count} conversations here take about {math.ceil(total):,} MiB, the largest {_mib(largest)}."
+        if count > 1
+        else (f"The largest prompt here takes {_mib(largest)}."),
+    )
+
+
+def _rounded(mib: float) -> int:
+    return _STEP * max(1, math.ceil(mib / _STEP))
+
+
+def _mib(size: float) -> str:
+    """Words for a size; small models have states of less than one MiB."""
+    return f"{size:,.0f} MiB" if size >= 10 else f"{size:.1f} MiB"
+
+
+def more_checkpoints(session: Session, held: int | None) -> Remedy | None:
+    """Advise a longer list of checkpoints, or None where the list had room left: length is not what lacked.
+
+    Args:
+        held: checkpoints that the slot held when the request came, as far as the log shows.
+    """
+    limit = session.setting("ctx_checkpoints")
+    if not isinstance(limit, int):
+        default = flags.CTX_CHECKPOINTS.default_at(*span(session))
+        limit = default if isinstance(default, int) else None
+    if held is not None and limit is not None and held < limit:
+        return None
+    value = 2 * limit if limit else 64
+    return option(
+        session,
+        flags.CTX_CHECKPOINTS,
+        str(value),
+        f"Keep more checkpoints per slot{f' than {limit}' if limit else ''}. {checkpoint_cost(session, value)}",
+    )
+
+
+def checkpoint_cost(session: Session, count: int) -> str:
+    """What checkpoints cost in main memory, by the sizes that the log prints."""
+    size = session.sizes.checkpoint
+    if size is None:
+        return "Each costs main memory: tens to hundreds of MiB on large models."
+    return f"Each takes {_mib(size)} of main memory here, {count} of them up to {_mib(count * size)} per slot."
+
+
+# ---- what this log cannot show
+
+GIVE_CMDLINE = (
+    "the command line of the server was not given",
+    "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server ...'",
+)
+
+
 def show_text(session: Session) -> Remedy:
     """How to make this build show the text where two prompts part."""
-    words, commands = flags.show_text(*span(session))
+    words, commands = showing.show_text(*span(session))
     return Remedy(f"To see the text that changed: {words}", commands)
 
 
 def show_accounting(session: Session) -> tuple[str, str]:
     """Words and option that make this build log prompt length, reuse and checkpoints."""
-    return flags.show_accounting(*span(session))
-
-
-def option(session: Session, known: list[flags.Flag], value: str, what: str) -> Remedy:
-    """Advise an option by the name that the user's build has."""
-    low, high = span(session)
-    name = flags.name_for(known, low, high)
-    if name is not None:
-        return Remedy(what, [f"llama-server ... {name} {value}".rstrip()])
-    if high is not None and all(f.first is not None and high < f.first for f in known):
-        return Remedy(f"{what} This build does not have the option: {flags.by_build(known)}. Update llama.cpp first.")
-    return Remedy(
-        f"{what} The name depends on the build: {flags.by_build(known)}.",
-        [f"llama-server ... {known[-1].name} {value}".rstrip()],
-    )
-
-
-MORE_SLOTS = Remedy(
-    "Give every conversation a slot of its own, 4 in this example. Without --kv-unified the context is divided by the number of slots, so raise -c "
-    "with it; each slot costs KV memory.",
-    ["llama-server ... -np 4 -c <4 x the context one conversation needs>"],
-)
-
-
-def cache_ram(session: Session, mib: int = 8192) -> Remedy:
-    """Advise the RAM prompt cache with at least ``mib`` MiB."""
-    return option(
-        session,
-        flags.CACHE_RAM,
-        str(mib),
-        f"Let prompts whose slot was taken wait in main memory: up to {mib:,} MiB of it, no VRAM.",
-    )
+    return showing.show_accounting(*span(session))
 
 
 def needs_text(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
     if session.seen & {"diff_old", "diff_new"} or session.setting("prompts_given"):
         return None
-    words, commands = flags.show_text(*span(session))
+    words, commands = showing.show_text(*span(session))
     return "the log shows no text of the prompts (no old: / new: lines)", "\n".join([words, *commands])
 
 
@@ -77,3 +193,20 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
         return None
     words = "give the client's request bodies, or dumps of the prompts, beside the log"
     return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+
+
+def needs_bodies(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads images was not evaluated, or None: dumps of the server hold the text of a prompt only."""
+    if session.setting("prompts_given"):
+        return None
+    words = "give the client's request bodies beside the log"
+    return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+
+
+WANTS: dict[object, showing.Want] = {needs_accounting: "accounting", needs_text: "text", needs_prompts: "prompts"}
+"""What a rule lacks that names one of these as its ``needs``."""
+
+
+def restart(session: Session, wants: set[showing.Want]) -> showing.Restart:
+    """One restart after which the next log shows most of ``wants``."""
+    return showing.restart(wants, *span(session))

@@ -158,6 +158,16 @@ class Words(msgspec.Struct):
     references: list[str] = msgspec.field(default_factory=list)
 
 
+class Note(msgspec.Struct):
+    """What a rule says of a whole session, whether a request lost by it or not: always a note."""
+
+    words: Words
+    key: str
+    """Notes with the same key are said once per input."""
+    evidence: list[tuple[Mark, str]] = msgspec.field(default_factory=list)
+    """Lines that prove it, the first of them first of all; none where the command line alone does."""
+
+
 class Rule(msgspec.Struct):
     """A cause: how to see it, how to say it."""
 
@@ -173,6 +183,8 @@ class Rule(msgspec.Struct):
     on: Literal["loss", "text", "any"] = "loss"
     """Asked about requests that lost tokens; only about those whose prompt text is known (``old:`` / ``new:`` lines, or
     prompts given beside the log); or about every one with a loss, an error, a cut, a shift or a restart."""
+    inspect: Callable[[Session, set[str]], list[Note]] | None = None
+    """Asked once about every session at the end, with the codes that fired in its input."""
     after: tuple[str, ...] = ()
     """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
 

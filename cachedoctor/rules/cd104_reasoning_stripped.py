@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
+from cachedoctor.knowledge.options import name_for
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
@@ -56,7 +57,14 @@ def words(g: Group) -> Words:
             "In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026)."
         )
     ]
-    if flags.name_for(flags.REASONING, low, high):
+    if session.at_least(10809) is True:
+        remedies.append(
+            Remedy(
+                "This build keeps reasoning by default where the chat template can: drop --no-reasoning-preserve if it is set, and "
+                "see chat_template_caps.supports_preserve_reasoning in /props. It costs context."
+            )
+        )
+    elif name_for(flags.REASONING, low, high):
         remedies.append(
             Remedy(
                 "Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
@@ -66,7 +74,8 @@ def words(g: Group) -> Words:
     else:
         remedies.append(
             Remedy(
-                "With a template that knows the switch (Qwen3.5 and newer), keep reasoning. It costs context.",
+                'With a template that knows the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It costs '
+                "context.",
                 ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"],
             )
         )

@@ -43,9 +43,13 @@ def check(s: Situation) -> Hit | None:
     )
 
 
+_ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
+
+
 def words(g: Group) -> Words:
     """Say what to remove."""
     f, r = g.worst.facts, g.worst_request
+    told = g.session.setting("cache_prompt") is False
     out = [RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")]
     if f["visible"]:
         out.append(RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
@@ -57,7 +61,7 @@ def words(g: Group) -> Words:
             *(
                 []
                 if g.session.at_least(7964) is False
-                else [Remedy("On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0), b7964 and newer.")]
+                else [Remedy(_ON_THE_SERVER + (", as the command line has it." if told else ", b7964 and newer."))]
             ),
         ],
         out,

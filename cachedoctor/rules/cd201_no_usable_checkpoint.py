@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cachedoctor.knowledge import flags
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
@@ -77,14 +76,9 @@ def words(g: Group) -> Words:
                 "shortened history finds one."
             )
         )
-    remedies.append(
-        advice.option(
-            session,
-            flags.CTX_CHECKPOINTS,
-            "64",
-            "Keep more checkpoints per slot. Each costs main memory: tens to hundreds of MiB on large models.",
-        )
-    )
+    more = advice.more_checkpoints(session, f["held"])
+    if more is not None:
+        remedies.append(more)
     remedies.append(
         Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )

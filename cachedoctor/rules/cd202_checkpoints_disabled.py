@@ -5,14 +5,15 @@ from __future__ import annotations
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
 def shown_off(session: Session, s: Situation) -> bool:
     """Known to be off: by the start-up line, or because a build that prints each creation printed none."""
     if session.setting("ctx_checkpoints") is not None:
-        return bool(session.setting("ctx_checkpoints") == 0)
+        made_from = 6180 if session.memory == "swa" else 6751  # older builds have none to switch off
+        return session.setting("ctx_checkpoints") == 0 and session.at_least(made_from) is not False
     if session.at_least(6751) is not True or session.seen & {
         "ckpt_created",
         "ckpt_check",
@@ -27,10 +28,26 @@ def shown_off(session: Session, s: Situation) -> bool:
     return printed and bool(prompts)
 
 
+def told_off(s: Situation) -> bool:
+    """The command line switches them off, and the level hides the memory: then the requests have to tell.
+
+    A conversation that was reused while it only grew lost all when its end changed. Memory of full attention would have
+    given back what still matched, and caching was on.
+    """
+    r, off = s.request, s.session.settings.get("ctx_checkpoints")
+    if off is None or off.value != 0 or off.line is not None or s.rewinds_badly is not None or s.fired & {"CD109"}:
+        return False
+    if not s.late or s.lcp is None or s.server_lost < MIN_LOST or r.shifted or r.truncate_failed_at is not None:
+        return False
+    grew = any(h.outcome == "reused" for h in s.history)
+    cut = r.f_keep is not None and r.f_keep < 0.9995 and r.selected_by == "lcp" and s.own_slot is not False
+    return grew and cut and r.cached_tokens == 0
+
+
 def check(s: Situation) -> Hit | None:
     """Fire when the memory could not go back and checkpoints are known to be off."""
     r = s.request
-    if not server_could_not(s) or not shown_off(s.session, s):
+    if not told_off(s) and (not server_could_not(s) or not shown_off(s.session, s)):
         return None
     off = s.session.settings.get("ctx_checkpoints")
     shown = proof(
@@ -53,9 +70,13 @@ def check(s: Situation) -> Hit | None:
 def words(g: Group) -> Words:
     """Name the option to drop."""
     f = g.worst.facts
+    usual = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
+    default = usual if isinstance(usual, int) else 32
     known = (
         f"Line {f['line']} says that they are disabled."
         if f["line"]
+        else "The command line switches them off."
+        if g.session.setting("ctx_checkpoints") == 0
         else "This build prints every checkpoint it creates, and it printed none."
     )
     return Words(
@@ -65,8 +86,8 @@ def words(g: Group) -> Words:
             advice.option(
                 g.session,
                 flags.CTX_CHECKPOINTS,
-                "32",
-                "Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. Each checkpoint costs main memory.",
+                str(default),
+                f"Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. {advice.checkpoint_cost(g.session, default)}",
             )
         ],
         [

@@ -39,7 +39,12 @@ def words(g: Group) -> Words:
         f"the sliding window{window} had moved past the common prefix of {n(f['lcp'])} tokens: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Sliding-window layers keep only the last tokens. To go back further they need a checkpoint, and none was held.",
         [
-            advice.option(g.session, flags.CTX_CHECKPOINTS, "32", "Let the server keep checkpoints."),
+            advice.option(
+                g.session,
+                flags.CTX_CHECKPOINTS,
+                "32",
+                f"Let the server keep checkpoints. {advice.checkpoint_cost(g.session, 32)}",
+            ),
             advice.option(
                 g.session,
                 flags.SWA_FULL,

@@ -51,7 +51,7 @@ def words(g: Group) -> Words:
     return Words(
         f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation when this one came back with {n(r.prompt_tokens)}; its {n(f['reference'])} tokens were gone.",
-        [advice.cache_ram(g.session), advice.MORE_SLOTS],
+        [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.taken import other_held, side_request
@@ -35,10 +35,7 @@ def words(g: Group) -> Words:
         f"{f['threads']} conversations share {f['slots']} slots and push each other out: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Each time a conversation returns, its slot holds another one's prompt.",
         [
-            Remedy(
-                f"Give the server a slot per conversation: {f['threads']} here. Without --kv-unified the context is divided by the slots, so raise -c with it.",
-                [f"llama-server ... -np {f['threads']} -c <{f['threads']} x the context of one>"],
-            ),
+            advice.more_slots(g.session, f["threads"]),
             advice.cache_ram(g.session),
         ],
         [RuledOut("prefix-diverges-early", "the lengths belong to several conversations that come in turn")],

@@ -40,12 +40,14 @@ def words(g: Group) -> Words:
     how = (
         f"Line {f['line']} says that the prompt cache is disabled."
         if f["line"]
+        else "The command line switches it off."
+        if g.session.setting("cache_ram_mib") == 0
         else "This level would print its updates, and there are none."
     )
     return Words(
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation; without the RAM cache the {n(f['reference'])} tokens of this one were lost. {how}",
-        [advice.cache_ram(g.session), advice.MORE_SLOTS],
+        [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],
     )

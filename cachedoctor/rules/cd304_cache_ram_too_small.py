@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut, Session
+from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.taken import other_held
@@ -40,11 +40,10 @@ def words(g: Group) -> Words:
     """Say how large the cache is and which line shows that it is full."""
     f = g.worst.facts
     limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
-    session: Session = g.session
     return Words(
         f"the RAM prompt cache{limit} was too small for the conversations: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"Prompts were thrown out or not taken (first at line {f['line']}), and a conversation that came back found neither slot nor RAM copy.",
-        [advice.cache_ram(session, max(8192, 4 * int(f["limit"] or 0))), advice.MORE_SLOTS],
+        [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [
             RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
             RuledOut("prefix-diverges-early", "the slot held another conversation"),

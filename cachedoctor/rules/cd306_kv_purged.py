@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge import flags
 from cachedoctor.model import Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
@@ -22,6 +23,13 @@ def check(s: Situation) -> Hit | None:
     return Hit(s.lost, "medium", first, shown, {"line": purged.line})
 
 
+def _own_parts(g: Group) -> Remedy:
+    what = "Or use fewer slots, and give each its own part."
+    if g.session.at_least(7964) is False:
+        return Remedy(what, ["llama-server ... -np 2"])  # unified only where the number of slots is left open
+    return advice.option(g.session, flags.KV_UNIFIED, "-np 2", what, off=True)
+
+
 def words(g: Group) -> Words:
     """Say why slots were emptied and how to give them room."""
     f = g.worst.facts
@@ -30,7 +38,7 @@ def words(g: Group) -> Words:
         "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
         [
             Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
-            Remedy("Or use fewer slots, or give each its own part.", ["llama-server ... -np 2 --no-kv-unified"]),
+            _own_parts(g),
             advice.cache_ram(g.session),
         ],
         [RuledOut("slot-held-other-prompt", "the slot was empty")],

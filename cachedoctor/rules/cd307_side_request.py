@@ -35,14 +35,11 @@ def words(g: Group) -> Words:
         "Clients send short requests of their own between the turns: titles, summaries, tags, sub-tasks. With another system prompt "
         "they share nothing with the conversation, and overwrite it when no other slot is free.",
         [
-            Remedy(
-                "Give side requests a slot beside the conversation. Without --kv-unified the context is divided by the slots, so raise -c with it.",
-                ["llama-server ... -np 2 -c <2 x the context of the conversation>"],
-            ),
+            advice.slots(g.session, (g.session.n_slots or 1) + 1, "Give side requests a slot beside the conversation."),
             advice.cache_ram(g.session),
             Remedy(
-                "Or let the client send them to a small model of their own (Claude Code: ANTHROPIC_SMALL_FAST_MODEL; Open WebUI: "
-                "Settings > Interface > Task Model; OpenCode: small_model in opencode.json), or switch them off."
+                "Or let the client send them to a small model of their own (Claude Code: ANTHROPIC_DEFAULT_HAIKU_MODEL; OpenCode: "
+                "small_model in opencode.json; Open WebUI: the task model in the admin settings), or switch them off."
             ),
         ],
         [unsure if f["unsure"] else ALTERNATE],

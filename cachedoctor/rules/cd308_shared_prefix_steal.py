@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge import flags
 from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
 from cachedoctor.rules.taken import other_held
 
@@ -52,13 +54,8 @@ def _more_slots(g: Group) -> list[Remedy]:
     slots = _slots(g)
     if slots <= (g.session.n_slots or 1):
         return []
-    return [
-        Remedy(
-            f"Give every session a slot: {slots} here. Without --kv-unified the context is divided by the slots, so raise -c with it; "
-            "each slot costs KV memory. It helps only together with what follows: a slot in use is still taken for its head.",
-            [f"llama-server ... -np {slots} -c <{slots} x the context of one>"],
-        )
-    ]
+    what = f"Give every session a slot, {slots} here, together with what follows: a slot in use is still taken for its head."
+    return [advice.slots(g.session, slots, what)]
 
 
 def _threshold(g: Group) -> Remedy:
@@ -72,11 +69,11 @@ def _threshold(g: Group) -> Remedy:
             f"A higher -sps cannot part them here: another session's prompt matches {foreign:.0%}, its own {own:.0%}."
         )
     value = round((foreign + own) / 2, 2)
-    return Remedy(
+    what = (
         f"Ask for more similarity before a slot is taken: another session's prompt matches {foreign:.0%} here, its own {own:.0%}. "
-        "A slot below the threshold is only taken when it is the one unused for longest.",
-        [f"llama-server ... -sps {value} -np {slots}"],
+        "A slot below the threshold is only taken when it is the one unused for longest."
     )
+    return advice.option(g.session, flags.SIMILARITY, f"{value} -np {slots}", what)
 
 
 def words(g: Group) -> Words:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge import flags
 from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
 
@@ -27,7 +29,7 @@ def words(g: Group) -> Words:
         f"Without unified KV memory each of the {f['slots']} slots gets an equal part of -c.",
         [
             Remedy("Use one slot, and it gets all of the context.", ["llama-server ... -np 1"]),
-            Remedy("Or let the slots share it.", ["llama-server ... --kv-unified"]),
+            advice.option(g.session, flags.KV_UNIFIED, "", "Or let the slots share it."),
         ],
         [RuledOut("context-overflow", f"all slots together hold {n(f['limit'] * f['slots'])} tokens")],
     )

@@ -35,13 +35,13 @@ def check(s: Situation) -> Hit | None:
 def words(g: Group) -> Words:
     """Say which causes are left and what would tell."""
     r, session = g.worst_request, g.session
-    words_, command = advice.show_accounting(session)
+    restart = advice.restart(session, {"accounting", "text", "prompts"})
     return Words(
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}, and this log cannot show why",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
-        [Remedy(f"To see reuse and checkpoints: {words_}.", [command] if command else []), advice.show_text(session)],
+        [Remedy(f"To see more in the next log. {restart.text}", [restart.command] if restart.command else [])],
     )
 
 

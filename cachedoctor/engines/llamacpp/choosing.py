@@ -181,10 +181,26 @@ def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
     if choice is not None:
         choice.saved = event.fields["length"]
+    state, owner = event.fields["size"], tracker.chosen if choice is not None else None  # else an idle slot is saved
+    if owner is None:
+        _size(tracker, state)
+    else:  # an entry of the cache is this state and the slot's checkpoints
+        _size(tracker, state + owner.checkpoints * (tracker.session.sizes.checkpoint or 0.0), owner.thread)
+
+
+def _size(tracker: Tracker, mib: float | None, thread: int | None = None) -> None:
+    """Keep what the largest saved prompt takes, in all and of each conversation."""
+    if mib is None or not 0 < mib < float("inf"):
+        return
+    sizes = tracker.session.sizes
+    sizes.entry = max(sizes.entry or 0.0, mib)
+    if thread is not None and (thread in sizes.conversations or len(sizes.conversations) < _MAX_RAM):
+        sizes.conversations[thread] = max(sizes.conversations.get(thread, 0.0), mib)
 
 
 def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
     choice = _pending(tracker)
+    _size(tracker, event.fields.get("size", event.fields.get("state_size")))
     holder = choice.marks if choice is not None else slot.request.marks if slot.request else None
     tracker.session.settings.setdefault("ram_evictions", Setting(0, event.line)).value += 1
     tracker.ram.saved.clear()

@@ -77,4 +77,5 @@ GROUPS = re.compile(rb"()()" + PATTERN).groups - 2
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
 READ_CREATED = re.compile(rb"\d+ of (\d+) \(pos_min = (-?\d+), pos_max = (-?\d+)").match
+READ_SIZE = re.compile(rb"[^\n]*, size = +([\d.]+) MiB\)").match
 READ_CHECKS = re.compile(rb"with \[(-?\d+), (-?\d+)\] against (-?\d+)").findall

@@ -376,9 +376,9 @@ ROWS: list[R] = [
     # http
     R("billing_err", "log", 8929, 11549, "E8929", "anthropic string not as expected: {system_text:text}",
       "0.12.345.678 E anthropic string not as expected: <system_text>"),
-    R("chat_format", "srv", 5311, 9713, "I5311", "Chat format: {format:word}",
+    R("chat_format", "srv", 5311, 9713, "I5311", "Chat format: {format:text}",
       "0.00.221.079 I srv    operator(): Chat format: peg-native"),
-    R("chat_format", "srv", 9873, 11063, "T9873", "chat format: {format:word}",
+    R("chat_format", "srv", 9873, 11063, "T9873", "chat format: {format:text}",
       "0.00.293.144 I srv    operator(): chat format: peg-native"),
     R("http_body", "srv", 5311, 11549, "D5311", "request: {body:json}",
       "0.12.345.678 D srv  log_server_r: request:  <body>"),
@@ -496,7 +496,7 @@ ROWS: list[R] = [
       "0.00.047.513 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'"),
     R("is_swa_any", "lib", 5833, 11549, "L5833", "{__func__:func}: is_swa_any = {is_swa_any:d}",
       "0.00.036.188 I print_info: is_swa_any            = 0"),
-    R("kv_dump", "lib", 5311, 11549, "L5311", "{__func__:func}: - kv {i:d}: {name:text} {type_name:word} = {value:text}",
+    R("kv_dump", "lib", 5311, 11549, "L5311", "{__func__:func}: - kv {i:d}: {name:func} {type_name:func} = {value:text}",
       "0.00.029.056 I llama_model_loader: - kv   0:                       general.architecture str              = qwen3"),
     R("kv_swa", "lib", 5833, 11549, "L5833", "{__func__:func}: creating SWA KV cache, size = {size:d} cells",
       "0.00.107.935 I llama_kv_cache_iswa: creating     SWA KV cache, size = 768 cells"),
@@ -636,6 +636,9 @@ ROWS: list[R] = [
       "0.00.054.076 I log_info: verbosity = 3 (adjust with the `-lv N` CLI arg)"),
     R("verbosity_line", "cmn", 9873, 11549, "I9873", "{__func__:func}: verbosity = {verbosity:d} (adjust with the `-lv N` CLI arg)",
       "0.00.005.239 I cmn  common_param: common_params_print_info: verbosity = 4 (adjust with the `-lv N` CLI arg)"),
+    # common/arg.cpp, without prefix and at every level: the start ends here
+    R("arg_invalid", "bare", 6900, 11549, "O6900", "error: invalid argument: {arg:word}",
+      "error: invalid argument: --checkpoint-every-nb"),
     # text of the prompts around the divergence (LLAMA_SERVER_SLOTS_DEBUG=1); the bar marks n_past
     R("diff_old", "slot", 6751, 11549, "W6751", "old: ...{str:text}",
       "slot update_slots: id  0 | task 9 | old: ... ; cch= | defa0;"),

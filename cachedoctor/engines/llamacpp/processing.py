@@ -117,7 +117,14 @@ def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
         request.marks["check"] = Mark(event.line, event.text)
 
 
+def measure(tracker: Tracker, size: float | None) -> None:
+    """Keep the size (MiB) of a checkpoint if it is the largest read; of those created only the first one is."""
+    if size is not None and (tracker.session.sizes.checkpoint or 0.0) < size < float("inf"):
+        tracker.session.sizes.checkpoint = size
+
+
 def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    measure(tracker, event.fields.get("size"))
     request = requests.of_event(tracker, event, slot)
     request.restored = (request.restored or 0) + 1
     request.marks["restored"] = Mark(event.line, event.text)
@@ -131,12 +138,15 @@ def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """Take the first of a request; how many follow is counted when it ends."""
+    if tracker.session.sizes.checkpoint is None:
+        measure(tracker, event.fields.get("size"))
     requests.of_event(tracker, event, slot)
     if event.message == "ckpt_created":  # up to b6628 the list drops its oldest without a word
         hold(slot, event.fields["pos_min"], event.fields["pos_max"], event.fields["max"])
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    measure(tracker, event.fields.get("size"))
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1
         slot.request.marks["erased"] = Mark(event.line, event.text)
@@ -150,6 +160,7 @@ def _forget(slot: SlotState, event: Event) -> None:
 
 def _dropped(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A checkpoint left a full list, or was too close to another."""
+    measure(tracker, event.fields.get("size"))
     slot.checkpoints = max(0, slot.checkpoints - 1)
     _forget(slot, event)
     if slot.request is not None:

@@ -11,7 +11,6 @@ import msgspec
 
 from cachedoctor.model import Mark, Request
 
-
 _MAX_RAM = 256
 
 

@@ -42,6 +42,7 @@ _SETTINGS: dict[str, list[tuple[str, str | bool | int]]] = {
     "kv_swa": [("swa_cells", "size")],
     "seq_rm_probe": [("partial_removal", False)],
     "init_slots": [("kv_unified", "kv_unified")],
+    "arg_invalid": [("refused_option", "arg")],
 }
 
 _OTHERS = frozenset(

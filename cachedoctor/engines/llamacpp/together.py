@@ -178,6 +178,9 @@ def _batches(
     created = rest.count(fused.CREATED)
     if created:
         request.created = (request.created or 0) + created
+        if tracker.session.sizes.checkpoint is None:
+            size = fused.READ_SIZE(rest, rest.find(fused.CREATED))
+            processing.measure(tracker, float(size[1]) if size is not None else None)
         where = rest.rfind(fused.CREATED)
         request.last_line = event.lines[at + rest.count(b"\n", 0, where)]
         found = fused.READ_CREATED(rest, where + len(fused.CREATED))

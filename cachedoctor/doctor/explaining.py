@@ -1,0 +1,168 @@
+"""Explains single lines of a log: unwrapped, recognised, every part in words, with the builds that print them.
+
+Knows every stage that a line passes. Knows no terminal and no format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cachedoctor.doctor.intake import Intake
+from cachedoctor.engines.base import Message
+from cachedoctor.engines.llamacpp.fields import field
+from cachedoctor.engines.llamacpp.meanings import MEANINGS, PARTS
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.tracker import PLAN
+from cachedoctor.engines.reading import Found, LineReading, nearest, read
+from cachedoctor.knowledge import builds, verbosity
+from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
+
+_HOLE = re.compile(r"\{([A-Za-z_][\w.]*):\w+\}")
+_LABEL = re.compile(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
+"""The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
+_NAMED_MAX = 3
+"""A cut line that fits more messages than this says nothing."""
+
+
+def explain(data: bytes) -> Iterator[Line]:
+    """Explain every line of ``data`` that is not empty, in any wrapper that ``analyze`` knows; nothing raises."""
+    intake = Intake("")
+    segments = [*intake.feed(data), *intake.finish()]
+    bodies = [
+        (segment.first + i if segment.numbers is None else segment.numbers[i], segment.origin, body)
+        for segment in segments
+        for i, body in enumerate(segment.data.removesuffix(b"\n").split(b"\n"))
+    ]
+    for number, origin, body in sorted(bodies, key=lambda b: b[0]):
+        if body.strip():
+            yield _line(number, origin, body)
+
+
+def _line(number: int, origin: str | None, body: bytes) -> Line:
+    reading = read(ROWS, body)
+    text = _text(body)
+    named = {found.row.id for found in reading.found}
+    if not named or len(named) > _NAMED_MAX:
+        return Line(number, text, [], nearest(ROWS, body))
+    return Line(number, text, [_explanation(f, reading, origin, body, rest) for f, rest in _chosen(reading)])
+
+
+def _chosen(reading: LineReading) -> Iterator[tuple[Found, bool]]:
+    """Rows to explain, and whether other wordings fit as well: of a cut line the newest wording of each message."""
+    if not reading.cut:
+        yield from ((found, False) for found in reading.found)
+        return
+    for message in dict.fromkeys(found.row.id for found in reading.found):
+        fitting = [found for found in reading.found if found.row.id == message]
+        yield max(fitting, key=lambda found: found.row.last), len(fitting) > 1
+
+
+def _explanation(found: Found, reading: LineReading, origin: str | None, body: bytes, undecided: bool) -> Explanation:
+    row = found.row
+    return Explanation(
+        message=row.id,
+        meaning=MEANINGS[row.id],
+        text=_text(body[found.start :]),
+        origin=origin,
+        parts=_parts(reading),
+        fields=[_field(row, name, raw) for name, raw in found.fields],
+        first=row.first,
+        last=row.last,
+        builds=_builds(row.first, row.last),
+        levels=_levels(row),
+        analyzed=row.id in PLAN.wanted,
+        sample=row.sample,
+        others=[Wording(r.first, r.last, wording(r)) for r in ROWS if r.id == row.id and r is not row],
+        cut=reading.cut,
+        undecided=undecided,
+        more=_text(found.more),
+    )
+
+
+def _parts(reading: LineReading) -> list[Part]:
+    out = []
+    for name, raw in reading.prefix.items():
+        key = {"level": _text(raw).replace("T", "I"), "component": _text(raw)}.get(name, name)
+        if name == "task" and raw == b"-1":
+            key = "no task"
+        label = {"id": "id ", "task": "task "}.get(name, "")
+        if raw:
+            out.append(Part(label + _text(raw), PARTS[key]))
+    if reading.unknown.strip():
+        out.append(Part(_text(reading.unknown).strip(), "no prefix that is known; left aside"))
+    return out
+
+
+def _field(row: Message, name: str, raw: bytes | None) -> Reading:
+    known = field(row.id, name)
+    if known is None:
+        raise LookupError(f"{row.id}.{name} has no description")
+    text = None if raw is None else _text(raw).strip()
+    here = ""
+    for value, words in known.special.items():
+        if text and _is(text, value):
+            here = words
+    return Reading(name, _label(row, name), text, known.unit, known.meaning, here)
+
+
+def _is(text: str, value: float) -> bool:
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
+
+
+def _label(row: Message, name: str) -> str:
+    """Return the name that the line prints before the value; that of the catalogue when it prints none."""
+    for hole in _HOLE.finditer(row.template):
+        if hole[1] == name:
+            before = row.template[: hole.start()]
+            printed = _LABEL.search(before[before.rfind("}") + 1 :])
+            return printed[1] if printed else name
+    return name
+
+
+def wording(row: Message) -> str:
+    """Return the message with its fields by name, ``new prompt, n_ctx_slot = <n_ctx_slot>``."""
+    return _HOLE.sub(r"<\1>", row.template)
+
+
+def _builds(first: int, last: int) -> str:
+    """Words for the builds in which a wording was seen; those between two samples may have it as well."""
+    low, high = builds.oldest(first), builds.newest(last)
+    notes = []
+    if low is None and high is None:
+        notes.append("neither older nor newer builds were looked at")
+    elif low is None:
+        notes.append("older builds were not looked at")
+    elif low < first:
+        notes.append(f"perhaps from b{low} on")
+    if high is None and low is not None:
+        notes.append("newer builds were not looked at")
+    elif high is not None and high > last:
+        notes.append(f"perhaps up to b{high}")
+    seen = f"seen in b{first}" if first == last else f"seen in b{first} to b{last}"
+    return f"{seen} ({', '.join(notes)})" if notes else seen
+
+
+def _levels(row: Message) -> list[Level]:
+    return [
+        Level(p.first, p.last, verbosity.WORDS[p.level], _shown(p))
+        for p in verbosity.periods(row.level_at, row.first, row.last)
+    ]
+
+
+def _shown(period: verbosity.Period) -> str:
+    if period.level == "P":
+        return "not a line of its own: part of the line `task id = ..., error: ...` and of the answer to the client"
+    if period.needs is None:
+        return "shown by default"
+    if period.last < verbosity.SCALE:
+        return "only with -v, which prints request bodies as well"
+    bodies = ", which prints request bodies as well" if period.level == "D" else ""
+    return f"only with -lv {period.needs}{bodies}"
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

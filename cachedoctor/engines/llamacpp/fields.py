@@ -1,0 +1,368 @@
+"""What every field of every message means, and its unit: data for people who read a log line.
+
+A name that means one thing everywhere stands alone; a name that means different things in different messages
+(``n_tokens``, ``n_past``, ``size``) has no general entry, only one per message: ``release.n_tokens``. Source: the code
+that prints the messages, llama.cpp b5311 to b11549. Knows no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """One field of a message."""
+
+    unit: str
+    """``tokens``, ``MiB``, ``ms`` ...; empty for text."""
+    meaning: str
+    special: Mapping[float, str] = MappingProxyType({})
+    """Values that are no plain number, and what they say."""
+
+
+F = Field
+
+_ON = {0.0: "no", 1.0: "yes"}
+_SIM = (
+    "common prefix / length of the new prompt, rounded to 3 decimals: how much of the new prompt the slot's old content"
+    " could serve. Not f_keep, whose divisor is the old content"
+)
+_KEEP = (
+    "common prefix / length of what the slot held, rounded to 3 decimals: the share of the old content that stays"
+    " useful. 1.000: the new prompt only adds to it; low: most of it would be overwritten. Not the similarity, whose"
+    " divisor is the new prompt"
+)
+_RAM_KEEP = {
+    -1.0: "the slot is empty (b8672 and newer; older builds print nan)",
+}
+_CKPT_MIN = (
+    "lowest KV position that the checkpoint holds; equal to pos_max on recurrent and hybrid models, which have a single"
+    " state; on SWA models about one window below it"
+)
+_CKPT_MAX = (
+    "highest KV position that the checkpoint holds; going back to it is of use only at or below the common prefix"
+)
+_CKPT_TOKENS = "tokens at the start of the prompt that the checkpoint covers: reuse ends there when it is restored"
+_CKPT_SIZE = "memory of this checkpoint"
+_SWA_NUMBER = "; this line may print the numbers of a neighbouring checkpoint, do not rely on them"
+_BATCH = "tokens of the batch that is computed now, of all slots together; no share of the prompt"
+_LENGTH = "tokens in the slot so far, reused ones included"
+_GEN = "generated tokens, the first one included"
+_DROPPED = {0.0: "nothing of the prompt is reused"}
+
+FIELDS: dict[str, Field] = {
+    # start-up
+    "arg": F("", "the option as it was given"),
+    # slots
+    "id_slot": F("slot", "number of the slot, from 0"),
+    "id_task": F("task", "number of the request; internal tasks count, too, so the numbers jump"),
+    "thold": F("share", "a slot is taken for its common prefix only above this (--slot-prompt-similarity; default 0.1 from b6628 on, 0.5 before)"),
+    "f_sim": F("share", _SIM),
+    "f_sim_best": F("share", _SIM + ". It describes the slot before a prompt is swapped in from the RAM prompt cache"),
+    "slot_select_lcp.f_keep": F("share", _KEEP + ". Below 0.5 the RAM prompt cache is asked"),
+    "pc_looking.f_keep": F("share", _KEEP + ". An entry of the cache must beat it", _RAM_KEEP),
+    "pc_looking.sim": F("share", _SIM + ". An entry of the cache must beat it"),
+    "pc_looking.f_sim": F("share", _SIM + ". An entry of the cache must beat it"),
+    "pc_found.f_keep": F("share", "common prefix / length of the cached prompt that is loaded"),
+    "pc_found.sim": F("share", "common prefix of the new and the loaded prompt / length of the new one: times the prompt's length, it is the real common prefix of this request"),
+    "pc_found.f_sim": F("share", "common prefix of the new and the loaded prompt / length of the new one: times the prompt's length, it is the real common prefix of this request"),
+    "pc_candidate.f_keep": F("share", "common prefix / length of this cached prompt; below 0.25 it is not considered"),
+    "pc_candidate.f_sim": F("share", "common prefix / length of the new prompt"),
+    "lcp": F("tokens", "common prefix of this cached prompt and the new one"),
+    "lcp_len": F("tokens", "common prefix of the new prompt and what this slot holds"),
+    "n_prompt": F("tokens", "length of the new prompt"),
+    "lcs_len": F("tokens", "common part of the new prompt and the slot's content: a true longest common subsequence at b5311, a prefix by b5833, called lcs either way"),
+    "similarity": F("share", "common part / length of what the slot HELD: the opposite of sim from b6751 on, which divides by the new prompt"),
+    "t_last": F("µs", "when the slot was last used, on a clock that starts anywhere; only the order of such values says something", {-1.0: "the slot was never used since the server started: it held nothing that could be lost"}),
+    "is_processing": F("1 or 0", "whether the slot is busy with another request", _ON),
+    "slot_clear.n_tokens": F("tokens", "what the slot held and has lost now, unless it was saved to the RAM prompt cache before"),
+    "slot_purge.n_tokens": F("tokens", "what the idle slot held and has lost"),
+    # RAM prompt cache
+    "what": F("", "the server's own words for what went wrong"),
+    "length": F("tokens", "length of that prompt, its answer included"),
+    "pc_candidate.length": F("tokens", "length of this cached prompt, its answer included"),
+    "pc_evict_size.size": F("MiB", "memory of the entry that is dropped, its checkpoints included"),
+    "pc_evict_tokens.size": F("MiB", "memory of the entry that is dropped, its checkpoints included"),
+    "pc_make_room.size": F("MiB", "memory of the entry that is dropped, its checkpoints included"),
+    "pc_saving.size": F("MiB", "state of the prompt that is copied to RAM"),
+    "pc_state.size": F("MiB", "memory of all entries together"),
+    "pc_state_entry.size": F("MiB", "memory of this entry, its checkpoints included"),
+    "pc_restore_fail.size": F("bytes", "size of the state that could not be put back; bytes, not MiB"),
+    "draft_size": F("MiB", "part of the draft model; 0.000 without one"),
+    "n_prompts": F("count", "prompts held in RAM"),
+    "limit_size": F("MiB", "limit of the cache (--cache-ram)", {0.0: "no limit, as with --cache-ram -1; the cache is not off: with --cache-ram 0 this line is not printed at all"}),
+    "limit_tokens": F("tokens", "limit of the cache in tokens: the context size of the server"),
+    "pc_evict_tokens.limit_tokens": F("tokens", "limit that was passed: the context size of the server"),
+    "limit_tokens_est": F("tokens", "tokens that would fit into the memory limit, going by the entries so far; the larger of the two limits counts. With no entries yet it is a huge number"),
+    "limit_mib": F("MiB", "limit of the RAM prompt cache (--cache-ram)"),
+    "pc_enabled.limit": F("", "limit of the RAM prompt cache in words: no limit (--cache-ram -1)"),
+    "pc_limit_reduced.limit": F("MiB", "the new limit: the memory that was wanted could not be had"),
+    "pc_oversize.limit": F("MiB", "limit of the cache (--cache-ram)"),
+    "state_size": F("MiB", "memory that this prompt would take, its checkpoints included"),
+    "ptr": F("address", "address of the entry: tells entries apart, nothing else"),
+    "pc_state_entry.n_tokens": F("tokens", "length of this entry, prompt and answer"),
+    "n_checkpoints": F("count", "context checkpoints saved with this entry; they come back with it"),
+    "took_ms": F("ms", "time that it took"),
+    # the prompt and what is reused
+    "n_ctx_slot": F("tokens", "context of one slot: prompt and answer must fit into it"),
+    "n_prompt_tokens": F("tokens", "length of the whole prompt, reused part included"),
+    "n_keep": F("tokens", "first tokens that a context shift spares (--keep, or n_keep of the request)"),
+    "n_left": F("tokens", "tokens behind n_keep"),
+    "n_discard": F("tokens", "tokens behind n_keep that are thrown away; half of n_left unless the request says otherwise"),
+    "seq_rm.n_tokens": F("tokens", "tokens that are kept: on the first such line of a request, the part of the prompt taken from the cache. The line repeats for every batch, later ones count all that is in the slot by then. If `failed to truncate` follows (up to b9093), nothing was reused"),
+    "seq_rm.n_past": F("tokens", "tokens that are kept: on the first such line of a request, the part of the prompt taken from the cache. The line repeats for every batch, later ones count all that is in the slot by then. If `failed to truncate` follows (b6751), nothing was reused"),
+    "p0": F("position", "KV position from which everything is removed; no token count: with images the two differ, then n_tokens is the one to read"),
+    "truncate_fail.n_past": F("tokens", "the kept part was to end here; the memory could not be cut there"),
+    "alora_cap.n_past": F("tokens", "reused part after the cap"),
+    "cache_reuse_after.n_past": F("tokens", "reused part after shifting the matching chunks"),
+    "cache_reuse_try.n_past": F("tokens", "common prefix, before any chunk is shifted"),
+    "need_one_token.n_past": F("tokens", "common prefix: the whole prompt"),
+    "npast_set.n_past": F("tokens", "reused part: one less, because the last token must be computed to get an answer"),
+    "npast_posmin.n_past": F("tokens", "common prefix of the new prompt and what the slot held; no reuse yet: the memory is still to be asked whether it can go back there"),
+    "npast_posmin.pos_min": F("position", "lowest KV position that the slot's memory still holds: 0 for plain attention, about a window below the end for SWA, the end itself for recurrent and hybrid models"),
+    "n_cache_tokens": F("tokens", "what the slot held: the previous prompt and its answer"),
+    "seq_id": F("slot", "sequence in the KV cache; the number of the slot"),
+    "npast_posmin.n_swa": F("tokens", "attention window of the model; b6751 to b8353 print 1 for models without one"),
+    "ckpt_restored.n_past": F("tokens", "part of the prompt that is reused now; never more than the checkpoint covers"),
+    "alora_invocation_start": F("position", "where the adapter's trigger starts; nothing behind it is reused"),
+    "n_match": F("tokens", "length of the chunk that is reused at another place"),
+    "cache_from": F("position", "start of the chunk in the slot's old content"),
+    "cache_to": F("position", "end of the chunk in the slot's old content, exclusive"),
+    "prompt_from": F("position", "start of the chunk in the new prompt"),
+    "prompt_to": F("position", "end of the chunk in the new prompt, exclusive"),
+    "n_cache_reuse": F("tokens", "smallest chunk to look for (--cache-reuse, or n_cache_reuse of the request)"),
+    "force_full.url": F("", "where the maintainers explain the limit"),
+    "n_text": F("tokens", "text tokens of the prompt"),
+    "init_sampler.n_total": F("tokens", "all tokens of the prompt, placeholders of images included"),
+    "input_truncated.n_ctx": F("tokens", "context of the slot, into which the prompt did not fit"),
+    "byte_pos": F("bytes", "where the last user message starts in the rendered prompt"),
+    "media": F("count", "images and audio clips before it"),
+    "n_before_user": F("tokens", "tokens before the last user message: a checkpoint is taken there"),
+    "progress.n_past": F("tokens", _LENGTH),
+    "progress.n_tokens": F("tokens", _LENGTH),
+    "progress.progress": F("share", "part of the prompt that is done; b6628 and older leave the reused part out, newer builds count it"),
+    "progress_pp.progress": F("share", "(reused + processed) / length of the prompt. With the processed tokens on the same line it gives the reused ones: progress x length - processed"),
+    "progress_pp.n_prompt_processed": F("tokens", "prompt tokens computed so far, reused ones NOT included (unlike `prompt processing progress` of b9093 and older)"),
+    "t_s": F("s", "time since the prompt was begun"),
+    "tps": F("tokens/s", "speed of prompt processing, of computed tokens only"),
+    "prompt_done.n_past": F("tokens", "length of the slot: the whole prompt, reused part included"),
+    "prompt_done.n_tokens": F("tokens", "length of the slot: the whole prompt, reused part included"),
+    "batch_n_tokens": F("tokens", _BATCH),
+    "diff_old.str": F("", "text of the slot's old content around the first difference; ` | ` marks the place. It is prompt text: it may hold anything, line breaks and bars included"),
+    "diff_new.str": F("", "text of the new prompt around the first difference; ` | ` marks the place. It is prompt text: it may hold anything, line breaks and bars included"),
+    "diff_ids.str": F("token ids", "tokens around the first difference, the old ones on the first such line, the new ones on the second; -1 is an image"),
+    # checkpoints
+    "pos_min": F("position", _CKPT_MIN),
+    "pos_max": F("position", _CKPT_MAX),
+    "pos_min_thold": F("position", "the checkpoint is of use if its pos_min (the first number in the brackets) lies below this; from b8929 on a pos_min of 0 does, too, and from b9713 on pos_max must not lie behind the common prefix"),
+    "ckpt_do.pos_min": F("position", "lowest KV position that the slot's memory holds"),
+    "ckpt_do.pos_max": F("position", "highest KV position that the slot's memory holds"),
+    "do_checkpoint": F("yes or no", "whether a checkpoint is to be taken before this batch"),
+    "index": F("count", "checkpoints that the slot has now"),
+    "max": F("count", "most checkpoints that a slot may have (--ctx-checkpoints; default 8, and 32 from b8352 on); the oldest goes first"),
+    "ckpt_created_swa.total": F("count", "checkpoints that the slot has now"),
+    "ckpt_created_swa.max": F("count", "most checkpoints that a slot may have (--swa-checkpoints; default 3)"),
+    "size_total": F("MiB", "memory of all checkpoints of the slot"),
+    "ckpt_enabled.max": F("count", "most checkpoints that a slot may have (--ctx-checkpoints)"),
+    "min_step": F("tokens", "smallest distance of two checkpoints (--checkpoint-min-step; default 256, and 8192 from b9873 on)", {0.0: "no smallest distance"}),
+    "every_n": F("tokens", "distance that was reached (--checkpoint-every-n-tokens, default 8192)"),
+    "last_checkpoint": F("position", "where the last checkpoint was taken"),
+    "position": F("position", "where the new one is taken"),
+    "ckpt_created.size": F("MiB", _CKPT_SIZE),
+    "ckpt_created.n_tokens": F("tokens", _CKPT_TOKENS),
+    "ckpt_created_swa.size": F("MiB", _CKPT_SIZE),
+    "ckpt_created_swa.pos_min": F("position", _CKPT_MIN + _SWA_NUMBER),
+    "ckpt_created_swa.pos_max": F("position", _CKPT_MAX + _SWA_NUMBER),
+    "ckpt_erased_swa.size": F("MiB", _CKPT_SIZE),
+    "ckpt_erased_swa.pos_min": F("position", _CKPT_MIN + _SWA_NUMBER),
+    "ckpt_erased_swa.pos_max": F("position", _CKPT_MAX + _SWA_NUMBER),
+    "ckpt_restored_swa.size": F("MiB", _CKPT_SIZE),
+    "ckpt_erase_close.size": F("MiB", _CKPT_SIZE),
+    "ckpt_erase_close.n_tokens": F("tokens", _CKPT_TOKENS),
+    "ckpt_erase_old.size": F("MiB", _CKPT_SIZE),
+    "ckpt_erase_old.n_tokens": F("tokens", _CKPT_TOKENS),
+    "ckpt_erased.size": F("MiB", _CKPT_SIZE),
+    "ckpt_erased.n_tokens": F("tokens", _CKPT_TOKENS),
+    "ckpt_erased.n_swa": F("tokens", "attention window of the model; b6751 to b8353 print 1 for models without one, newer builds 0, also with --swa-full"),
+    "pos_next": F("position", "where the prompt goes on behind its reused part; checkpoints whose pos_max lies above it are erased", _DROPPED),
+    "ckpt_restore_fail.size": F("MiB", _CKPT_SIZE),
+    "ckpt_restore_fail.n_tokens": F("tokens", _CKPT_TOKENS),
+    "ckpt_restored.size": F("MiB", _CKPT_SIZE),
+    "ckpt_restored.n_tokens": F("tokens", _CKPT_TOKENS),
+    "ckpt_spec_created.size": F("MiB", _CKPT_SIZE),
+    "ckpt_spec_created.n_tokens": F("tokens", "tokens in the slot before the guessed ones"),
+    "draft": F("MiB", "part of the draft model"),
+    "ckpt_spec_restore.size": F("bytes", "memory of this checkpoint; bytes, not MiB"),
+    "ckpt_supersede.n_tokens": F("tokens", "tokens that both checkpoints cover; the new one takes the place of the old"),
+    "count": F("count", "checkpoints in the file"),
+    "slotfile_appended.size": F("MiB", "memory of these checkpoints"),
+    "slotfile_appended.path": F("", "the slot file"),
+    "slotfile_restored.path": F("", "the slot file"),
+    "filepath": F("", "the slot file"),
+    # speed
+    "n_decoded": F("tokens", _GEN + ", so far"),
+    "n_gen": F("tokens", _GEN + ", so far"),
+    "timing_eval.n_gen": F("tokens", _GEN + ". Length of the slot at the end (stop processing) - n_gen + 1 is the length of the prompt, unless the context was shifted"),
+    "tg": F("tokens/s", "speed of generation since its start"),
+    "tg_3s": F("tokens/s", "speed of generation during the last 3 seconds"),
+    "prompt_ms": F("ms", "time for the computed part of the prompt"),
+    "timing_prompt.n_prompt_processed": F("tokens", "prompt tokens that were computed, reused ones NOT included: length of the prompt - this = reused"),
+    "prompt_ms_per_token": F("ms per token", "the same per computed token; nan or inf when there was none"),
+    "prompt_tps": F("tokens/s", "speed of prompt processing; nan or inf when nothing was computed"),
+    "gen_ms": F("ms", "time for the answer"),
+    "gen_ms_per_token": F("ms per token", "the same per token; b11549 leaves the first token out of it, b9713 and older do not"),
+    "gen_tps": F("tokens/s", "speed of generation; b11549 leaves the first token out of it, b9713 and older do not"),
+    "total_ms": F("ms", "prompt time + answer time"),
+    "timing_total.n_total": F("tokens", "computed prompt tokens + generated tokens; reused ones are not in it, so it is not the length of the conversation"),
+    "n_reused": F("count", "compute graphs used again; nothing to do with the prompt cache"),
+    "rate": F("share", "guessed tokens that the model accepted"),
+    "n_accepted": F("tokens", "guessed tokens that the model accepted"),
+    "n_generated": F("tokens", "tokens that the draft guessed"),
+    "mean_acceptance_length": F("tokens", "accepted tokens per guess, on average"),
+    "mean_len": F("tokens", "accepted tokens per guess, on average"),
+    "rate_per_position": F("shares", "acceptance by position in the guess"),
+    "rates": F("shares", "acceptance by position in the guess"),
+    # the life of a request
+    "child_id": F("slot", "slot of the further choice (n > 1) that gets a copy of the prompt's state"),
+    "copy_child.n_tokens": F("tokens", "shared prompt that the other choice need not compute"),
+    "is_child": F("1 or 0", "whether the task is a further choice of a request with n > 1", _ON),
+    "slot": F("", "the request as JSON; it holds prompt text"),
+    "n_lora_old": F("count", "adapters before"),
+    "n_lora_new": F("count", "adapters now"),
+    "release.n_tokens": F("tokens", "length of the slot at the end: prompt and answer, without the last generated token. It is what the slot holds for the next request, not what was computed"),
+    "release.n_past": F("tokens", "length of the slot at the end: prompt and answer, without the last generated token. It is what the slot holds for the next request, not what was computed"),
+    "truncated": F("1 or 0", "whether the context was shifted or the prompt cut: then lengths of this request do not add up", _ON),
+    "chain": F("", "samplers in their order; `?` marks those that do nothing"),
+    "stop_ctx.n_past": F("tokens", "length of the slot when it was full: prompt and answer"),
+    "stop_ctx.n_tokens": F("tokens", "length of the slot when it was full: prompt and answer"),
+    "stop_ctx.n_ctx": F("tokens", "context of the slot"),
+    "n_predict": F("tokens", "most tokens to generate (max_tokens of the request, or -n)", {-1.0: "no limit"}),
+    # errors
+    "err": F("", "the server's own words for what went wrong"),
+    "error": F("", "text that the client gets as well"),
+    "i": F("tokens", "offset of the failed part in the batch"),
+    "off": F("tokens", "offset of the failed part in the batch"),
+    "n_batch": F("tokens", "size of the part; it is halved and tried again while memory is short"),
+    "ret": F("code", "result of llama_decode: 1 no room in the KV cache, 2 aborted, below 0 a fault"),
+    "err_exceed.n_tokens": F("tokens", "length of the prompt"),
+    "err_exceed.n_ctx": F("tokens", "context of the slot, into which prompt and answer must fit"),
+    "n_ubatch": F("tokens", "physical batch size (-ub)"),
+    "err_exceed.n_batch": F("tokens", "batch size (-b)"),
+    "find_slot_fail.n_tokens": F("tokens", "size of the batch for which the KV cache has no room"),
+    # images and audio
+    "kind": F("", "image or audio"),
+    "img_slice.name": F("", "image or audio"),
+    "i_batch": F("count", "number of the batch, from 1"),
+    "n_img_batches": F("count", "batches of this image"),
+    "n_tokens_batch": F("tokens", "tokens of this batch"),
+    "t0": F("ms", "time that it took"),
+    "t1": F("ms", "time that it took"),
+    "idx": F("tokens", "where the image stands in the prompt"),
+    "n_chunks": F("count", "images or audio clips encoded together"),
+    "res": F("code", "result of the multimodal library; 0 is success"),
+    # HTTP
+    "system_text": F("", "the whole system prompt of the request: prompt text"),
+    "format": F("", "how tool calls and reasoning are read from the answer"),
+    "body": F("JSON", "the body; it holds prompt text"),
+    "method": F("", "HTTP method"),
+    "http_done.path": F("", "path of the request"),
+    "remote_addr": F("", "address of the client"),
+    "status": F("code", "HTTP status", {200.0: "success", 400.0: "the request was refused, e.g. because the prompt does not fit", 503.0: "the server was not ready, e.g. still loading its model"}),
+    # router
+    "port": F("port", "port of the server process for one model: lines of several models are told apart by it"),
+    "line": F("", "the line as that process wrote it"),
+    "model": F("", "name of the model"),
+    "scheme": F("", "http or https"),
+    "host": F("", "where the server process listens"),
+    "router_proxy.path": F("", "path of the request"),
+    "router_spawn.name": F("", "name of the model"),
+    "router_exited.name": F("", "name of the model"),
+    "router_lru.name": F("", "name of the model"),
+    "router_stopping.name": F("", "name of the model"),
+    "exit_code": F("code", "exit status of the process; 0 is a normal end"),
+    # start-up
+    "build_info": F("", "build and commit, as in b11549-0a1b2c3"),
+    "build": F("build", "build number of llama.cpp", {0.0: "not known to the program: it was not built from a git checkout with tags"}),
+    "commit": F("", "commit of llama.cpp"),
+    "compiler": F("", "compiler"),
+    "target": F("", "platform"),
+    "build_type": F("", "empty, or ` (debug)`"),
+    "func": F("", "function that prints it"),
+    "abort.func": F("", "source file and line of the failed check"),
+    "abort.what": F("", "the condition that did not hold"),
+    "__func__": F("", "function that prints it; it moves from build to build"),
+    "chat_template": F("", "the template that renders messages into a prompt"),
+    "example_format": F("", "an example that it rendered"),
+    "thinking": F("1 or 0", "whether thinking is on: the chat template knows it and nobody turned it off", _ON),
+    "enable_thinking": F("1 or 0", "whether thinking is on: the chat template knows it and nobody turned it off", _ON),
+    "n_ctx_train": F("tokens", "context that the model was trained for"),
+    "per_slot_cap_no_effect.cap": F("tokens", "the cap that was asked for (--kv-unified-per-slot)"),
+    "per_slot_cap_no_effect.n_ctx_seq": F("tokens", "context that one slot can have at most"),
+    "n_ctx_seq_2": F("tokens", "the same: what each slot gets"),
+    "per_slot_cap.cap": F("tokens", "the cap (--kv-unified-per-slot): what each slot gets"),
+    "per_slot_cap.n_ctx_seq": F("tokens", "context that one slot could have without the cap"),
+    "n_parallel": F("count", "slots (--parallel)"),
+    "per_slot": F("tokens", "context per slot (--kv-unified-per-slot)"),
+    "per_slot_pool.n_ctx": F("tokens", "size of the KV cache that the slots share"),
+    "n_ctx_per_seq": F("tokens", "context of one slot"),
+    "n_ctx_seq": F("tokens", "context of one slot"),
+    "kv_unified": F("true or false", "whether the slots share one KV cache; if so, idle slots are cleared for new requests from b8672 on"),
+    "ctx_n_batch.n_batch": F("tokens", "logical batch size (-b)"),
+    "ctx_n_ctx.n_ctx": F("tokens", "size of the KV cache, for all slots together"),
+    "new_slot.n_ctx": F("tokens", "context of one slot: prompt and answer must fit into it"),
+    "n_rs_seq": F("count", "states per sequence that recurrent memory can go back by; 0: it cannot go back without checkpoints"),
+    "n_seq_max": F("count", "sequences that the memory is made for: the slots"),
+    "n_slots": F("count", "slots (--parallel): conversations that can stay in the KV cache side by side"),
+    "is_swa_any": F("1 or 0", "whether some layers use sliding-window attention", _ON),
+    "kv_dump.i": F("count", "number of the entry, from 0"),
+    "kv_dump.name": F("", "name of the metadata entry of the GGUF file"),
+    "type_name": F("", "type of the entry"),
+    "value": F("", "value of the entry"),
+    "kv_swa.size": F("cells", "tokens that the sliding-window part can hold: window + batch, not the context; what lies further back is lost to reuse"),
+    "kv_base.size": F("cells", "tokens that the full-attention part can hold"),
+    "kv_size.size": F("MiB", "memory of this part of the cache"),
+    "kv_size.kv_size": F("cells", "tokens that it can hold"),
+    "mem_size": F("cells", "states that it can hold: one per slot, not one per token, which is why it cannot go back"),
+    "layers": F("count", "layers in it"),
+    "n_layer": F("count", "layers in it"),
+    "n_stream": F("count", "separate streams; 1 when the slots share one cache"),
+    "ggml_type_name": F("", "number format of the first part that the line names (K, or R of recurrent memory)"),
+    "f": F("MiB", "memory of the first part (K or R)"),
+    "ggml_type_name_2": F("", "number format of the second part (V or S)"),
+    "f_2": F("MiB", "memory of the second part (V or S)"),
+    "ggml_type_name_3": F("", "number format of the third part (P)"),
+    "f_3": F("MiB", "memory of the third part (P)"),
+    "type_k": F("", "number format of keys (-ctk)"),
+    "type_v": F("", "number format of values (-ctv)"),
+    "can_shift": F("1 or 0", "whether positions can be moved, as context shift and --cache-reuse need", _ON),
+    "padding": F("cells", "the size is a multiple of this"),
+    "k_log": F("", "keys: format and memory"),
+    "v_log": F("", "values: format and memory"),
+    "k_idx_log": F("", "index keys: format and memory"),
+    "listening.port": F("", "address and port of the server"),
+    "listening_address": F("", "address and port of the server"),
+    "address": F("", "address and port of the server"),
+    "load_model.name": F("", "path of the model file"),
+    "arch": F("", "architecture of the model; it decides whether the memory is plain attention, SWA, recurrent or hybrid"),
+    "general.name": F("", "name of the model, from its file"),
+    "type": F("", "size of the model, ?B when llama.cpp has no name for it"),
+    "mmproj_path": F("", "file of the vision or audio part"),
+    "n_swa": F("tokens", "sliding attention window of the model", {0.0: "no sliding window"}),
+    "kwarg": F("", "value of preserve_reasoning in the template's arguments"),
+    "debug": F("1 or 0", "LLAMA_SERVER_SLOTS_DEBUG: /slots shows prompts, and from b6900 on the log shows text around differences", _ON),
+    "LLAMA_SERVER_SLOTS_DEBUG": F("1 or 0", "/slots shows prompts, and the log shows text around differences", _ON),
+    "LLAMA_TRACE": F("1 or 0", "the log shows accepted draft tokens", _ON),
+    "LLAMA_SERVER_SLOTS_N_DIFF": F("tokens", "tokens shown on either side of a difference in the old: and new: lines", {0.0: "only the two tokens behind the difference are shown"}),
+    "ssm_d_conv": F("count", "width of the convolution in recurrent layers", {0.0: "no recurrent layers"}),
+    "ssm_d_inner": F("count", "width of recurrent layers", {0.0: "no recurrent layers"}),
+    "ssm_d_state": F("count", "size of the recurrent state", {0.0: "no recurrent layers"}),
+    "ref": F("", "where the maintainers explain it"),
+    "verbosity": F("level", "of the log (-lv): 3 info (default), 4 trace, 5 debug", {3.0: "the default: from b9294 on it hides what was reused"}),
+}  # fmt: skip
+
+
+def field(message: str, name: str) -> Field | None:
+    """Return the description of a field of a message, or None when there is none."""
+    return FIELDS.get(f"{message}.{name}") or FIELDS.get(name)

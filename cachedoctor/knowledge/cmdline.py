@@ -1,0 +1,171 @@
+"""Reads a command line of llama-server, as a person pastes it: what is set before it, the program, its options.
+
+Source: common/arg.cpp of llama.cpp: in names that begin with two dashes ``_`` counts as ``-``; a value is the next
+word (``--name=value`` is refused); a variable counts where the option is not given, its switches read on, enabled,
+true, 1. Knows the table of options; knows no log and no finding. Options that are not in the table are no business of
+a cache and are passed over, known or not.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from cachedoctor.knowledge import flags
+from cachedoctor.knowledge.options import Option, Value
+from cachedoctor.model import CacheDoctorError, Given
+
+_PROGRAM = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+_ALONE = frozenset(
+    f"--{name}"
+    for name in (
+        "detach",
+        "init",
+        "interactive",
+        "no-healthcheck",
+        "oom-kill-disable",
+        "privileged",
+        "publish-all",
+        "quiet",
+        "read-only",
+        "rm",
+        "sig-proxy",
+        "tty",
+    )
+)
+"""Options of ``docker run`` that take no value (and the letters below); all others do."""
+_ALONE_LETTERS = "diPqt"
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_CONTINUED = re.compile(r"[\\^`]\r?\n")
+"""The line goes on: POSIX shells, cmd, PowerShell."""
+_ENDS = frozenset({"|", "||", "&&", "&", ";", "|&"})
+_WHOLE, _DECIMAL = re.compile(r"-?\d{1,18}"), re.compile(r"-?\d{0,18}\.\d{1,18}")
+_TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "false", "off", "disabled"})
+
+
+def parse(line: str) -> list[Given]:
+    """Return the options of the table (and names that never were) in the order in which the server takes them.
+
+    Raises:
+        CacheDoctorError: the quotes are not balanced, or nothing is there.
+    """
+    try:
+        words = shlex.split(_CONTINUED.sub(" ", line))
+    except ValueError as error:
+        raise CacheDoctorError(
+            f"--cmdline: {str(error).lower()}", "put the whole command line in quotes: --cmdline 'llama-server -m ...'"
+        ) from None
+    if not words:
+        raise CacheDoctorError("--cmdline: is empty", "give what started the server: --cmdline 'llama-server -m ...'")
+    variables, arguments = _split(words)
+    return [*_environment(variables), *_options(arguments)]
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """(assignments, words behind the program). Wrappers such as sudo, nohup, env and taskset stand before it."""
+    container = next((i for i, word in enumerate(words) if re.split(r"[/\\]", word)[-1] in _CONTAINERS), None)
+    program = next((i for i, word in enumerate(words) if _PROGRAM.search(word)), None)
+    if container is not None and (program is None or container < program):
+        return _container(words[container + 1 :])
+    if program is None:
+        program = next((i for i, word in enumerate(words) if not _ASSIGNMENT.fullmatch(word)), len(words))
+        if program < len(words) and words[program].startswith("-"):
+            program -= 1  # the options alone
+    return words[: max(program, 0)], _until_end(words[program + 1 :])
+
+
+def _until_end(words: list[str]) -> list[str]:
+    """Words up to a pipe or another command."""
+    ends = next((i for i, word in enumerate(words) if word in _ENDS), len(words))
+    return words[:ends]
+
+
+def _container(words: list[str]) -> tuple[list[str], list[str]]:
+    """Read ``docker run -e A=1 ... image arguments``."""
+    variables: list[str] = []
+    at = words.index("run") + 1 if "run" in words else 0
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, value = words[at].partition("=")
+        alone = name in _ALONE or bool(re.fullmatch(f"-[{_ALONE_LETTERS}]+", name))
+        if not equals and not alone:
+            at += 1
+            value = words[at] if at < len(words) else ""
+        if name in ("-e", "--env"):
+            variables.append(value)
+        at += 1
+    arguments = _until_end(words[at + 1 :])
+    if arguments and _PROGRAM.search(arguments[0]):
+        arguments = arguments[1:]
+    return variables, arguments
+
+
+def _environment(words: list[str]) -> Iterator[Given]:
+    for word in words:
+        found = _ASSIGNMENT.fullmatch(word)
+        if found is None or found[1] not in flags.BY_NAME:
+            continue
+        option, _, _ = flags.BY_NAME[found[1]]
+        value = None if found[1] in flags.UNREAD_ENV else _value(option, found[2])
+        yield Given(found[1], option.key, value, env=True)
+
+
+def _options(words: list[str]) -> Iterator[Given]:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        name = flags.plain(word)
+        at += 1
+        if name in flags.NEVER:
+            yield Given(word, None, None)
+        elif name in flags.BY_NAME and not name.startswith("LLAMA_"):
+            option, _, on = flags.BY_NAME[name]
+            value: Value = on
+            if option.kind != "switch" and on:
+                value = _value(option, words[at]) if at < len(words) else None
+                at += 1
+            yield Given(word, option.key, value)
+
+
+def _value(option: Option, text: str) -> Value:
+    """Return the value as the server reads it; None for what is no such value (``$N`` of a script)."""
+    if option.kind == "text":
+        return text
+    if option.kind == "switch":
+        low = text.lower()
+        return True if low in _TRUE else False if low in _FALSE else None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def settings(given: list[Given]) -> dict[str, bool | int | float | str]:
+    """Facts about the server that the options say, under the names that the log's own lines have, too.
+
+    Units as there: ``cache_ram_mib`` in MiB (-1: no limit), ``n_ctx`` in tokens, ``n_slots`` only where it is certain.
+    """
+    last = {g.option: g.value for g in given if g.option is not None and g.value is not None}
+    out: dict[str, bool | int | float | str] = {}
+    for key, name in _SETTINGS.items():
+        value = last.get(key)
+        if value is not None:
+            out[name] = value
+    slots, context = last.get("parallel"), last.get("ctx_size")
+    if isinstance(slots, int) and slots > 1:  # 1 may become 4 (b7079 to b7376), -1 is the server's choice
+        out["n_slots"] = slots
+        out.setdefault("kv_unified", False)
+    if isinstance(context, int) and context > 0:
+        out["n_ctx"] = context
+    if "mmproj" in last:
+        out["mmproj"] = last["mmproj"] is not False
+    return out
+
+
+_SETTINGS = {
+    "cache_ram": "cache_ram_mib", "ctx_checkpoints": "ctx_checkpoints", "checkpoint_min_step": "checkpoint_min_step",
+    "swa_full": "swa_full", "kv_unified": "kv_unified", "cache_idle_slots": "cache_idle_slots",
+    "cache_prompt": "cache_prompt", "context_shift": "context_shift", "reasoning_preserve": "reasoning_preserve",
+    "cache_reuse": "cache_reuse",
+}  # fmt: skip
+"""Key of the option -> setting of the session."""

@@ -1,0 +1,105 @@
+"""How to make a build of llama-server log what a diagnosis needs: prompt length and reuse, the text that changed.
+
+Source: levels of the log lines by build. Up to b9093 the default level shows the accounting; -lv 4 is debug from b7376
+to b9093 and prints request bodies. PR #23021 (between b9093 and b9181) made 4 a trace level and hid the accounting
+there. Knows options; knows no log and no finding.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.knowledge import flags
+
+Want = Literal["accounting", "text", "prompts"]
+"""Prompt length, reuse and checkpoints; the text where two prompts part; whole prompts."""
+
+_LAST_OPEN = 9093
+"""Newest sampled build whose default level shows the accounting. A newer one that hides it has the trace level."""
+_TEXT = 6900
+"""First build that prints old: / new: lines when LLAMA_SERVER_SLOTS_DEBUG=1 is set."""
+
+_WARN = "This writes prompt text into the log."
+
+
+class Restart(msgspec.Struct):
+    """One restart of the server after which the log says more."""
+
+    command: str
+    """``llama-server ...`` stands for what the user has; empty when no option of these builds helps."""
+    shows: list[Want]
+    text: str
+    """That prompts will stand in the log; what these builds cannot show, and from which one on it can be shown."""
+
+
+def show_accounting(low: int | None, high: int | None) -> tuple[str, str]:
+    """Return (words, command) that make builds log prompt length, reuse and checkpoints; the command may be empty."""
+    if low is not None and low > _LAST_OPEN:
+        return "restart llama-server with -lv 4 (trace)", "llama-server ... -lv 4"
+    if high is not None and high <= _LAST_OPEN:
+        return "this build shows it at its default level: log without --log-disable or a lower -lv", ""
+    return "b9294 and newer: restart with -lv 4; older builds show it at their default level", "llama-server ... -lv 4"
+
+
+def show_text(low: int | None, high: int | None) -> tuple[str, list[str]]:
+    """Return (words, commands) that make builds show the text around the divergence."""
+    variables = _variables(high)
+    if not variables:
+        return (
+            "this build cannot show the text; from b6900 on it can, and the request bodies of the client would tell",
+            [],
+        )
+    prompts = ["llama-server ... --log-prompts-dir DIR"] if _has_prompts_dir(low, high) else []
+    commands = [f"{' '.join(variables)} llama-server ...", *prompts]
+    if low is not None and low >= 10809:
+        return f"set both variables and restart. {_WARN}", commands
+    if low is not None and low >= _TEXT and len(variables) == 1:
+        return f"set the variable and restart. {_WARN}", commands
+    return f"set the variables and restart (the second only acts from b10809 on; both need b6900). {_WARN}", commands
+
+
+def _variables(high: int | None) -> list[str]:
+    """Variables that show the text; a build that does not know one ignores it."""
+    if high is not None and high < _TEXT:
+        return []
+    both = flags.SLOTS_N_DIFF.env[0].exists(None, high) is not False
+    return ["LLAMA_SERVER_SLOTS_DEBUG=1", *(["LLAMA_SERVER_SLOTS_N_DIFF=32"] if both else [])]
+
+
+def _has_prompts_dir(low: int | None, high: int | None) -> bool:
+    return flags.LOG_PROMPTS_DIR.names[0].exists(low, high) is True
+
+
+def restart(wants: set[Want], low: int | None, high: int | None) -> Restart:
+    """Return the one command that shows most of ``wants`` on every build from ``low`` to ``high``."""
+    variables: list[str] = []
+    options: list[str] = []
+    shows: list[Want] = []
+    said: list[str] = []
+    if "accounting" in wants:
+        if low is not None and low > _LAST_OPEN:
+            options.append("-lv 4")
+            shows.append("accounting")
+        else:
+            said.append(f"Reuse and checkpoints: {show_accounting(low, high)[0]}.")
+    if "text" in wants:
+        variables = _variables(high)
+        if variables:
+            shows.append("text")
+        if not variables or low is None or low < _TEXT:
+            said.append(f"The text that changed can be shown from b{_TEXT} on.")
+    if "prompts" in wants:
+        if _has_prompts_dir(low, high):
+            options.append("--log-prompts-dir DIR")
+            shows.append("prompts")
+            said.append("Give DIR to the next analysis with --prompts DIR.")
+        else:
+            said.append(
+                "Whole prompts: from b9713 on with --log-prompts-dir DIR; before, save the client's request bodies."
+            )
+    kept = [where for want, where in (("text", "the log"), ("prompts", "DIR")) if want in shows]
+    if kept:
+        said.insert(0, f"Prompts will stand in {' and in '.join(kept)}.")
+    return Restart(" ".join([*variables, "llama-server ...", *options]) if shows else "", shows, " ".join(said))
