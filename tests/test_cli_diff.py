@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from test_cli import one_line, run
+from command import one_line, run
 from test_diff_tokenize import save_gguf
 from test_gguf import SOUND
 
