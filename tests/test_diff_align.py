@@ -1,7 +1,6 @@
 """Edit scripts: right for any input, the same both ways, readable for the usual changes, and never quadratic."""
 
 import random
-import time
 from itertools import pairwise
 
 import pytest
@@ -222,13 +221,11 @@ ADVERSARIAL = {
 
 @pytest.mark.parametrize("case", ADVERSARIAL)
 def test_no_input_takes_quadratic_time(case, monkeypatch):
-    """The tokens looked at for anchors stay within the rounds allowed; time is a net for the rest."""
+    """The tokens looked at for anchors stay within the rounds allowed (the seconds: benchmarks/hostile.py)."""
     looked_at = []
     unique = anchors._unique
     monkeypatch.setattr(anchors, "_unique", lambda raw, i, j, k: looked_at.append(j - i) or unique(raw, i, j, k))
     a, b = ADVERSARIAL[case](40_000)
-    began = time.process_time()
     edits = edit_script(a, b)
-    assert time.process_time() - began < 5
     assert sum(looked_at) <= 3 * (anchors.MOST_ROUNDS + 1) * (len(a) + len(b))
     assert apply(a, edits, b) == b
