@@ -144,3 +144,13 @@ UNITS = [
     b'\\"',
 ]
 LEADS = [b"", b"2026-11-20 12:00:00 ", b"<1>1 - a b c d [", b'time=a level=b msg="', b"a  | ", b"[53409] "]
+
+HEADS = [
+    b"",
+    b"0.00.205.552 I ",
+    b"0.00.205.552 I slot launch_slot_: id  0 | task 7 | ",
+    b"0.00.736.093 W slot   operator(): id  0 | task 7 | old: ...  | ",
+    b"llama_model_loader: - kv 0: ",
+    b"srv  log_server_r: done request: ",
+]
+"""Beginnings of messages; what follows is read by the patterns of the catalogue."""
