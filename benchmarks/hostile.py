@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -118,7 +117,6 @@ def files() -> Iterator[Case]:
     yield "brackets", 2_000_000, lambda n: partial(parse, (deep * n + end).encode())
     yield "one long body", 10_000, lambda n: partial(parse, made.one_long_body(n))
     yield "many bodies", 10_000, lambda n: partial(parse, made.many_bodies(n))
-    yield "one string", 4_000_000, lambda n: partial(parse, json.dumps(made.said(("user", "{[" * n))).encode())
 
 
 def conversations() -> Iterator[Case]:
