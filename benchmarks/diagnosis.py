@@ -55,7 +55,11 @@ ANSWERS: dict[str, set[str]] = {
     "chat_template_strips_reasoning": {"reasoning-stripped"},
     # an image changes, and an edit behind one; a chat in between costs where the RAM cache does not work with images
     "multimodal_image_requests": {
-        "history-rewritten", "image-changed", "mmproj-truncation", "cache-ram-disabled", "no-usable-checkpoint",
+        "history-rewritten",
+        "image-changed",
+        "mmproj-truncation",
+        "cache-ram-disabled",
+        "no-usable-checkpoint",
     },
     "more_conversations_than_slots": {"slot-contention"},
     "prompt_cache_ram_too_small": _RAM_SMALL,

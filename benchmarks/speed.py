@@ -19,7 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ERAS = ("b8352", "b9713", "b11549-trace", "b11549-default")
+from gen_log import ERAS, size_of
+
 MAWK = (
     "/memory_seq_rm/{a++} /forcing full/{b++} /restored context checkpoint/{c++} /prompt eval time/{d++}"
     " END{print a,b,c,d}"
@@ -28,12 +29,6 @@ API = (
     "import sys, cachedoctor; from cachedoctor.report.json_v1 import render;"
     " render(cachedoctor.analyze(sys.argv[1]), open('/dev/null', 'wb'))"
 )
-
-
-def size_of(text: str) -> int:
-    """Bytes from ``200M``."""
-    units = {"K": 10**3, "M": 10**6, "G": 10**9}
-    return int(float(text[:-1]) * units[text[-1].upper()]) if text[-1].isalpha() else int(text)
 
 
 def generate(era: str, size: str, folder: Path) -> Path:

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from command import LOG
+
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.prompts import Prompts
 from cachedoctor.knowledge.cmdline import parse
@@ -68,3 +71,11 @@ def report_of(log: bytes | str, prompts: Prompts | None = None, given: list[Give
     data = log.encode() if isinstance(log, str) else log
     report: dict[str, Any] = json.loads(json_of([data], prompts=prompts, given=given))
     return report
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A file with one finding."""
+    path = tmp_path / "server.log"
+    path.write_bytes(LOG)
+    return path

@@ -1,96 +1,35 @@
-"""The command line as a user meets it: exit statuses, one-line errors, pipes, signals, live output."""
+"""The command line as a user meets it: exit statuses, one-line errors, output that cannot be written."""
 
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-PYTHON = [sys.executable, "-m", "cachedoctor"]
-SLOW = 1.0
-"""Seconds allowed on top of the promise of 0.5 s: the machine may be busy with other tests."""
-
-HEAD = """\
-0.00.000.272 I srv          init: initializing ...
-0.00.006.179 I srv    load_model: loading model '/models/hybrid.gguf'
-0.00.045.884 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'
-0.00.052.415 I srv          init: listening on http://127.0.0.1:8080
-"""
-TURN = """\
-{similarity}\
-0.00.153.756 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = {task}
-0.00.153.904 I slot launch_slot_: id  0 | task {task} | processing task, is_child = 0
-0.00.153.920 I slot   operator(): id  0 | task {task} | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = {tokens}
-{diff}\
-0.00.153.932 I slot   operator(): id  0 | task {task} | cached n_tokens = 0, memory_seq_rm [0, end)
-0.00.343.870 I slot print_timing: id  0 | task {task} | prompt eval time =     183.08 ms /  {tokens} tokens (    0.10 ms per token, 10356.35 tokens per second)
-0.00.343.903 I slot print_timing: id  0 | task {task} |        eval time =       6.86 ms /     6 tokens (    1.37 ms per token,   728.97 tokens per second)
-0.00.344.040 I slot      release: id  0 | task {task} | stop processing: n_tokens = {tokens}, truncated = 0
-"""  # noqa: E501
-SIMILARITY = """\
-0.00.371.357 I slot get_availabl: id  0 | task -1 |  - checking sim = 0.030 (58/{tokens}) > 0.100
-"""
-DIFF = """\
-0.00.637.407 W slot   operator(): id  0 | task {task} | old: ... 01.e51; cc_entrypoint=cli; cch= | b791f;
-0.00.637.415 W slot   operator(): id  0 | task {task} | new: ... 01.e51; cc_entrypoint=cli; cch= | 0ed9c;
-"""
-FIRST = HEAD + TURN.format(task=0, tokens=1900, similarity="", diff="")
-SECOND = TURN.format(task=9, tokens=2035, similarity=SIMILARITY.format(tokens=2035), diff=DIFF.format(task=9))
-LOG = (FIRST + SECOND).encode()
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "server.log"
-    path.write_bytes(LOG)
-    return path
-
-
-def run(*args: object, stdin: bytes | None = None, shell: str = "", **env: str) -> subprocess.CompletedProcess[bytes]:
-    """Run cachedoctor; ``shell`` is appended to the command line and interpreted."""
-    command = [*PYTHON, *map(os.fspath, args)]  # type: ignore[call-overload]
-    if shell:
-        command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
-    quiet = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")}
-    source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-    return subprocess.run(command, capture_output=True, timeout=60, env={**quiet, **env}, check=False, **source)  # type: ignore[call-overload, no-any-return]
-
-
-def one_line(done: subprocess.CompletedProcess[bytes], *words: str) -> None:
-    """Standard error is one line with a hint that holds ``words``."""
-    error = done.stderr.decode()
-    assert error.count("\n") == 1, error
-    assert error.startswith("cachedoctor: error: ")
-    assert "(hint: " in error
-    assert all(word in error for word in words), error
-
+from command import LOG, one_line, run
 
 # ---- what works
 
 
-def test_version_is_fast_and_imports_nothing_heavy() -> None:
-    """One line, no polars, no rich, under 0.4 s of CPU."""
-    before = os.times()
+def test_version_imports_nothing_heavy() -> None:
+    """One line, and of other packages only what reads the arguments: the start-up is the imports."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "cachedoctor", "--version"], capture_output=True, check=True
     )
-    after = os.times()
     assert done.stdout.startswith(b"cachedoctor ")
     assert done.stdout.count(b"\n") == 1
     imported = {line.split(b"|")[-1].strip().split(b".")[0] for line in done.stderr.splitlines()}
-    assert not imported & {b"polars", b"rich", b"msgspec", b"regex"}
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.4
+    assert b"typer" in imported
+    assert not imported & {b"polars", b"rich", b"msgspec", b"regex", b"jinja2", b"rapidfuzz", b"backports"}
+    ours = {line.split(b"|")[-1].strip() for line in done.stderr.splitlines() if b"cachedoctor." in line}
+    assert ours
+    assert all(name == b"cachedoctor.cli" or name.startswith((b"cachedoctor.cli.", b"cachedoctor.__")) for name in ours)
 
 
 def test_text_report_of_a_file(log: Path) -> None:
@@ -261,108 +200,6 @@ def test_a_reader_that_goes_away_is_no_error(log: Path) -> None:
     done = run("analyze", log, shell="| true; exit ${PIPESTATUS[0]}")
     assert done.returncode == 128 + signal.SIGPIPE
     assert done.stderr == b""
-
-
-# ---- live
-
-
-@contextlib.contextmanager
-def started(*args: object, stdin: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``analyze`` in the background; a test that fails does not leave it behind."""
-    command = [*PYTHON, "analyze", *map(str, args)]
-    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def read_until(process: subprocess.Popen[bytes], words: bytes, seconds: float) -> float:
-    """Read the output until it holds ``words``; gives the seconds that it took."""
-    assert process.stdout is not None
-    begun, seen = time.monotonic(), b""
-    while words not in seen:
-        left = begun + seconds - time.monotonic()
-        assert left > 0, f"{words!r} did not come within {seconds} s, but: {seen!r}"
-        if select.select([process.stdout], [], [], left)[0]:
-            part = os.read(process.stdout.fileno(), 65536)
-            assert part, f"ended without {words!r}: {seen!r}"
-            seen += part
-    return time.monotonic() - begun
-
-
-def write(process: subprocess.Popen[bytes], text: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(text.encode())
-    process.stdin.flush()
-
-
-def test_a_finding_is_printed_within_half_a_second_and_ctrl_c_gives_the_report() -> None:
-    """``tail -f server.log | cachedoctor analyze -``: at once, with no further line, and the summary on Ctrl-C."""
-    with started("-") as process:
-        write(process, FIRST)
-        time.sleep(1)  # the start of the interpreter is not part of the promise
-        write(process, SECOND)
-        read_until(process, b"explain CD101\n", 0.5 + SLOW)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert b"traffic   2 requests, 3,935 prompt tokens" in out
-    assert b"warning[CD101]" in out
-    assert b"Interrupted: this covers what was read until then.\n" in out
-    assert error == b""
-
-
-def test_a_steady_stream_is_live_as_well() -> None:
-    """Findings do not wait for a silence that never comes."""
-    with started("-") as process:
-        write(process, FIRST)
-        time.sleep(0.6)
-        write(process, SECOND)
-        assert process.stdout is not None
-        begun = time.monotonic()
-        while not select.select([process.stdout], [], [], 0.05)[0]:
-            write(process, "0.00.841.591 I srv  update_slots: all slots are idle\n")
-            assert time.monotonic() - begun < 0.5 + SLOW
-        process.communicate(timeout=20)
-    assert process.returncode == 0
-
-
-def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
-    """``--follow`` reads on; SIGTERM is the same as Ctrl-C."""
-    log.write_text(FIRST)
-    with started("--follow", log, stdin=subprocess.DEVNULL) as process:
-        time.sleep(1)
-        with log.open("a") as file:
-            file.write(SECOND)
-        read_until(process, b"explain CD101\n", 0.5 + SLOW)
-        process.terminate()
-        out, error = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert b"Interrupted" in out
-    assert error == b""
-
-
-def test_an_interrupted_json_report_is_whole(tmp_path: Path) -> None:
-    """Ctrl-C with ``-o``: the file is there, valid, and says that it was interrupted."""
-    target = tmp_path / "report.json"
-    with started("-", "-f", "json", "-o", target) as process:
-        write(process, FIRST)
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=20)
-    assert (process.returncode, out, error) == (130, b"", b"")
-    report = json.loads(target.read_bytes())
-    assert report["interrupted"] is True
-    assert report["totals"]["requests"] == 1
-
-
-def test_follow_a_missing_file(tmp_path: Path) -> None:
-    """2 at once, not an endless wait."""
-    done = run("analyze", "--follow", tmp_path / "none.log")
-    assert done.returncode == 2
-    one_line(done, "no such file")
 
 
 # ---- the command line of the server

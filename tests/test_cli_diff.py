@@ -11,9 +11,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from test_cli import one_line, run
-from test_diff_tokenize import save_gguf
+from command import one_line, run
 from test_gguf import SOUND
+from tokenizer_files import save_gguf
 
 from cachedoctor.diff.advice import _GENERIC
 

@@ -1,17 +1,15 @@
-"""Prompts from every kind of file, their places, and what is said about files that hold none."""
+"""Prompts from every kind of file, and their places."""
 
 import io
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from prompt_files import fails, one
 
-from cachedoctor.diff import inputs, render, slots_dump
-from cachedoctor.diff.conversations import common_prefix, walk
+from cachedoctor.diff import inputs
+from cachedoctor.diff.conversations import common_prefix
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
 
@@ -20,22 +18,8 @@ PNG = "iVBORw0KGgo="
 PNG_SHA = "4c4b6a3be1314ab86138bef4314dde022e600960d8689a2c8f8631802d20dab6"
 
 
-def one(value: object) -> Prompt:
-    (prompt,) = inputs.parse(json.dumps(value).encode(), "f")
-    return prompt
-
-
 def places(prompt: Prompt) -> list[tuple[str, str]]:
     return [(span.place, prompt.text[span.start : span.end]) for span in prompt.spans]
-
-
-def fails(data: bytes | object, slot: int | None = None) -> CacheDoctorError:
-    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
-    with pytest.raises(CacheDoctorError) as caught:
-        inputs.parse(raw, "f", slot)
-    assert caught.value.exit_code == 2
-    assert "\n" not in caught.value.message
-    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -237,198 +221,6 @@ def test_a_directory_of_prompt_dumps(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(CacheDoctorError, match="--log-prompts-dir"):
         inputs.load(str(tmp_path / "empty"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1c1\n< old\n---\n> new\n",
-        "2,3d1\n< x\n< y\n",
-        "--- a.json\t2026\n+++ b.json\t2026\n@@ -1 +1 @@\n-a\n+b\n",
-        "diff -u a b\n--- a\n+++ b\n@@ -1,2 +1 @@\n",
-        "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n",
-        "\x1b[1m--- a\x1b[m\n\x1b[1m+++ b\x1b[m\n\x1b[36m@@ -1 +1 @@\x1b[m\n",
-        "*** a\t2026\n--- b\t2026\n***************\n*** 1 ****\n",
-        "Files a and b differ\n",
-    ],
-)
-def test_output_of_diff_is_recognised(text):
-    assert "the two files themselves" in fails(text.encode()).hint
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "empty"),
-        (b" \n\t\n", "empty"),
-        (b"a\0b", "binary"),
-        (b"GGUF\3\0\0\0", "GGUF"),
-        (bytes(range(128, 256)) * 9, "not UTF-8"),
-        (b"\xff\xfea", "UTF-16"),
-        (b'{"messages": [\n  {"role": "user" "content"}]}', "line 2, column 19"),
-        (b'{"messages": [', "broken JSON at line 1"),
-        (b'{"a": {"b": 1}}', "unknown shape"),
-        (b"[]", "unknown shape"),
-        (b'{"error": {"code": 501, "message": "not supported"}}', "error reply"),
-        (b'{"choices": [], "usage": {}}', "is a response"),
-        (b'{"messages": ' + b"[" * 500 + b"]" * 500 + b"}", "too deeply"),
-        (b'{"messages": ' + b"[" * 100_000, "too deeply"),
-        (b'{"messages": [' + b"1" * 5000 + b"]}", "too long"),
-    ],
-)
-def test_files_without_a_prompt(data, message):
-    assert message in fails(data).message
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    for path in (str(tmp_path / "none"), "a\0b"):
-        with pytest.raises(CacheDoctorError, match="cannot be read"):
-            inputs.load(path)
-
-
-def test_half_characters_and_lone_surrogates_are_replaced():
-    assert inputs.parse("Grü".encode()[:-1] + b"\n", "f")[0].text == "Gr\ufffd\n"
-    prompt = inputs.parse(rb'{"prompt": "a\ud83dz"}', "f")[0]
-    assert prompt.text == "a\ufffdz"
-
-
-TEMPLATE = render.chat_template(str(PROMPTS / "template.jinja"))
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "messages",
-                    "role",
-                    "content",
-                    "prompt",
-                    "input",
-                    "system",
-                    "tools",
-                    "function",
-                    "name",
-                    "type",
-                    "text",
-                    "tool_calls",
-                    "arguments",
-                    "id",
-                    "n_ctx",
-                    "id_task",
-                    "body",
-                    "request",
-                    "endpoint",
-                    "source",
-                    "url",
-                    "image_url",
-                    "parameters",
-                    "output",
-                ]
-            )
-            | st.text(max_size=4),
-            inner
-            | st.sampled_from(
-                ["image", "text", "tool_use", "tool_result", "user", "function_call", "data:,x", "thinking"]
-            ),
-            max_size=6,
-        )
-    ),
-    max_leaves=25,
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.binary(max_size=300)
-    | JSON.map(lambda v: json.dumps(v).encode())
-    | JSON.map(lambda v: json.dumps(v)[:-1].encode())
-)
-def test_any_bytes_give_a_prompt_or_an_error(data):
-    try:
-        prompts = inputs.parse(data, "f")
-    except CacheDoctorError:
-        return
-    assert prompts
-    for prompt in prompts:
-        prompt.text.encode()
-        assert all(0 <= s.start < s.end <= len(prompt.text) for s in prompt.spans)
-        try:
-            text = render.with_template(prompt, TEMPLATE).text
-        except CacheDoctorError:
-            continue
-        text.encode()
-    walk(prompts)
-
-
-def test_time_grows_with_size_only():
-    started = time.monotonic()
-    assert "too deeply" in fails(b"[" * 2_000_000 + b"x").message
-    inputs.parse(json.dumps({"messages": [{"role": "user", "content": "x"}] * 50_000}).encode(), "f")
-    inputs.parse(b'{"prompt":"x"}\n' * 50_000, "f")
-    assert time.monotonic() - started < 20
-
-
-def chat(*turns: str, system: str = "S") -> Prompt:
-    roles = ("user", "assistant")
-    turn = [{"role": roles[i % 2], "content": text} for i, text in enumerate(turns)]
-    return one({"messages": [{"role": "system", "content": system}, *turn]})
-
-
-@pytest.mark.parametrize("as_text", [False, True])
-def test_conversations_are_told_apart(as_text):
-    main = [chat("fix the parser of numbers", system="t=1")]
-    main.append(chat("fix the parser of numbers", "ok, done", "now test it please", system="t=2"))
-    main.append(chat("fix the parser of numbers", "ok, done", "now test it well please", system="t=3"))
-    rolled = chat("now test it well please", "tested it, three of them fail", "why do they fail?", system="t=4")
-    other = [chat("write a title"), chat("write a title", "A title", "another")]
-    prompts = [main[0], other[0], main[1], main[2], other[1], rolled]
-    if as_text:
-        for prompt in prompts:
-            said = prompt.body["messages"] if prompt.body else []
-            prompt.text = (
-                "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in said)
-                + "<|im_start|>assistant\n"
-            )
-            prompt.body = None
-    assert walk(prompts) == [(0, 2), (2, 3), (1, 4), (3, 5)]
-
-
-def test_a_compacted_history_follows_and_a_new_one_does_not():
-    long = chat("one long question", "an answer", "second question", "second answer", "third", system="the same system")
-    compact = chat("Summary: all was done", "Understood.", "go on", system="the same system")
-    fresh = chat("an unrelated thing", system="the same system")
-    assert walk([long, compact, fresh]) == [(0, 1)]
-
-
-def test_texts_without_turns():
-    texts = ["a" * 90 + "1", "b" * 90, "a" * 90 + "2"]
-    assert walk([Prompt("f", "text", text) for text in texts]) == [(0, 2)]
-
-
-def test_thousands_of_prompts_are_walked_quickly():
-    turns = [f"turn number {i} of a long conversation" for i in range(300)]
-    prompts = [chat(*turns[: 1 + i % 300]) for i in range(1500)]
-    started = time.monotonic()
-    assert len(walk(prompts)) == 1499
-    assert time.monotonic() - started < 20
-
-
-@given(st.text("ab", max_size=40), st.text("ab", max_size=40), st.integers(0, 70_000))
-def test_common_prefix_equals_the_naive_one(a, b, front):
-    a, b = "x" * front + a, "x" * front + b
-    naive = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    assert common_prefix(a, b) == naive
-
-
-def test_slots_are_paired_by_id_then_by_text():
-    def slot(number: int, text: str) -> Prompt:
-        return Prompt("f", "slots", text, slot=number)
-
-    a = [slot(0, "main 1"), slot(1, "side x"), slot(2, "third")]
-    b = [slot(5, "third more"), slot(0, "main 2"), slot(6, "side xy"), slot(7, "z")]
-    assert [(x.slot, y.slot) for x, y in slots_dump.pair(a, b)] == [(0, 0), (1, 6), (2, 5)]
-    assert [(x.slot, y.slot) for x, y in slots_dump.pair(a[:1], b[:1])] == [(0, 5)]
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,19 @@
+"""Ids, offsets and the first different token are those of the model's own tokenizer."""
+
 from __future__ import annotations
 
-import json
-import threading
 import unicodedata
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_gguf import ARRAY, BOOL, F32, I32, STRING, U32, gguf
+from tokenizer_files import IM_END, IM_START, SPEC, THINK, TINY, save_gguf, save_sentencepiece
 
-from cachedoctor.diff.bpe import BYTE_LETTERS, SPACE
-from cachedoctor.diff.pretokens import TABLE, Cutter, Special, Specials
+from cachedoctor.diff.bpe import BYTE_LETTERS
 from cachedoctor.diff.tokenize import Tokenizer, Tokens, common_prefix, first_difference, load, pieces
-from cachedoctor.model import CacheDoctorError
 
-TINY = Path(__file__).parents[1] / "fixtures" / "tokenizers" / "tiny.json"
-SPEC: dict[str, Any] = json.loads(TINY.read_text())
-IM_START, IM_END, THINK = 268, 269, 270
 KINDS = ("pieces", "json", "gguf", "sentencepiece", "sentencepiece with prefix", "gemma4")
 PROMPTS = st.lists(
     st.one_of(
@@ -32,51 +25,6 @@ PROMPTS = st.lists(
     ),
     max_size=12,
 ).map("".join)
-
-
-def save(folder: Path, **changes: Any) -> str:
-    path = folder / "tokenizer.json"
-    path.write_text(json.dumps(SPEC | changes))
-    return str(path)
-
-
-def save_gguf(folder: Path, name: str = "m.gguf", **changes: tuple[int, Any]) -> str:
-    vocab = SPEC["model"]["vocab"]
-    added = [token["content"] for token in SPEC["added_tokens"]]
-    entries = {
-        "tokenizer.ggml.model": (STRING, "gpt2"),
-        "tokenizer.ggml.pre": (STRING, "qwen2"),
-        "tokenizer.ggml.tokens": (ARRAY, (STRING, [*vocab, *added])),
-        "tokenizer.ggml.token_type": (ARRAY, (I32, [1] * len(vocab) + [3, 3, 4])),
-        "tokenizer.ggml.merges": (ARRAY, (STRING, SPEC["model"]["merges"])),
-        "tokenizer.ggml.bos_token_id": (U32, IM_START),
-        "tokenizer.chat_template": (STRING, "{{ messages }}"),
-    }
-    entries |= {"tokenizer.ggml." + key: changed for key, changed in changes.items()}
-    path = folder / name
-    path.write_bytes(gguf({key: entry for key, entry in entries.items() if entry[1] is not None}))
-    return str(path)
-
-
-def save_sentencepiece(folder: Path, prefix: bool, kind: str = "llama") -> str:
-    """Scored pieces, ties included; ``▁`` only ever begins one."""
-    words = ["he", "ll", "hell", "hello", "▁w", "or", "▁wor", "ld", "▁world", "▁▁", "12", "lo", "lowe", "▁a", "日本"]
-    letters = sorted({char for word in words for char in word} | set("it'swordy.12"))
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters, *words, "<|im_start|>"]
-    types = [2, 3, 3, *[6] * 256, *[1] * (len(letters) + len(words)), 3]
-    scores = [0.0] * (259 + len(letters)) + [-float(rank // 2) for rank in range(len(words))] + [0.0]
-    merges = ["h e", "l l", "he ll", "hell o", "▁ w", "o r", "▁w or", "l d", "▁wor ld", "▁ ▁", "1 2", "日 本"]
-    return save_gguf(
-        folder,
-        f"{kind}-{prefix}.gguf",
-        model=(STRING, kind),
-        tokens=(ARRAY, (STRING, tokens)),
-        token_type=(ARRAY, (I32, types)),
-        scores=(ARRAY, (F32, scores)),
-        merges=(ARRAY, (STRING, merges)),
-        add_space_prefix=(BOOL, prefix),
-        bos_token_id=(U32, 1),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -233,201 +181,3 @@ def test_sentencepiece_merges_by_score_and_falls_back_to_bytes(
     assert prefixed.starts == [0, 0, 5, 17]  # a blank before the text, and again behind a special token
     assert tokenizers["sentencepiece"].leading("hello") == 1
     assert tokenizers["sentencepiece"].leading("<s>hello") == 0
-
-
-@pytest.mark.parametrize("name", sorted(TABLE))
-def test_every_pre_tokenizer_compiles_and_keeps_the_text(name: str) -> None:
-    text = "It's 1234567 fooBar HTTPServer,\n\n  x\t日本語 한국 é😀 '\u3000\u200b\r\n "
-    assert "".join(Cutter(TABLE[name].patterns)(text)) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("gpt-2", ["I", "'m", " 1234", " été", "!!", "\n", "\n", "x"]),
-        ("qwen2", ["I", "'m", " ", "1", "2", "3", "4", " été", "!!\n\n", "x"]),
-        ("llama-bpe", ["I", "'m", " ", "123", "4", " été", "!!\n\n", "x"]),
-        ("smollm", ["I", "'m", " ", "1", "2", "3", "4", " été", "!!", "\n", "\n", "x"]),
-        ("deepseek-v3", ["I", "'m", " ", "123", "4", " été", "!!\n\n", "x"]),
-        ("superbpe", ["I'm ", "1", "234", " été!!\n\nx"]),
-        ("default", ["I", "'", "m", " ", "123", "4", " été", "!!", "\n", "\n", "x"]),
-    ],
-)
-def test_the_pre_tokenizers_of_common_models(name: str, expected: list[str]) -> None:
-    assert Cutter(TABLE[name].patterns)("I'm 1234 été!!\n\nx") == expected
-
-
-def test_marks_belong_to_the_word_in_qwen35_only() -> None:
-    assert Cutter(TABLE["qwen2"].patterns)("e\u0301t") == ["e", "\u0301t"]
-    assert Cutter(TABLE["qwen35"].patterns)("e\u0301t") == ["e\u0301t"]
-
-
-def test_special_tokens_overlap_as_in_their_program() -> None:
-    tokens = [Special("ab", 1), Special("bcd", 2), Special("x", 3, rstrip=True), Special("y", 4, lstrip=True)]
-    assert list(Specials(tokens, longest_first=False).cut("abcd")) == [(0, 2, 1), (2, 4, None)]
-    assert list(Specials(tokens, longest_first=True).cut("abcd")) == [(0, 1, None), (1, 4, 2)]
-    for longest_first in (False, True):
-        specials = Specials(tokens, longest_first=longest_first)
-        assert list(specials.cut("x 1 y")) == [(0, 1, 3), (2, 3, None), (4, 5, 4)]
-    alone = Specials([Special("go", 9, alone=True)], longest_first=False)
-    assert [cut[2] for cut in alone.cut("go gone")] == [9, None]
-
-
-def test_gguf_adds_bos_where_the_file_or_the_kind_says_so(tmp_path: Path) -> None:
-    assert load(save_gguf(tmp_path)).leading("hello") == 0
-    for changes in ({"add_bos_token": (BOOL, True)}, {"pre": (STRING, "llama-bpe")}):
-        tokenizer = load(save_gguf(tmp_path, **changes))
-        assert (tokenizer.leading("hello"), tokenizer.leading("<|im_start|>hello")) == (1, 0)
-
-
-def test_gguf_knows_what_the_file_has_wrong(tmp_path: Path) -> None:
-    types = [1] * len(SPEC["model"]["vocab"]) + [3, 1, 4]
-    tokenizer = load(save_gguf(tmp_path, token_type=(ARRAY, (I32, types))))
-    assert tokenizer.encode("<|im_end|>").ids == [IM_END]
-    assert tokenizer.chat_template == "{{ messages }}"
-
-
-def test_json_options_of_common_models(tmp_path: Path) -> None:
-    bytelevel = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
-    assert load(save(tmp_path, pre_tokenizer=bytelevel)).encode("world").starts == [0]
-    assert load(save(tmp_path, pre_tokenizer=bytelevel)).encode("world").ids == [264]
-    steps = [{"type": "Digits", "individual_digits": True}, bytelevel | {"add_prefix_space": False}]
-    digits = {"type": "Sequence", "pretokenizers": steps}
-    assert load(save(tmp_path, pre_tokenizer=digits)).encode(" 12").ids == [32, 49, 50]
-    post = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}]}
-    assert load(save(tmp_path, post_processor=post)).leading("x") == 1
-    lists = SPEC["model"] | {"merges": [merge.split(" ") for merge in SPEC["model"]["merges"]]}
-    assert load(save(tmp_path, model=lists)).encode("hello world").ids == [259, 264]
-
-
-def test_json_with_byte_fallback(tmp_path: Path) -> None:
-    names = ["<unk>", SPACE, "a", "b", SPACE + "a", *(f"<0x{byte:02X}>" for byte in range(256))]
-    model = {
-        "type": "BPE",
-        "vocab": {name: at for at, name in enumerate(names)},
-        "merges": [f"{SPACE} a"],
-        "byte_fallback": True,
-        "unk_token": "<unk>",
-    }
-    replace = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-    prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, replace]}
-    spec = {"model": model, "pre_tokenizer": None, "added_tokens": []}
-    assert load(save(tmp_path, normalizer=replace, **spec)).encode("b aé") == Tokens(
-        [3, 4, 5 + 0xC3, 5 + 0xA9], [0, 1, 3, 3]
-    )
-    assert load(save(tmp_path, normalizer=prepend, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
-    metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first", "split": False}
-    spec["pre_tokenizer"] = metaspace
-    assert load(save(tmp_path, normalizer=None, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"model": SPEC["model"] | {"type": "Unigram"}}, "a model of the kind Unigram"),
-        ({"model": SPEC["model"] | {"continuing_subword_prefix": "##"}}, "continuing_subword_prefix"),
-        ({"pre_tokenizer": {"type": "BertPreTokenizer"}}, "the pre-tokenizer BertPreTokenizer"),
-        ({"pre_tokenizer": None}, "a BPE without bytes"),
-        (
-            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, {"type": "Metaspace"}]}},
-            "a blank in front of every piece",
-        ),
-        ({"normalizer": {"type": "Precompiled"}}, "the normalizer Precompiled"),
-        ({"model": {"type": "BPE", "vocab": {}}}, "no sound tokenizer.json"),
-        ({"model": 1}, "is no tokenizer.json"),
-        ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}}}, "the pattern"),
-    ],
-)
-def test_a_tokenizer_json_that_cannot_be_followed_is_refused(tmp_path: Path, changes: Any, says: str) -> None:
-    with pytest.raises(CacheDoctorError, match=says) as caught:
-        load(save(tmp_path, **changes))
-    assert caught.value.hint
-
-
-def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(CacheDoctorError, match="is not JSON"):
-        load(str(tmp_path / "x.json"))
-    with pytest.raises(CacheDoctorError, match="cannot read the tokenizer"):
-        load(str(tmp_path / "none"))
-    (tmp_path / "x.gguf").write_bytes(b"nothing")
-    with pytest.raises(CacheDoctorError, match="does not begin with GGUF"):
-        load(str(tmp_path / "x.gguf"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"pre": (STRING, "afmoe")}, "the pre-tokenizer 'afmoe', which is not supported"),
-        ({"model": (STRING, "bert")}, "a tokenizer of the kind 'bert'"),
-        ({"tokens": (STRING, None)}, "holds no tokenizer"),
-        ({"merges": (STRING, None)}, "holds no tokenizer"),
-        ({"model": (STRING, "llama")}, "no scores"),
-    ],
-)
-def test_a_gguf_that_cannot_be_followed_is_refused(tmp_path: Path, changes: Any, says: str) -> None:
-    with pytest.raises(CacheDoctorError, match=says):
-        load(save_gguf(tmp_path, **changes))
-
-
-class _Server(BaseHTTPRequestHandler):
-    """Answers as llama-server does, with the tiny tokenizer; ``mode`` makes it answer badly."""
-
-    mode = "sound"
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        names = [*SPEC["model"]["vocab"], *(token["content"] for token in SPEC["added_tokens"])]
-        tokens: list[Any] = [{"id": IM_START, "piece": "<|im_start|>"}] if body["add_special"] else []
-        for i in load(str(TINY)).encode(body["content"]).ids:
-            raw = names[int(i)].encode() if int(i) >= IM_START else bytes(map(BYTE_LETTERS.index, names[int(i)]))
-            piece = raw.decode() if raw.isascii() else list(raw)
-            tokens.append({"id": i, "piece": "?" if self.mode == "other" and body["content"] else piece})
-        if self.mode == "old":
-            tokens = [token["id"] for token in tokens]
-        answer = b"<html>" if self.mode == "html" else json.dumps({"tokens": tokens}).encode()
-        self.send_response(503 if self.mode == "loading" else 200)
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Server) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-
-
-@pytest.mark.parametrize("text", ["", "<|im_start|>hello world é日\n<|im_end|>"])
-def test_a_running_server_is_asked(server: str, tokenizers: dict[str, Tokenizer], text: str) -> None:
-    tokenizer = load(server + "/")
-    assert tokenizer.encode(text) == tokenizers["gguf"].encode(text)
-    assert (tokenizer.leading("hello"), tokenizer.leading("<|im_start|>")) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("mode", "says"),
-    [
-        ("old", "no pieces"),
-        ("html", "did not answer with JSON"),
-        ("loading", "503"),
-        ("other", "do not spell the prompt"),
-    ],
-)
-def test_a_server_that_answers_badly_is_refused(
-    server: str, monkeypatch: pytest.MonkeyPatch, mode: str, says: str
-) -> None:
-    monkeypatch.setattr(_Server, "mode", mode)
-    with pytest.raises(CacheDoctorError, match=says) as caught:
-        load(server).encode("hello")
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:x", "http://", "http://[::1"])
-def test_a_server_that_is_not_there_is_refused(url: str) -> None:
-    with pytest.raises(CacheDoctorError):
-        load(url)

@@ -8,14 +8,17 @@ import gzip
 import importlib
 import lzma
 import os
+import select
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cachedoctor.sources import follow, stdin
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.follow import FollowSource
 from cachedoctor.sources.order import in_time_order
@@ -53,9 +56,11 @@ def followed(path: Path, write: Callable[[Step], object]) -> bytes:
             time.sleep(POLL / 4)
 
     def run() -> None:
-        settle()
-        write(settle)
-        done.set()
+        try:
+            settle()
+            write(settle)
+        finally:
+            done.set()
 
     writer = threading.Thread(target=run, daemon=True)
     writer.start()
@@ -146,24 +151,64 @@ def test_no_line_is_lost_over_many_rotations_and_deletions(path: Path) -> None:
     assert len(lines) == count + count // 1000
 
 
-def test_an_idle_follower_says_so_and_costs_nothing(path: Path) -> None:
-    chunks = FollowSource(str(path)).chunks()
+class Clock:
+    """Stands in for the clock of the follower: sleeping is all that takes time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(follow, "time", clock)
+    return clock
+
+
+def test_an_idle_follower_says_so_and_sleeps_in_between(path: Path, clock: Clock) -> None:
+    """Nothing but pauses between two looks at the file, and word of it once 0.2 s have passed."""
+    looks = [0]
+
+    def count() -> bool:
+        looks[0] += 1
+        return False
+
+    chunks = FollowSource(str(path), 0.125, count).chunks()  # eighths add up exactly
     assert next(chunks) == b"start\n"
-    busy, began = time.thread_time(), time.monotonic()
-    assert [next(chunks) for _ in range(4)] == [b""] * 4
-    elapsed = time.monotonic() - began
-    assert 0.7 < elapsed < 2
-    assert (time.thread_time() - busy) / elapsed < 0.01
-    chunks.close()  # type: ignore[attr-defined]
+    said = []
+    for _ in range(4):
+        assert next(chunks) == b""
+        said.append(clock.now)
+    assert said == [0.25, 0.5, 0.75, 1.0]
+    assert clock.pauses == [0.125] * 8
+    assert looks[0] <= len(clock.pauses) + 2
 
 
-def test_appended_bytes_come_within_the_poll(path: Path) -> None:
+def test_a_follower_looks_ten_times_a_second(path: Path, clock: Clock) -> None:
+    chunks = FollowSource(str(path)).chunks()
+    assert [next(chunks), next(chunks)] == [b"start\n", b""]
+    assert clock.pauses == [0.1] * 2
+
+
+def test_appended_bytes_come_at_the_next_look(path: Path, clock: Clock) -> None:
     chunks = FollowSource(str(path), POLL).chunks()
     next(chunks)
     append(path, b"fresh\n")()
-    asked = time.monotonic()
     assert next(chunks) == b"fresh\n"
-    assert time.monotonic() - asked < 0.2
+    assert clock.pauses == []
+    assert next(chunks) == b""  # it waits now
+    append(path, b"more\n")()
+    before = len(clock.pauses)
+    assert next(chunks) == b"more\n"
+    assert clock.pauses[before:] == [POLL]
 
 
 @pytest.mark.parametrize(
@@ -196,26 +241,43 @@ def pipe() -> Iterator[tuple[int, int]]:
             pass
 
 
-def test_stdin_yields_at_once_and_tells_when_idle(pipe: tuple[int, int]) -> None:
+def test_stdin_yields_what_is_there_without_waiting_for_more(pipe: tuple[int, int]) -> None:
+    """Neither a newline nor another write nor the end is waited for."""
     out, into = pipe
     chunks = StdinSource(out).chunks()
-    sent: list[float] = []
-    delays: list[float] = []
-
-    def send(line: bytes) -> None:
-        sent.append(time.monotonic())
-        os.write(into, line)
-
     for line in (b"first\n", b"no newline yet", b"third\n"):
-        threading.Timer(0.02, send, [line]).start()
+        os.write(into, line)
         assert next(chunks) == line
-        delays.append(time.monotonic() - sent[-1])
-    assert min(delays) < 0.05  # the best of three: the machine may be busy, the code may not wait
-    silent = time.monotonic()
-    assert next(chunks) == b""
-    assert 0.15 < time.monotonic() - silent < 0.4
     os.close(into)
     assert list(chunks) == []
+
+
+def test_stdin_wakes_up_when_something_comes(pipe: tuple[int, int]) -> None:
+    out, into = pipe
+    chunks = StdinSource(out).chunks()
+    assert next(chunks) == b""
+    writer = threading.Timer(0.02, os.write, [into, b"late\n"])
+    writer.start()
+    assert next(chunk for chunk in chunks if chunk) == b"late\n"
+    writer.join()
+
+
+def test_stdin_waits_a_fifth_of_a_second_before_it_says_that_it_is_idle(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, into = pipe
+    waits: list[float] = []
+
+    def wait(fds: list[int], _: object, __: object, seconds: float) -> tuple[list[int], list[int], list[int]]:
+        waits.append(seconds)
+        return select.select(fds, [], [], 0)
+
+    monkeypatch.setattr(stdin, "select", SimpleNamespace(select=wait))
+    chunks = StdinSource(out).chunks()
+    assert [next(chunks), next(chunks)] == [b"", b""]
+    os.write(into, b"line\n")
+    assert next(chunks) == b"line\n"
+    assert waits == [0.2] * 3
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress, zstd.compress])
