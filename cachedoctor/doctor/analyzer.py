@@ -174,9 +174,10 @@ class Analyzer:
 
     def _examine(self, tracker: Tracker) -> None:
         """Ask the rules at once, with what the log has said up to here, however the input was cut into chunks."""
-        for request in tracker.revised:
-            self._new += self._diagnosis.revise(request, self._sessions[request.session])
-        tracker.revised.clear()
+        if tracker.revised:
+            for request in tracker.revised:
+                self._new += self._diagnosis.revise(request, self._sessions[request.session])
+            tracker.revised.clear()
         for request in tracker.finished:
             self._new += self._take(request)
         tracker.finished.clear()

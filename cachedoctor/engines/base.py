@@ -182,7 +182,8 @@ class Message:
 class Catalogue:
     """The rows of one engine, found by the literal head of their message."""
 
-    _STAMP = rb"(?:\d+\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?"
+    # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
+    _STAMP = rb"(?:\d+\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
     _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *)?id +(\d+) *\| *task +(-?\d+) *\| *"
     _OTHER = rb"(?:srv|que|res|cmn|spec) +(?:[^\s:]*: *)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"

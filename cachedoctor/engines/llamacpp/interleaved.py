@@ -32,7 +32,12 @@ class Turn(msgspec.Struct):
 
 def extends(prompt: int, total: int) -> bool:
     """Whether a prompt of this length can be the next turn of a conversation of ``total`` tokens."""
-    return total <= prompt and prompt - total <= max(MAX_TURN, total * 0.5)
+    return shortest(prompt) <= total <= prompt
+
+
+def shortest(prompt: int) -> float:
+    """Tokens that a conversation must have at least for a prompt of this length to be its next turn."""
+    return min(prompt - MAX_TURN, prompt / 1.5)
 
 
 class Reading(msgspec.Struct):

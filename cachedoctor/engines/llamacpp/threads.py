@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from cachedoctor.engines.llamacpp import interleaved
-from cachedoctor.engines.llamacpp.interleaved import KEPT, Turn, extends
+from cachedoctor.engines.llamacpp.interleaved import KEPT, Turn, shortest
 from cachedoctor.model import Request
 
 MAX_THREADS = 64
@@ -124,7 +124,8 @@ class Threads:
             found = self.by_total(cached, 8, start)
             if found is not None:
                 return found
-        able = [t for t in self._threads.values() if t.ended < start and extends(prompt, t.total)]
+        floor = shortest(prompt)
+        able = [t for t in self._threads.values() if floor <= t.total <= prompt and t.ended < start]
         others = [t for t in able if t is not held and t.id not in elsewhere]
         request.other_candidates = len(others)
         if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.lcp_exact, held):
@@ -173,9 +174,11 @@ class Threads:
         ``other_candidates`` of the last request is raised where there are two readings.
         """
         last = thread.recent[-1].request
+        if not self._contested(last, thread.id):
+            return []
         turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
         contested = [at for at, t in enumerate(turns) if at and self._contested(t.request, thread.id)]
-        if len(contested) < 2 or contested[-1] != len(turns) - 1:
+        if len(contested) < 2:
             return []
         for start in range(contested[-2]):
             reading = interleaved.read(turns[start:])
