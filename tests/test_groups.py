@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.doctor.groups import Groups
 from cachedoctor.model import Confidence, Mark, Request, Session
-from cachedoctor.rules.base import Hit
+from cachedoctor.rules.base import Hit, proof
 
 SESSION = Session(0, "server.log")
 
@@ -56,3 +56,11 @@ def test_a_surer_hit_shows_the_finding_better_than_a_somewhat_dearer_one() -> No
         groups.add("CD301", said, request(index), SESSION)
         ((_, group),) = groups.items()
         assert group.worst_request.index == (0, 1, 1, 3)[index]
+
+
+def test_a_torn_log_leaves_the_first_line_of_the_request_as_proof() -> None:
+    torn = request(0)
+    torn.marks["start"] = Mark(7, b"processing task")
+    assert proof(torn, ("select", "a"), ("timing", "b")) == [(Mark(7, b"processing task"), "the request")]
+    torn.marks["timing"] = Mark(9, b"prompt eval time")
+    assert proof(torn, ("select", "a"), ("timing", "b")) == [(Mark(9, b"prompt eval time"), "b")]
