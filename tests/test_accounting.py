@@ -59,6 +59,13 @@ def test_the_second_witness_wins() -> None:
     assert r.cached_tokens == 0
 
 
+def test_a_forced_reprocessing_reuses_nothing() -> None:
+    """An excerpt that ends at the forcing: whatever matched, all 1,966 tokens are processed."""
+    r = request(prompt_tokens=1966, common_prefix_tokens=58, forced=True)
+    derive_counts(r)
+    assert (r.cached_tokens, r.processed_tokens, r.derived) == (0, 1966, ["cached_tokens", "processed_tokens"])
+
+
 def test_processed_follows_from_cached() -> None:
     """No timing line: 1951 - 1863 = 88."""
     r = request(prompt_tokens=1951, cached_tokens=1863)
