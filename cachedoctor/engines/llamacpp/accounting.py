@@ -25,8 +25,8 @@ def derive_counts(request: Request) -> None:
     if request.prompt_tokens is None and released is not None and generated and not request.shifted:
         request.prompt_tokens = released - generated + 1
         request.derived.append("prompt_tokens")
-    if request.forced and request.cached_tokens is None and request.processed_tokens is None:
-        request.cached_tokens = 0
+    if request.forced and request.cached_tokens != 0 and request.processed_tokens is None:
+        request.cached_tokens = 0  # a line that says otherwise is one of a later batch, where the first is missing
         request.derived.append("cached_tokens")
     prompt, processed = request.prompt_tokens, request.processed_tokens
     if prompt is None:
