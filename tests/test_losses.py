@@ -168,7 +168,7 @@ def test_a_repeated_prompt_changes_nothing() -> None:
 
 
 def test_the_list_is_advised_as_long_as_the_deepest_change_needs_it() -> None:
-    """A list of 2; five checkpoints left it from the one of 1,603 tokens on, and the others that are kept take one place.
+    """A list of 2; five checkpoints left it from the one of 1,603 tokens on, and one place is for the others.
 
     Measured on the server: 3 cures one of three requests, 7 two, 8 all of them.
     """
