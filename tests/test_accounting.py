@@ -59,6 +59,14 @@ def test_the_second_witness_wins() -> None:
     assert r.cached_tokens == 0
 
 
+@pytest.mark.parametrize("second_batch", [None, 2048])
+def test_a_forced_reprocessing_reuses_nothing(second_batch: int | None) -> None:
+    """An excerpt ends at the forcing, or lacks the first batch: whatever matched, all 1,966 tokens are processed."""
+    r = request(prompt_tokens=1966, common_prefix_tokens=58, forced=True, cached_tokens=second_batch)
+    derive_counts(r)
+    assert (r.cached_tokens, r.processed_tokens, r.derived) == (0, 1966, ["cached_tokens", "processed_tokens"])
+
+
 def test_processed_follows_from_cached() -> None:
     """No timing line: 1951 - 1863 = 88."""
     r = request(prompt_tokens=1951, cached_tokens=1863)

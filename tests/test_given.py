@@ -62,6 +62,16 @@ def test_an_option_of_another_build_and_its_name_here(build: int, option: str, f
         assert "Leave it out" in note.words.remedies[0].text
 
 
+@pytest.mark.parametrize("option", ["--no-kv-unified", "--no-cache-prompt", "--no-clear-idle"])
+def test_a_switch_off_is_not_replaced_by_what_switches_on(option: str) -> None:
+    """b6900 has none of them; --kv-unified would do the opposite."""
+    (note,) = cd406_option_unknown.inspect(server(f"llama-server {option}", build=6900), set())
+    (remedy,) = note.words.remedies
+    assert "--no-" in remedy.text
+    assert "--kv-unified" not in remedy.text
+    assert "--cache-prompt" not in remedy.text
+
+
 @pytest.mark.parametrize(
     "option", ["--ctx-checkpoints 8", "--swa-checkpoints 8", "--cache-ram 0", "--cache-idle-slots", "-np 4", "--temp 1"]
 )
@@ -188,6 +198,15 @@ def test_a_command_line_makes_no_loss_of_another_kind(name: str) -> None:
     (case,) = (folder for folder in CASES if folder.name == name)
     report = report_of(log_of(case).read_bytes(), given=parse("llama-server --ctx-checkpoints 0"))
     assert "CD202" not in {f["code"] for f in report["findings"]}
+
+
+def test_a_command_line_does_not_hide_that_no_checkpoint_was_made() -> None:
+    """b8672 prints each creation, and printed none: the command line with 64 is not the one of this server."""
+    (case,) = (folder for folder in CASES if folder.name == "checkpoints-disabled-swa-b8672")
+    report = report_of(log_of(case).read_bytes(), given=parse("llama-server --ctx-checkpoints 64"))
+    (off,) = (f for f in report["findings"] if f["code"] == "CD202")
+    assert off["confidence"] == "medium"
+    assert "printed none" in off["why"]
 
 
 def test_a_finding_needs_no_lost_token() -> None:

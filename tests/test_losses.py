@@ -165,3 +165,15 @@ def test_a_repeated_prompt_changes_nothing() -> None:
     )
     same = replaced(same, "/    78 tokens", "/     4 tokens")
     assert "CD212" not in codes(same)
+
+
+def test_the_list_is_advised_as_long_as_the_deepest_change_needs_it() -> None:
+    """A list of 2; five checkpoints left it from the one of 1,603 tokens on, and one place is for the others.
+
+    Measured on the server: 3 cures one of three requests, 7 two, 8 all of them.
+    """
+    (finding,) = (
+        f for f in report_of(log("checkpoint-evicted-three-depths-b8672"))["findings"] if f["code"] == "CD203"
+    )
+    assert finding["remedies"][0]["commands"] == ["llama-server ... --ctx-checkpoints 8"]
+    assert finding["count"] == 3

@@ -40,7 +40,7 @@ class Dropped(msgspec.Struct, gc=False):
     line: int
     text: bytes = b""
     behind: int = 1
-    """It and the newer ones dropped for the same reason: how much longer the list had to be to keep it."""
+    """It and those dropped after it: how much longer the list had to be to keep it."""
 
 
 class Request(msgspec.Struct):

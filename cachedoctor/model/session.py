@@ -40,6 +40,8 @@ class Sizes(msgspec.Struct):
     """The largest prompt of the RAM cache, checkpoints included."""
     conversations: dict[int, float] = msgspec.field(default_factory=dict)
     """Largest saved state of each conversation."""
+    short: int = 0
+    """Checkpoints by which a list was too short to keep every one that was missed."""
 
 
 class Session(msgspec.Struct):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.replaying import PRINTS_CHECKS
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 CAUSES = {"CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308"}
@@ -35,8 +36,10 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    # Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand here.
-    seen = bool(r.checks or r.held_positions) or s.session.at_least(8352) is True or s.session.at_least(6751) is False
+    # Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand
+    # here; where the beginning of the request is missing, the checks may be missing with it.
+    listed = s.session.at_least(PRINTS_CHECKS) is True and not r.partial
+    seen = bool(r.checks or r.held_positions) or listed or s.session.at_least(6751) is False
     sure: Confidence = "high" if r.lcp_exact and r.forced and seen and s.by_the_book is not False else "medium"
     return Hit(
         s.server_lost,
@@ -47,7 +50,9 @@ def check(s: Situation) -> Hit | None:
             "lcp": s.lcp,
             "checks": len(r.checks),
             "lowest": min((c.pos_max + 1 for c in r.checks), default=None),
-            "held": r.held_checkpoints,
+            "held": len(r.checks) if listed and r.forced else r.held_checkpoints,  # a search that fails lists all
+            "listed": listed,
+            "made": bool(s.session.seen & {"ckpt_created", "ckpt_created_swa", "ckpt_check", "ckpt_restored"}),
         },
     )
 
@@ -61,7 +66,27 @@ def _why_none(g: Group) -> str:
         )
     if session.at_least(6751) is False:
         return "This build makes no checkpoints for hybrid and recurrent models (they came between b6628 and b6751)."
-    return "No checkpoint was held at that moment."
+    if f["listed"] or f["held"] == 0:
+        return "No checkpoint was held at that moment."
+    return "This log shows none that was held at that moment."
+
+
+def _are_they_on(session: Session) -> Remedy | None:
+    """Where no line shows a checkpoint, a longer list of them is no advice yet."""
+    if session.at_least(6751) is False or session.setting("ctx_checkpoints") is not None:
+        return None
+    return Remedy("See whether --ctx-checkpoints 0 (or LLAMA_ARG_CTX_CHECKPOINTS=0) switches checkpoints off.")
+
+
+def _look_alikes(g: Group) -> list[RuledOut]:
+    """What the lines exclude; an excerpt without the lines on checkpoints leaves open what became of them."""
+    f = g.worst.facts
+    if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
+        return [RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
+    return [
+        RuledOut("checkpoints-disabled", "not excluded: no line of this log says whether checkpoints are made at all"),
+        RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines on each checkpoint looked at"),
+    ]
 
 
 def words(g: Group) -> Words:
@@ -75,7 +100,7 @@ def words(g: Group) -> Words:
                 "shortened history finds one."
             )
         )
-    more = advice.more_checkpoints(session, f["held"])
+    more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)
     if more is not None:
         remedies.append(more)
     remedies.append(
@@ -86,10 +111,7 @@ def words(g: Group) -> Words:
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
         + _why_none(g),
         remedies,
-        [
-            same_prefix(f["lcp"]),
-            RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused"),
-        ],
+        [same_prefix(f["lcp"]), *_look_alikes(g)],
         ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],
     )
 

@@ -10,10 +10,14 @@ from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
 def shown_off(session: Session, s: Situation) -> bool:
-    """Known to be off: by the start-up line, or because a build that prints each creation printed none."""
-    if session.setting("ctx_checkpoints") is not None:
+    """Known to be off: by the start-up line, or because a build that prints each creation printed none.
+
+    A command line beside the log that says otherwise is not the one that made it, or a preset overrides it.
+    """
+    said = session.settings.get("ctx_checkpoints")
+    if said is not None and (said.line is not None or said.value == 0):
         made_from = 6180 if session.memory == "swa" else 6751  # older builds have none to switch off
-        return session.setting("ctx_checkpoints") == 0 and session.at_least(made_from) is not False
+        return said.value == 0 and session.at_least(made_from) is not False
     if session.at_least(6751) is not True or session.seen & {
         "ckpt_created",
         "ckpt_check",
@@ -60,7 +64,7 @@ def check(s: Situation) -> Hit | None:
     )
     return Hit(
         s.server_lost,
-        "high" if off is not None and r.lcp_exact else "medium",
+        "high" if off is not None and off.value == 0 and r.lcp_exact else "medium",
         shown[0],
         shown[1:4],
         {"lcp": s.lcp, "line": off.line if off else None},

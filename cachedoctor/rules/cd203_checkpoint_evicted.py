@@ -51,12 +51,15 @@ def _longer_list(g: Group) -> Remedy:
     default = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
     held = f"The list held {limit}." if f["limit"] else f"The default is {limit}; this log does not say what was set."
+    alone = g.count == 1
+    more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
+    kept = "would have kept this one" if alone else "is the least that keeps those missed here"
     return advice.option(
         g.session,
         flags.CTX_CHECKPOINTS,
-        str(limit + f["behind"]),
-        f"Keep more checkpoints per slot. {held} {limit + f['behind']} would have kept this one. Each costs {_mib(f['size'])} of "
-        f"main memory here, {_mib(f['behind'] * f['size'])} more per slot.",
+        str(limit + more),
+        f"Keep more checkpoints per slot. {held} {limit + more} {kept}. Each costs {_mib(f['size'])} of "
+        f"main memory here, {_mib(more * f['size'])} more per slot.",
     )
 
 

@@ -33,17 +33,16 @@ def needs(session: Session) -> tuple[str, str] | None:
 def words(g: Group) -> Words:
     """Say by how much it is too long."""
     f, slots = g.worst.facts, g.session.n_slots
-    split = (
-        f" The context is divided by {slots} slots."
-        if slots and slots > 1 and g.session.setting("kv_unified") is not True
-        else ""
-    )
+    whole = slots == 1 or g.session.setting("kv_unified") is True  # one slot may use all of the context
+    split = f" The context is divided by {slots} slots." if slots and not whole else ""
     size = f"a prompt of {n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
     return Words(
         f"{size} did not fit into a context of {n(f['limit'])} tokens: {times(g.count)} refused",
         f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
         [
-            Remedy(
+            Remedy("Raise the context. Costs KV memory.", ["llama-server ... -c <tokens>"])
+            if whole
+            else Remedy(
                 "Raise the context, or use fewer slots so that each gets more. Costs KV memory.",
                 ["llama-server ... -c <tokens> -np 1"],
             ),

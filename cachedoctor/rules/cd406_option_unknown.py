@@ -66,20 +66,21 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
         variable = next((n.text for n in option.env if n.exists(low, high)), None)
         if variable is not None:
             return Remedy(f"This build reads {variable}.", [f"{variable}={_shown(value)} llama-server ..."])
-    right = name_for(option, low, high, off=not on or (env and value is False))
+    off = not on or (env and value is False)
+    right = name_for(option, low, high, off=off)
     if right is not None:
         tail = "" if option.kind == "switch" else f" {_shown(value)}"
         return Remedy(f"This build calls it {right}.", [f"llama-server ... {right}{tail}"])
     last = option.names[0].last if option.names else None
     if option.key in flags.INSTEAD and last is not None and low is not None and low > last:
         return Remedy(f"Leave it out: {flags.INSTEAD[option.key]}.")
-    if lacking(option, low, high) and option.names:
-        newest = option.names[0]
-        return Remedy(f"Leave it out, or take a build that has it: {newest.text} ({newest.when}).")
-    if not option.names:
+    names = option.off if off else option.names
+    if not names:
         return Remedy("Leave it out.")
+    if lacking(option, low, high, off=off):
+        return Remedy(f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when}).")
     later = f" From b9538 on {flags.INSTEAD[option.key]}." if option.key in flags.INSTEAD else ""
-    return Remedy(f"Leave it out, or use what your build has: {by_build(option)}.{later}")
+    return Remedy(f"Leave it out, or use what your build has: {by_build(option, off=off)}.{later}")
 
 
 def _shown(value: object) -> str:

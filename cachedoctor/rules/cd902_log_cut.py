@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, times
+from cachedoctor.model import Remedy, Request
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, times
 
 
 def check(s: Situation) -> Hit | None:
@@ -14,11 +14,22 @@ def check(s: Situation) -> Hit | None:
     return Hit(0, "high", (r.marks["start"], "the first line seen of it"))
 
 
+def _left_of_it(r: Request) -> str:
+    """What an excerpt around ``forcing full prompt re-processing`` tells without the length of the prompt."""
+    if not r.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
+        return ""
+    return (
+        f" The slot held {n(r.held_tokens)} tokens, and the new prompt begins with {n(r.common_prefix_tokens)} of them: no server could "
+        "reuse more. How long the prompt was, and so what it lost, stands in the line with n_ctx_slot."
+    )
+
+
 def words(g: Group) -> Words:
     """Say what follows from the cut."""
     return Words(
         f"the log lacks the beginning or the end of {times(g.count)}",
-        "Lines before or after are missing: the file was cut, rotated, filtered, or the server stopped. Numbers that stood there are unknown.",
+        "Lines before or after are missing: the file was cut, rotated, filtered, or the server stopped. Numbers that stood there are unknown."
+        + _left_of_it(g.worst_request),
         [
             Remedy(
                 "Give the whole log, with its start-up lines; several files of one server can be given together.",

@@ -15,7 +15,8 @@ def derive_counts(request: Request) -> None:
     """Complete prompt, cached and processed tokens from each other and from the length at release.
 
     ``prompt = release - (generated - 1)``, ``cached = prompt - processed``: the last sampled token never enters the
-    slot. Wrong after a context shift, which is why nothing is derived then.
+    slot. Wrong after a context shift, which is why nothing is derived then. A forced re-processing reuses nothing, in
+    every build: excerpts often end at the line that says it.
     """
     if request.parent is not None:
         request.prompt_tokens = request.cached_tokens = request.processed_tokens = None
@@ -24,6 +25,9 @@ def derive_counts(request: Request) -> None:
     if request.prompt_tokens is None and released is not None and generated and not request.shifted:
         request.prompt_tokens = released - generated + 1
         request.derived.append("prompt_tokens")
+    if request.forced and request.cached_tokens != 0 and request.processed_tokens is None:
+        request.cached_tokens = 0  # a line that says otherwise is one of a later batch, where the first is missing
+        request.derived.append("cached_tokens")
     prompt, processed = request.prompt_tokens, request.processed_tokens
     if prompt is None:
         return

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.engines.llamacpp.slot_state import Choice, IdleSave, SlotState, Span
 from cachedoctor.engines.llamacpp.threads import Thread
 from cachedoctor.model import Dropped, Mark, Request
@@ -67,7 +68,8 @@ def _missed(request: Request, slot: SlotState, window: int | None) -> Dropped | 
     best = max(usable, key=lambda d: d.tokens, default=None)
     if best is None or best.tokens <= request.cached_tokens:
         return None
-    best.behind = sum(1 for d in known if d.tokens >= best.tokens and d.crowded == best.crowded)
+    # a longer list would hold what left after it, too, wherever that lay
+    best.behind = sum(1 for d in slot.dropped if best.line <= d.line < start)
     return best
 
 
@@ -198,7 +200,9 @@ def settle(tracker: Tracker, request: Request, slot: SlotState, thread: Thread |
         same = request.lcp_exact or (thread is not None and thread.id == request.held_thread)
         same = same and not request.restored_from_ram and "slot_file" not in request.marks
         if same:
-            request.dropped = _missed(request, slot, tracker.session.setting("n_swa"))
+            missed = request.dropped = _missed(request, slot, tracker.session.setting("n_swa"))
+            if missed is not None and missed.tokens - (request.cached_tokens or 0) > NEAR:
+                tracker.session.sizes.short = max(tracker.session.sizes.short, missed.behind)
         start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
         slot.dropped = [d for d in slot.dropped if d.line > start or d.tokens <= kept]
     if tracker.session.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
