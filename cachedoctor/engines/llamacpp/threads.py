@@ -105,7 +105,7 @@ class Threads:
         _, thread, at = max(near, key=lambda found: found[0])
         mine, others = thread.recent[:at], thread.recent[at:]
         parted = self._divide(thread, thread.recent, [mine, others])
-        return thread, [moved for moved in parted if before - moved.request.last_line > 0]
+        return thread, [moved for moved in parted if moved.request.last_line < before]
 
     def join(self, request: Request, elsewhere: Collection[int] = ()) -> Thread | None:
         """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
@@ -153,8 +153,6 @@ class Threads:
         """Note the end of a request of ``thread`` (None: a new one), whose slot now holds ``total`` tokens."""
         if thread is None:
             thread = self._open(request.slot)
-            if len(self._threads) > MAX_THREADS:
-                del self._threads[next(iter(self._threads))]
         else:  # the one used last stands last
             self._threads[thread.id] = self._threads.pop(thread.id, thread)
         kept = request.common_prefix_tokens or request.cached_tokens or 0
@@ -225,7 +223,9 @@ class Threads:
         )
 
     def _open(self, slot: int) -> Thread:
-        """Begin a thread."""
+        """Begin a thread; the one unused for longest makes room."""
+        if len(self._threads) >= MAX_THREADS:
+            del self._threads[next(iter(self._threads))]
         thread = Thread(self._next, 0, 0, slot)
         self._next += 1
         self._threads[thread.id] = thread
