@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cachedoctor.doctor.diagnosis import Diagnosis
+from cachedoctor.doctor.diagnosis import MAX_SESSIONS, WINDOW, Diagnosis
 from cachedoctor.engines.base import Catalogue
 from cachedoctor.engines.llamacpp import requests
 from cachedoctor.engines.llamacpp.interleaved import Turn
@@ -143,3 +143,13 @@ def test_a_request_of_long_ago_is_not_judged_twice(others: int, again: list[int]
     requests._move(tracker, moved, back)
     assert [revised.index for revised in tracker.revised] == again
     assert side.thread != main.id
+
+
+def test_a_server_that_restarts_for_ever_is_not_remembered_for_ever() -> None:
+    diagnosis = Diagnosis([], [])
+    sessions = [Session(number, "server.log", None) for number in range(3 * MAX_SESSIONS)]
+    for session in sessions:
+        diagnosis.examine(request(2 * session.index, 2000, thread=0, outcome="cold"), sessions[0])
+        diagnosis.examine(request(2 * session.index + 1, 2000, thread=0, outcome="cold"), session)
+    assert len(diagnosis._memory) == MAX_SESSIONS
+    assert len(diagnosis._memory[0].threads[0]) == WINDOW, "the one in use all the time is kept"

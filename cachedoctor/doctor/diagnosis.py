@@ -34,6 +34,8 @@ MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
 _MAX_SERVED = 64
 """Requests remembered per slot: what was said of the last ones can still change."""
+MAX_SESSIONS = 256
+"""Sessions whose requests are remembered; a server that is restarted again and again needs those of its last life."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"slept", "stale", "slot_file"})
@@ -77,7 +79,7 @@ class Diagnosis:
 
     def revise(self, request: Request, session: Session) -> list[str]:
         """Examine a request again whose conversation was mistaken; returns the codes that opened a new finding."""
-        memory = self._memory.setdefault(session.index, _Memory())
+        memory = self._of(session)
         self._groups.retract(request)
         request.codes.clear()
         request.expected_cached, request.replay_missing = None, []
@@ -88,11 +90,19 @@ class Diagnosis:
 
     def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
-        memory = self._memory.setdefault(session.index, _Memory())
+        memory = self._of(session)
         self._groups.speed(session).learn(request)
         if request.outcome in _DOUBTFUL and request.parent is None:
             self._doubtful += 1
         return self._ask(request, session, memory)
+
+    def _of(self, session: Session) -> _Memory:
+        """What is remembered of a session; the one unused for longest is forgotten."""
+        memory = self._memory.pop(session.index) if session.index in self._memory else _Memory()
+        self._memory[session.index] = memory
+        if len(self._memory) > MAX_SESSIONS:
+            del self._memory[next(iter(self._memory))]
+        return memory
 
     def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
         thread = request.thread
