@@ -52,7 +52,10 @@ class Groups:
         self.avoidable_ms = 0.0
 
     def add(self, code: str, hit: Hit, request: Request, session: Session) -> bool:
-        """Count a hit; returns whether it opened a new group."""
+        """Count a hit; returns whether it opened a new group. No fix saves more tokens than were computed."""
+        computed = request.processed_tokens
+        if computed is not None and hit.tokens > computed:
+            hit.tokens = computed
         key = (code, hit.key, session.path, session.origin)
         group = self._groups.get(key)
         new = group is None
