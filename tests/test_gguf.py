@@ -1,3 +1,5 @@
+"""GGUF metadata: what is read of a model file, and what a broken one is answered with."""
+
 from __future__ import annotations
 
 import contextlib

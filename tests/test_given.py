@@ -131,7 +131,7 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
         ("--no-cache-prompt --cache-reuse 9", {}, "--cache-reuse then does nothing"),
         ("--cache-ram 0", {"settings": {"cache_ram_mib": 8192}}, "the log says 8192"),
         ("--kv-unified", {"settings": {"kv_unified": False}}, "the log says off"),
-        ("-np 4", {"n_slots": 1, "seen": {"init_slots"}}, "the log says 1 slot:"),
+        ("-np 4", {"n_slots": 1, "seen": {"init_slots"}}, "the log says 1 slot,"),
     ],
 )
 def test_an_option_that_does_nothing_here(line: str, facts: dict[str, Any], part: str) -> None:

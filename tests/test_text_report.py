@@ -275,3 +275,8 @@ def test_rows_keep_runs_of_spaces() -> None:
     assert rows("id  0 |  task 27 | x", 12, 12) == ["id  0 |", "task 27 | x"]
     assert rows("日本語日本語", 4, 4, fold=True) == ["日本", "語日", "本語"]
     assert rows("", 4, 4) == [""]
+
+
+def test_a_number_and_its_per_cent_sign_stay_on_one_row() -> None:
+    assert rows("the slot held 96.9 % of it", 18, 18) == ["the slot held", "96.9 % of it"]
+    assert rows("a printf of 5 %d bytes", 13, 13) == ["a printf of 5", "%d bytes"]

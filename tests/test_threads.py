@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.engines.llamacpp.threads import Thread, Threads
-from cachedoctor.model import Request
+import pytest
+
+from cachedoctor.doctor.diagnosis import MAX_SESSIONS, WINDOW, Diagnosis
+from cachedoctor.engines.base import Catalogue
+from cachedoctor.engines.llamacpp import requests
+from cachedoctor.engines.llamacpp.interleaved import Turn
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.threads import MAX_THREADS, SPAN, Thread, Threads
+from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
+from cachedoctor.engines.scanner import Scanner
+from cachedoctor.model import Mark, Request, Session
+from cachedoctor.rules.base import Hit, Rule, Situation, Words
 
 
 def request(index: int, prompt: int, **fields: Any) -> Request:
@@ -82,3 +92,64 @@ def test_a_restore_parts_a_side_request_from_the_main_chat() -> None:
     later = request(3, 5109, held_thread=found.id, held_tokens=3099, common_prefix_tokens=0, cached_tokens=0)
     later.ram_looked = True
     assert threads.join(later, set()) is None
+
+
+def test_parted_conversations_count_towards_the_bound() -> None:
+    """State is bounded however often a RAM restore parts one conversation into two."""
+    threads = Threads()
+    for index in range(3 * MAX_THREADS):
+        thread = ended(threads, request(3 * index, 5000 + index), None, 5100 + index)
+        thread.recent.append(Turn(request(3 * index + 1, 900, common_prefix_tokens=4, cached_tokens=4), 950))
+        assert threads.split(5100 + index, 1, 10**6)[0] is thread
+    known = [threads.get(id) for id in range(6 * MAX_THREADS)]
+    assert sum(found is not None for found in known) == MAX_THREADS
+
+
+def test_a_request_judged_again_is_seen_with_what_came_before_it_alone() -> None:
+    """Of slot and thread: later requests are known by then, and are no history."""
+    seen: list[tuple[int, int | None, list[int]]] = []
+
+    def check(s: Situation) -> Hit:
+        before = None if s.slot_before is None else s.slot_before.index
+        seen.append((s.request.index, before, [r.index for r in s.history]))
+        return Hit(1, "low", (Mark(1, b""), ""))
+
+    rule = Rule("CD999", "spy", "", check, lambda _: Words("", "", []), on="any")
+    diagnosis, session = Diagnosis([rule], []), Session(0, "server.log", None)
+    turns = [request(i, 2000 + i, thread=0, outcome="partial", lost_tokens=1) for i in range(4)]
+    for turn in turns:
+        diagnosis.examine(turn, session)
+    turns[1].thread = 1
+    diagnosis.revise(turns[1], session)
+    diagnosis.revise(turns[2], session)
+    assert seen[4:] == [(1, 0, []), (2, 1, [0])]
+    turns[1].thread = 0
+    diagnosis.revise(turns[1], session)
+    diagnosis.examine(request(4, 2004, thread=0, outcome="partial", lost_tokens=1), session)
+    assert seen[6:] == [(1, 0, [0]), (4, 3, [0, 1, 2, 3])]
+    assert diagnosis.findings()[0].count == 5
+
+
+@pytest.mark.parametrize(("others", "again"), [(SPAN - 2, [1]), (SPAN - 1, [])])
+def test_a_request_of_long_ago_is_not_judged_twice(others: int, again: list[int]) -> None:
+    """A restore shows late that a side request was one; what the rules said of it can no longer be taken back."""
+    scanner = Scanner(Catalogue(ROWS), PLAN)
+    tracker = Tracker("server.log", None, lambda *_: Session(0, "server.log", None), int, scanner)
+    main = ended(tracker.threads, request(0, 5000), None, 5100)
+    side = request(1, 900, common_prefix_tokens=4, cached_tokens=4, thread=main.id, released_tokens=950)
+    ended(tracker.threads, side, main, 950)
+    back = request(1 + others + 1, 5300)
+    _, moved = tracker.threads.split(5100, 1, back.first_line)
+    requests._move(tracker, moved, back)
+    assert [revised.index for revised in tracker.revised] == again
+    assert side.thread != main.id
+
+
+def test_a_server_that_restarts_for_ever_is_not_remembered_for_ever() -> None:
+    diagnosis = Diagnosis([], [])
+    sessions = [Session(number, "server.log", None) for number in range(3 * MAX_SESSIONS)]
+    for session in sessions:
+        diagnosis.examine(request(2 * session.index, 2000, thread=0, outcome="cold"), sessions[0])
+        diagnosis.examine(request(2 * session.index + 1, 2000, thread=0, outcome="cold"), session)
+    assert len(diagnosis._memory) == MAX_SESSIONS
+    assert len(diagnosis._memory[0].threads[0]) == WINDOW, "the one in use all the time is kept"

@@ -6,6 +6,7 @@ Knows rules as such, not one of them by name. State is bounded: 8 requests per t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -31,6 +32,10 @@ WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
+_MAX_SERVED = 64
+"""Requests remembered per slot: what was said of the last ones can still change."""
+MAX_SESSIONS = 256
+"""Sessions whose requests are remembered; a server that is restarted again and again needs those of its last life."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"slept", "stale", "slot_file"})
@@ -41,7 +46,8 @@ class _Memory(msgspec.Struct):
     """What is remembered of one session."""
 
     threads: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
-    slots: dict[int, Request] = msgspec.field(default_factory=dict)
+    slots: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
+    """What each slot served, in the order of the requests."""
     n_threads: int = 0
     steals: int = 0
 
@@ -73,26 +79,30 @@ class Diagnosis:
 
     def revise(self, request: Request, session: Session) -> list[str]:
         """Examine a request again whose conversation was mistaken; returns the codes that opened a new finding."""
-        memory = self._memory.setdefault(session.index, _Memory())
+        memory = self._of(session)
         self._groups.retract(request)
         request.codes.clear()
         request.expected_cached, request.replay_missing = None, []
-        for queue in memory.threads.values():
+        for queue in (*memory.threads.values(), *memory.slots.values()):
             if request in queue:
                 queue.remove(request)
-        latest = memory.slots.get(request.slot)
-        opened = self._ask(request, session, memory)
-        if latest is not None and latest.index > request.index:
-            memory.slots[request.slot] = latest
-        return opened
+        return self._ask(request, session, memory)
 
     def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
-        memory = self._memory.setdefault(session.index, _Memory())
+        memory = self._of(session)
         self._groups.speed(session).learn(request)
         if request.outcome in _DOUBTFUL and request.parent is None:
             self._doubtful += 1
         return self._ask(request, session, memory)
+
+    def _of(self, session: Session) -> _Memory:
+        """What is remembered of a session; the one unused for longest is forgotten."""
+        memory = self._memory.pop(session.index) if session.index in self._memory else _Memory()
+        self._memory[session.index] = memory
+        if len(self._memory) > MAX_SESSIONS:
+            del self._memory[next(iter(self._memory))]
+        return memory
 
     def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
         thread = request.thread
@@ -106,9 +116,10 @@ class Diagnosis:
         ):
             _remember(memory, request)  # nothing that any rule could report
             return []
-        history = list(memory.threads.get(thread, ())) if thread is not None else []
+        history = _before(memory.threads.get(thread, ()), request) if thread is not None else []
+        served = _before(memory.slots.get(request.slot, ()), request)
         situation = Situation(
-            request, session, history, memory.slots.get(request.slot), memory.n_threads, memory.steals
+            request, session, history, served[-1] if served else None, memory.n_threads, memory.steals
         )
         if situation.lost:
             request.expected_cached, request.replay_missing = situation.replayed.expected, situation.replayed.lacking
@@ -203,15 +214,29 @@ class Diagnosis:
         return bool(self._crashed or self._broken)
 
 
+def _before(requests: Iterable[Request], request: Request) -> list[Request]:
+    """Those that came before ``request``, which may be asked about when later ones are known."""
+    return [earlier for earlier in requests if earlier.index < request.index]
+
+
 def _remember(memory: _Memory, request: Request) -> None:
-    memory.slots[request.slot] = request
+    _insert(memory.slots.setdefault(request.slot, deque(maxlen=_MAX_SERVED)), request)
     if request.thread is not None:
         queue = memory.threads.get(request.thread)
         if queue is None:
             if len(memory.threads) >= MAX_THREADS:
                 del memory.threads[next(iter(memory.threads))]
             queue = memory.threads[request.thread] = deque(maxlen=WINDOW)
-        queue.append(request)
+        _insert(queue, request)
+
+
+def _insert(queue: deque[Request], request: Request) -> None:
+    """Add a request in its place: nearly always the last."""
+    queue.append(request)
+    if len(queue) > 1 and queue[-2].index > request.index:
+        ordered = sorted(queue, key=lambda r: r.index)
+        queue.clear()
+        queue.extend(ordered)
 
 
 def _severity(rule: Rule, group: Group) -> Severity:

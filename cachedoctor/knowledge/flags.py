@@ -198,7 +198,7 @@ NEVER = {"--checkpoint-every-nb": CHECKPOINT_EVERY}
 """Names that no build ever had, passed on from drafts of pull requests, and what was meant (PR #20087)."""
 
 INSTEAD = {
-    "checkpoint_every": "these builds place checkpoints at user messages by themselves; --checkpoint-min-step N is the "
+    "checkpoint_every": "llama-server places checkpoints at user messages by itself; --checkpoint-min-step N is the "
     "least distance between two of them in tokens, so a smaller N means more",
 }
 """What took the place of a removed option that has no other name, for the builds after it."""

@@ -11,7 +11,8 @@ from rich.cells import cell_len
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # What our own words use beyond ASCII.
 _PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "µ": "u"}
-_PIECES = re.compile(r"\S+\s*|\s+")
+_PIECES = re.compile(r"\S+(?: %(?!\w))?\s*|\s+")
+"""Words with the blanks behind them; a number and its per cent sign are one word."""
 _CHARS_PER_CELL = 4
 """Characters looked at per cell to fill: combining marks take no cell, and a line may hold a million of them."""
 

@@ -29,7 +29,9 @@ def option(session: Session, known: Option, value: str, what: str, *, off: bool 
     if name is not None:
         return Remedy(what, [f"llama-server ... {name} {value}".rstrip()])
     if lacking(known, low, high, off=off):
-        return Remedy(f"{what} This build does not have the option: {by_build(known, off=off)}. Use one that has it.")
+        return Remedy(
+            f"{what} This build does not have the option: {by_build(known, off=off)}. Use a build that has it."
+        )
     names = known.off if off else known.names
     return Remedy(
         f"{what} The name depends on the build: {by_build(known, off=off)}.",
@@ -62,16 +64,22 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
 
 def slots(session: Session, count: int, what: str) -> Remedy:
     """Advise ``count`` slots for the reason ``what``, with the context that they need together."""
+    options, cost = slot_options(session, count)
+    return Remedy(f"{what} {cost}", [f"llama-server ... {options}"])
+
+
+def slot_options(session: Session, count: int) -> tuple[str, str]:
+    """Options for ``count`` slots with the context that they need together, and a sentence on what that costs."""
     each = session.n_ctx_slot
     if session.setting("kv_unified") is True:
-        context, cost = "", "They share the context (unified KV), so raise -c if it gets full."
-    elif each:
-        context = f" -c {count * each}"
+        return f"-np {count}", "The slots share the context (unified KV), so raise -c if it gets full."
+    if each:
         cost = f"-c is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
-    else:
-        context = f" -c <{count} x the context one conversation needs>"
-        cost = "Without --kv-unified -c is divided by the slots, so it grows with them. That costs KV memory."
-    return Remedy(f"{what} {cost}", [f"llama-server ... -np {count}{context}"])
+        return f"-np {count} -c {count * each}", cost
+    return (
+        f"-np {count} -c <{count} x the context one conversation needs>",
+        "Without --kv-unified -c is divided by the slots, so it grows with them. That costs KV memory.",
+    )
 
 
 def cache_ram(session: Session) -> Remedy:
@@ -187,6 +195,14 @@ def needs_accounting(session: Session) -> tuple[str, str] | None:
     return "prompt length, reuse and checkpoints are hidden at this level", f"{words}\n{command}" if command else words
 
 
+def needs_adapters(session: Session) -> tuple[str, str] | None:
+    """Why a change of adapters was not looked for, or None: from b9294 on its line is printed at trace level."""
+    if session.at_least(9294) is not True or session.seen & {"lora_clear", "seq_rm", "new_prompt"}:
+        return None
+    words, command = show_accounting(session)
+    return "a change of adapters is hidden at this level", f"{words}\n{command}" if command else words
+
+
 def needs_prompts(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the prompts themselves was not evaluated, or None when they were given."""
     if session.setting("prompts_given"):
@@ -203,7 +219,12 @@ def needs_bodies(session: Session) -> tuple[str, str] | None:
     return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
-WANTS: dict[object, showing.Want] = {needs_accounting: "accounting", needs_text: "text", needs_prompts: "prompts"}
+WANTS: dict[object, showing.Want] = {
+    needs_accounting: "accounting",
+    needs_adapters: "accounting",
+    needs_text: "text",
+    needs_prompts: "prompts",
+}
 """What a rule lacks that names one of these as its ``needs``."""
 
 

@@ -26,6 +26,8 @@ WARN_TOKENS = 1000
 """Tokens: a cause that cost this much in all is a warning."""
 RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
+LRU_MOST = 0.1
+"""Share of a prompt that any slot holds at most when one is chosen for its age: the default threshold (b6628 and newer)."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -61,18 +63,8 @@ class Situation:
         """Reference - cached in tokens; 0 when unknown or not worth a word."""
         self.lcp = lcp
         """Longest common prefix in tokens, or None."""
-        self.lcp_at_most = lcp
-        """Upper bound of the common prefix: exact, or what an LRU choice leaves (similarity below the threshold)."""
-        if lcp is None and r.selected_by == "lru" and r.held_tokens and prompt:
-            self.lcp_at_most = int(prompt * 0.1)
-        if r.ram_refused and r.reference_lcp is not None:
-            lcp_of_own: int | None = r.reference_lcp
-        elif r.ram_refused and (r.f_keep or 0) < RAM_LEAST:
-            lcp_of_own = int(reference * RAM_LEAST)
-        else:
-            lcp_of_own = None
-        if self.lcp_at_most is None:
-            self.lcp_at_most = lcp_of_own
+        self.lcp_at_most = _lcp_at_most(r)
+        """Upper bound of the common prefix, or None."""
         self.whole = min(reference, prompt or 0)
         """Tokens that could have been common: the shorter of reference and prompt."""
         self.own_slot: bool | None = None
@@ -133,6 +125,19 @@ class Situation:
         if s.seen & {"ckpt_created", "ckpt_restored", "ckpt_check", "ckpt_created_swa", "force_full", "ckpt_erase_old"}:
             return True
         return None
+
+
+def _lcp_at_most(r: Request) -> int | None:
+    """Upper bound of the common prefix: exact, what a choice by age leaves, or what a refused copy in RAM does."""
+    if r.common_prefix_tokens is not None:
+        return r.common_prefix_tokens
+    if r.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
+        return int(r.prompt_tokens * LRU_MOST)
+    if not r.ram_refused:
+        return None
+    if r.reference_lcp is not None:
+        return r.reference_lcp
+    return int((r.reference_tokens or 0) * RAM_LEAST) if (r.f_keep or 0) < RAM_LEAST else None
 
 
 class Hit(msgspec.Struct):

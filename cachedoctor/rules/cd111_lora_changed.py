@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
@@ -43,22 +43,15 @@ def words(g: Group) -> Words:
                 'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without one '
                 "take the adapters set at start-up or by POST /lora-adapters."
             ),
-            Remedy(
+            advice.slots(
+                g.session,
+                max(2, g.session.n_slots or 1),
                 "Where several sets of adapters are needed: give each a slot of its own, and send its number as id_slot.",
-                ["llama-server ... -np 2"],
             ),
         ],
         [RuledOut("cache-prompt-off", "the server says that it cleared the cache itself")],
         ["https://github.com/ggml-org/llama.cpp/pull/15327"],
     )
-
-
-def needs(session: Session) -> tuple[str, str] | None:
-    """Why the rule was not evaluated: from b9294 on the line is printed at trace level."""
-    if session.at_least(9294) is not True or session.seen & {"lora_clear", "seq_rm", "new_prompt"}:
-        return None
-    how, command = advice.show_accounting(session)
-    return "a change of adapters is hidden at this level", f"{how}\n{command}" if command else how
 
 
 RULE = Rule(
@@ -67,5 +60,5 @@ RULE = Rule(
     "LoRA adapters or scales changed, which clears the cache",
     check,
     words,
-    needs=needs,
+    needs=advice.needs_adapters,
 )

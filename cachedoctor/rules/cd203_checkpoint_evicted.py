@@ -50,7 +50,7 @@ def _longer_list(g: Group) -> Remedy:
     f = g.worst.facts
     default = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
-    held = f"The list held {limit}." if f["limit"] else f"The default is {limit}; this log does not say what was set."
+    held = f"The list held {limit};" if f["limit"] else f"The default is {limit}; this log does not say what was set;"
     alone = g.count == 1
     more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
     kept = "would have kept this one" if alone else "is the least that keeps those missed here"

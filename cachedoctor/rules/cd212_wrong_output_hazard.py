@@ -59,8 +59,8 @@ def words(g: Group) -> Words:
     f = g.worst.facts
     if f["kind"] == "window":
         claim = (
-            f"a checkpoint from before a change of the prompt was restored: tokens {n(f['from'])} to {n(f['to'])} may have been "
-            f"answered from text that is no longer there, in {times(g.count)}"
+            f"a checkpoint from before a change of the prompt was restored: for tokens {n(f['from'])} to {n(f['to'])} it holds text that "
+            f"is no longer in the prompt, and the answer may rest on it, in {times(g.count)}"
         )
         why = (
             "The prompt had parted from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "

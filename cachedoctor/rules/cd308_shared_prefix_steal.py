@@ -50,30 +50,28 @@ def _slots(g: Group) -> int:
     return max(2, threads, g.session.n_slots or 1)
 
 
-def _more_slots(g: Group) -> list[Remedy]:
-    slots = _slots(g)
-    if slots <= (g.session.n_slots or 1):
-        return []
-    what = f"Give every session a slot, {slots} here, together with what follows: a slot in use is still taken for its head."
-    return [advice.slots(g.session, slots, what)]
-
-
-def _threshold(g: Group) -> Remedy:
-    """A similarity that a session's own slot has and another's has not."""
+def _apart(g: Group) -> list[Remedy]:
+    """A slot for every session, and what keeps the sessions in them: slots alone do not, nor does the rest without."""
     f = g.worst.facts
-    foreign, own = f["lcp"] / f["prompt"], f["reference"] / f["prompt"]
+    foreign, own = f["lcp"] / f["prompt"], min(1.0, f["reference"] / f["prompt"])
     slots = _slots(g)
+    new = slots > (g.session.n_slots or 1)
     if own - foreign < 0.1:
-        return Remedy(
-            f"Or let the client name its slot: send id_slot with each request, a number of its own per session (-np {slots} or more). "
-            f"A higher -sps cannot part them here: another session's prompt matches {foreign:.0%}, its own {own:.0%}."
+        name = (
+            "Let the client name its slot: send id_slot with each request, a number of its own per session. A higher -sps cannot part "
+            f"them here: another session's prompt matches {foreign:.0%}, its own {own:.0%}."
         )
-    value = round((foreign + own) / 2, 2)
+        return [advice.slots(g.session, slots, f"{name} That takes {slots} slots.") if new else Remedy(name)]
+    value = f"{(foreign + own) / 2:.2f}"
     what = (
-        f"Ask for more similarity before a slot is taken: another session's prompt matches {foreign:.0%} here, its own {own:.0%}. "
-        "A slot below the threshold is only taken when it is the one unused for longest."
+        f"ask for more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new one here, the "
+        f"session's own {own:.0%}. Below the threshold the slot unused for longest is taken."
     )
-    return advice.option(g.session, flags.SIMILARITY, f"{value} -np {slots}", what)
+    if not new:
+        return [advice.option(g.session, flags.SIMILARITY, value, f"{what[0].upper()}{what[1:]}")]
+    options, cost = advice.slot_options(g.session, slots)
+    what = f"Give every session a slot, {slots} here, and {what} {cost}"
+    return [advice.option(g.session, flags.SIMILARITY, f"{value} {options}", what)]
 
 
 def words(g: Group) -> Words:
@@ -82,7 +80,7 @@ def words(g: Group) -> Words:
     why_not = (
         "the bodies show that this conversation only grew"
         if f["given"]
-        else f"by their lengths the prompts go on with {f['threads']} conversations in turn; only the text proves it"
+        else f"by their lengths the prompts belong to {f['threads']} conversations in turn; only the text would prove it"
     )
     return Words(
         f"sessions that share their first {n(f['lcp'])} tokens take slot {r.slot} from each other: "
@@ -90,7 +88,7 @@ def words(g: Group) -> Words:
         f"The server chose the slot because the head is the same ({n(f['lcp'])} of {n(f['prompt'])} tokens), but behind it stood another "
         f"session; the {n(f['reference'])} tokens of this one were overwritten. The RAM cache saves a prompt only if less than half of it "
         "is kept.",
-        [*_more_slots(g), _threshold(g)],
+        _apart(g),
         [RuledOut("history-rewritten", why_not)],
         ["https://github.com/ggml-org/llama.cpp/issues/22083"],
     )

@@ -206,7 +206,7 @@ def _disagreement(session: Session) -> Iterator[Note]:
             continue
         if found.value != told[setting]:
             shown = [(Mark(found.line, found.text), "what the server says")] if found.text else []
-            yield _disagrees(session, option, _said(found.value), shown)
+            yield _disagrees(session, option, _with_unit(setting, found.value), shown)
 
 
 def _disagrees(session: Session, option: str, says: str, shown: list[tuple[Mark, str]] | None = None) -> Note:
@@ -214,7 +214,7 @@ def _disagrees(session: Session, option: str, says: str, shown: list[tuple[Mark,
     written = _with_value(given) if given is not None else option
     return Note(
         Words(
-            f"the command line has {written}, and the log says {says}: the log counts",
+            f"the command line has {written}, but the log says {says}, and the log counts",
             "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
             "does not know it.",
             [Remedy("Give the command line of the process that wrote this log.")],
@@ -227,6 +227,10 @@ def _disagrees(session: Session, option: str, says: str, shown: list[tuple[Mark,
 def _with_value(given: Given) -> str:
     joint = "=" if given.env else " "
     return given.written if given.value is True and not given.env else f"{given.written}{joint}{_said(given.value)}"
+
+
+def _with_unit(setting: str, value: object) -> str:
+    return f"{_said(value)} MiB" if setting.endswith("_mib") else _said(value)
 
 
 def _said(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import accounting, choosing, losses
 from cachedoctor.engines.llamacpp.slot_state import SlotState
-from cachedoctor.engines.llamacpp.threads import Moved
+from cachedoctor.engines.llamacpp.threads import SPAN, Moved
 from cachedoctor.model import Mark, Request
 
 if TYPE_CHECKING:
@@ -182,12 +182,16 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
 
 
 def _move(tracker: Tracker, judged: list[Moved], current: Request) -> None:
-    """Judge requests again, as turns of the conversation that they really belong to."""
+    """Judge requests again, as turns of the conversation that they really belong to.
+
+    The report keeps what it said of those that are final: their hits can no longer be taken back.
+    """
     for moved in judged:
         request, slot = moved.request, tracker.slot(moved.request.slot)
         if slot.thread == request.thread and slot.length == request.released_tokens:
             slot.thread = moved.thread
         request.thread, request.thread_turn, request.held_thread = moved.thread, moved.turn, moved.held_thread
         accounting.judge(request, moved.total or request.held_tokens, cold=not moved.total)
-        if request is not current and all(request is not waiting for waiting in tracker.finished):
+        final = current.index - request.index >= SPAN
+        if request is not current and not final and all(request is not waiting for waiting in tracker.finished):
             tracker.revised.append(request)

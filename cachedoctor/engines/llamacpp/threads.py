@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from cachedoctor.engines.llamacpp import interleaved
-from cachedoctor.engines.llamacpp.interleaved import KEPT, Turn, shortest
+from cachedoctor.engines.llamacpp.interleaved import KEPT, MIN_TURN, Turn, shortest
 from cachedoctor.model import Request
 
 MAX_THREADS = 64
@@ -105,7 +105,7 @@ class Threads:
         _, thread, at = max(near, key=lambda found: found[0])
         mine, others = thread.recent[:at], thread.recent[at:]
         parted = self._divide(thread, thread.recent, [mine, others])
-        return thread, [moved for moved in parted if before - moved.request.last_line > 0]
+        return thread, [moved for moved in parted if moved.request.last_line < before]
 
     def join(self, request: Request, elsewhere: Collection[int] = ()) -> Thread | None:
         """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
@@ -124,8 +124,8 @@ class Threads:
             found = self.by_total(cached, 8, start)
             if found is not None:
                 return found
-        floor = shortest(prompt)
-        able = [t for t in self._threads.values() if floor <= t.total <= prompt and t.ended < start]
+        floor, most = shortest(prompt), prompt - MIN_TURN
+        able = [t for t in self._threads.values() if floor <= t.total <= most and t.ended < start]
         others = [t for t in able if t is not held and t.id not in elsewhere]
         request.other_candidates = len(others)
         if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.lcp_exact, held):
@@ -153,8 +153,6 @@ class Threads:
         """Note the end of a request of ``thread`` (None: a new one), whose slot now holds ``total`` tokens."""
         if thread is None:
             thread = self._open(request.slot)
-            if len(self._threads) > MAX_THREADS:
-                del self._threads[next(iter(self._threads))]
         else:  # the one used last stands last
             self._threads[thread.id] = self._threads.pop(thread.id, thread)
         kept = request.common_prefix_tokens or request.cached_tokens or 0
@@ -225,7 +223,9 @@ class Threads:
         )
 
     def _open(self, slot: int) -> Thread:
-        """Begin a thread."""
+        """Begin a thread; the one unused for longest makes room."""
+        if len(self._threads) >= MAX_THREADS:
+            del self._threads[next(iter(self._threads))]
         thread = Thread(self._next, 0, 0, slot)
         self._next += 1
         self._threads[thread.id] = thread
