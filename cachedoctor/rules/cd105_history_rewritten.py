@@ -50,7 +50,7 @@ def check(s: Situation) -> Hit | None:
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     return Hit(
         tokens,
-        "medium" if s.own_slot and not r.other_candidates else "low",
+        "medium" if s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s)) else "low",
         shown[0],
         shown[1:4],
         {
@@ -61,6 +61,11 @@ def check(s: Situation) -> Hit | None:
             "two": bool(r.other_candidates),
         },
     )
+
+
+def _in_first_prompt(s: Situation) -> bool:
+    """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
+    return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
 
 
 def _same_place(s: Situation) -> bool:

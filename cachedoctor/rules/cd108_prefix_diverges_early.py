@@ -37,11 +37,11 @@ def _confidence(s: Situation) -> Confidence:
         return "medium" if r.ram_looked and repeated else "low"
     if s.own_slot is None or r.other_candidates or _takes_turns(s):
         return "low"
-    if not repeated and (r.common_prefix_tokens is None or any(h.outcome == "reused" for h in s.history)):
-        return "low"  # once, after turns that were reused: the slot may have been erased, or a new conversation begun
+    if not repeated:
+        return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
     nothing_in_ram = r.ram_looked and r.restored_from_ram is False
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread == r.thread)
-    if r.lcp_exact and alone and nothing_in_ram and repeated:
+    if r.lcp_exact and alone and nothing_in_ram:
         return "high"
     return "medium" if alone or nothing_in_ram else "low"
 

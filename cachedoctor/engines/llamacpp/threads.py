@@ -12,6 +12,7 @@ import msgspec
 
 from cachedoctor.engines.llamacpp import interleaved
 from cachedoctor.engines.llamacpp.interleaved import KEPT, MIN_TURN, Turn, shortest
+from cachedoctor.engines.llamacpp.separate import Heads, Parted
 from cachedoctor.model import Request
 
 MAX_THREADS = 64
@@ -37,6 +38,8 @@ class Thread(msgspec.Struct):
     """Line of the end of its last request."""
     changed_head: bool = False
     """Its last request found its own previous turn in the slot, and most of it no longer matched."""
+    went_on: bool = False
+    """A request continued what another one had left in the slot."""
     recent: list[Turn] = msgspec.field(default_factory=list)
     """Its last requests."""
 
@@ -75,6 +78,7 @@ class Threads:
     def __init__(self) -> None:
         self._threads: dict[int, Thread] = {}
         self._next = 0
+        self._heads = Heads()
         self._side_requests = False
         """It is proven that prompts with nothing in common, though longer, were other conversations here."""
 
@@ -124,6 +128,8 @@ class Threads:
             found = self.by_total(cached, 8, start)
             if found is not None:
                 return found
+        if self._parted(request) and self._heads.separate(lcp or 0):
+            return None
         floor, most = shortest(prompt), prompt - MIN_TURN
         able = [t for t in self._threads.values() if floor <= t.total <= most and t.ended < start]
         others = [t for t in able if t is not held and t.id not in elsewhere]
@@ -157,6 +163,7 @@ class Threads:
             self._threads[thread.id] = self._threads.pop(thread.id, thread)
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
+        thread.went_on |= thread.turns > 0 and kept >= thread.total - KEPT
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
@@ -172,6 +179,9 @@ class Threads:
         ``other_candidates`` of the last request is raised where there are two readings.
         """
         last = thread.recent[-1].request
+        apart = self._separate(last, thread.total)
+        if apart:
+            return apart
         if not self._contested(last, thread.id):
             return []
         turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
@@ -186,6 +196,28 @@ class Threads:
                 last.other_candidates += reading.returns
                 return []
         return []
+
+    def _parted(self, request: Request) -> bool:
+        """Whether a request kept a part of what the slot held, and that had never gone on: no turns are known of it."""
+        held, lcp, length = self.get(request.held_thread), request.common_prefix_tokens, request.held_tokens
+        if held is None or held.went_on or not lcp or not length:
+            return False
+        return lcp < length - KEPT and lcp < (request.prompt_tokens or 0) - KEPT
+
+    def _separate(self, last: Request, total: int) -> list[Moved]:
+        """Give every prompt a thread of its own that turns out to be no turn of a conversation."""
+        first = last.held_tokens in (0, None) and not last.cached_tokens
+        if last.prompt_tokens is None or not (first or self._parted(last)):
+            return []
+        head = None if first else last.common_prefix_tokens
+        found = {parted.index for parted in self._heads.note(Parted(last.index, head, last.prompt_tokens, total))}
+        moved: list[Moved] = []
+        for thread in list(self._threads.values()) if found else []:
+            cuts = [at for at, turn in enumerate(thread.recent) if at and turn.request.index in found]
+            if cuts and last.index - thread.recent[cuts[0]].request.index < SPAN:
+                ends = [0, *cuts, len(thread.recent)]
+                moved += self._divide(thread, thread.recent, [thread.recent[a:b] for a, b in pairwise(ends)])
+        return moved
 
     def _divide(self, thread: Thread, turns: list[Turn], parties: list[list[Turn]]) -> list[Moved]:
         """Give every party a thread of its own; the first keeps ``thread``."""
