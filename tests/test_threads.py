@@ -153,3 +153,23 @@ def test_a_server_that_restarts_for_ever_is_not_remembered_for_ever() -> None:
         diagnosis.examine(request(2 * session.index + 1, 2000, thread=0, outcome="cold"), session)
     assert len(diagnosis._memory) == MAX_SESSIONS
     assert len(diagnosis._memory[0].threads[0]) == WINDOW, "the one in use all the time is kept"
+
+
+def test_a_somewhat_longer_prompt_is_no_next_turn_of_a_single_request() -> None:
+    """Separate questions of about the same length: 8 tokens more are no turn; 40 more may be one."""
+    threads = Threads()
+    single = ended(threads, request(0, 1485), None, 1490)
+    near = request(1, 1498, held_thread=single.id, held_tokens=1490, common_prefix_tokens=11, cached_tokens=11)
+    assert threads.join(near, set()) is None
+    further = request(2, 1530, held_thread=single.id, held_tokens=1490, common_prefix_tokens=11, cached_tokens=11)
+    assert threads.join(further, set()) is single
+
+
+def test_a_short_turn_of_a_conversation_that_has_gone_on_is_one() -> None:
+    """Its second request extended the first; a third one with little more belongs to it, though its slot was taken."""
+    threads = Threads()
+    main = ended(threads, request(0, 2000), None, 2040)
+    ended(threads, request(1, 2100, held_thread=main.id, held_tokens=2040, common_prefix_tokens=2040), main, 2140)
+    other = ended(threads, request(2, 900), None, 950)
+    back = request(3, 2148, held_thread=other.id, held_tokens=950, common_prefix_tokens=11, cached_tokens=11)
+    assert threads.join(back, set()) is main

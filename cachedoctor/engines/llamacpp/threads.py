@@ -131,7 +131,12 @@ class Threads:
         if self._parted(request) and self._heads.separate(lcp or 0):
             return None
         floor, most = shortest(prompt), prompt - MIN_TURN
-        able = [t for t in self._threads.values() if floor <= t.total <= most and t.ended < start]
+        # One request alone is easily followed by a somewhat longer one that has nothing to do with it.
+        able = [
+            t
+            for t in self._threads.values()
+            if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < start
+        ]
         others = [t for t in able if t is not held and t.id not in elsewhere]
         request.other_candidates = len(others)
         if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.lcp_exact, held):
