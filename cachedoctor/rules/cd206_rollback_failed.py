@@ -21,7 +21,7 @@ def check(s: Situation) -> Hit | None:
         proof(
             r, ("n_past", "common prefix"), ("cached", "where reuse would have ended"), ("timing", "tokens recomputed")
         ),
-        {"at": at},
+        {"at": at, "again": at == (r.prompt_tokens or 0) - 1},
     )
 
 
@@ -35,7 +35,11 @@ def words(g: Group) -> Words:
             Remedy(
                 "Update llama.cpp: from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process)."
             ),
-            Remedy("In the client: keep the history append-only, so that nothing has to be cut."),
+            Remedy(
+                "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1); it needs its last token back."
+                if f["again"]
+                else "In the client: keep the history append-only, so that nothing has to be cut."
+            ),
         ],
         [
             RuledOut("mmproj-truncation", "no multimodal projector is loaded, as far as this log shows"),
