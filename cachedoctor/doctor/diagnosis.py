@@ -32,8 +32,8 @@ WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
-_MAX_SERVED = 64
-"""Requests remembered per slot: what was said of the last ones can still change."""
+_FINAL = 64
+"""Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; a server that is restarted again and again needs those of its last life."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
@@ -220,8 +220,10 @@ class Diagnosis:
 def _remember(memory: _Memory, request: Request) -> None:
     served = memory.slots.get(request.slot)
     if served is None:
-        served = memory.slots[request.slot] = deque(maxlen=_MAX_SERVED)
+        served = memory.slots[request.slot] = deque(maxlen=_FINAL)
     _insert(served, request)
+    while len(served) > 1 and served[1].index < request.index - _FINAL:
+        served.popleft()
     if request.thread is not None:
         queue = memory.threads.get(request.thread)
         if queue is None:
@@ -233,8 +235,9 @@ def _remember(memory: _Memory, request: Request) -> None:
 
 def _insert(queue: deque[Request], request: Request) -> None:
     """Add a request in its place: nearly always the last."""
+    late = queue and queue[-1].index > request.index
     queue.append(request)
-    if len(queue) > 1 and queue[-2].index > request.index:
+    if late:
         ordered = sorted(queue, key=lambda r: r.index)
         queue.clear()
         queue.extend(ordered)

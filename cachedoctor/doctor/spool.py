@@ -15,8 +15,8 @@ from cachedoctor.model import Request
 
 _BATCH = 2048
 """Encoded requests gathered before they are written out."""
-OPEN = 128
-"""Requests that can still change; more than a conversation can look back on."""
+OPEN = 80
+"""Requests that can still change; more than a conversation can look back on. Each of them is held in memory."""
 MAX_WAITING = 4096
 """Requests that may wait for one that started before them."""
 

@@ -43,7 +43,7 @@ def signs_of(s: Situation) -> tuple[Sign, ...]:
         if r.truncate_failed_at is not None:
             found.append("failed")
         if not _MARKED_LOSS.isdisjoint(r.marks):
-            found += sorted(_MARKED_LOSS & r.marks.keys())  # type: ignore[arg-type]  # the marks have these names
+            found += sorted(_MARKED_LOSS & r.marks.keys())
     if r.error is not None:
         found.append("error")
     if r.shifted or (s.history and s.history[-1].shifted):
@@ -53,7 +53,7 @@ def signs_of(s: Situation) -> tuple[Sign, ...]:
     if "restarted" in s.session.settings:
         found.append("restarted")
     if not _MARKED.isdisjoint(r.marks):
-        found += sorted(_MARKED & r.marks.keys())  # type: ignore[arg-type]  # these too
+        found += sorted(_MARKED & r.marks.keys())
     return tuple(found)
 
 
