@@ -163,13 +163,15 @@ class Diagnosis:
     def inspect(self, sessions: list[Session]) -> list[Finding]:
         """Ask the rules that look at whole sessions; said once per input and cause."""
         found: dict[tuple[str, str, str, str | None], Finding] = {}
+        fired: dict[tuple[str, str | None], set[str]] = {}
+        for (code, _, path, origin), _ in self._groups.items():
+            fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
             if rule.inspect is None:
                 continue
             for session in sessions:
-                fired = {code for (code, _, *at), _ in self._groups.items() if at == [session.path, session.origin]}
                 try:
-                    notes = rule.inspect(session, fired)
+                    notes = rule.inspect(session, fired.get((session.path, session.origin), set()))
                 except Exception as error:  # one broken rule must not end the run
                     self._crashed[rule.code] = repr(error)
                     continue
@@ -272,9 +274,9 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
 
 
 def _cost(group: Group) -> Cost:
-    if not group.ms:
+    if not group.ns:
         return Cost(group.tokens, None)
-    return Cost(group.tokens, round(group.ms, 3), "depth" if group.at_depth else "mean")
+    return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean")
 
 
 def _short(difference: PromptDiff) -> dict[str, Any]:

@@ -185,7 +185,8 @@ class Group(msgspec.Struct):
     worst_request: Request
     count: int = 0
     tokens: int = 0
-    ms: float = 0.0
+    ns: int = 0
+    """Nanoseconds that the fix would have saved."""
     at_depth: bool = False
     """The time was taken from the speed at that depth, not from a request's mean speed."""
     first: list[int] = msgspec.field(default_factory=list)
