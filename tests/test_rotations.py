@@ -30,11 +30,13 @@ def path(tmp_path: Path) -> Path:
 def test_every_line_comes_once_and_in_order(tmp_path: Path, seed: int) -> None:
     """Another process writes and rotates as fast as it can, by rename and by copy, with numbers and with dates."""
     path, count = tmp_path / "server.log", 2500
-    path.touch()
-    writer = subprocess.Popen([sys.executable, WRITER, path, str(count), str(seed)])
-    source = FollowSource(str(path), POLL / seed, lambda: writer.poll() is not None)
-    lines = b"".join(source.chunks()).splitlines()
-    assert writer.returncode == 0
+    path.write_bytes(b"start\n")
+    writers: list[subprocess.Popen[bytes]] = []
+    chunks = FollowSource(str(path), POLL / seed, lambda: bool(writers) and writers[0].poll() is not None).chunks()
+    assert next(chunks) == b"start\n"
+    writers.append(subprocess.Popen([sys.executable, WRITER, path, str(count), str(seed)]))
+    lines = b"".join(chunks).splitlines()
+    assert writers[0].returncode == 0
     assert len(list(tmp_path.iterdir())) > 60
     assert len(lines) >= count
     assert lines == [b"line %d" % number for number in range(len(lines))]

@@ -76,8 +76,8 @@ def _reads(path: str, file: FileIO) -> Iterator[bytes]:
         yield data
 
 
-def is_stream(path: str) -> bool:
-    """Whether ``path`` is a pipe, a socket or a terminal: bytes that arrive when they are written."""
+def is_stream(path: str | int) -> bool:
+    """Whether a path or file descriptor is a pipe, a socket or a terminal: bytes arrive when they are written."""
     try:
         mode = os.stat(path).st_mode
     except OSError:

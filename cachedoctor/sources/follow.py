@@ -49,9 +49,7 @@ class FollowSource:
         """
         queue = [_open_regular(self.path)]
         generations = Generations(self.path)
-        before = generations.opened()
-        generations.learn(before)
-        close(g.file for g in before)
+        generations.begin(key_of(os.fstat(queue[0].fileno())))
         try:
             while queue:
                 turn = _Turn(self.path, queue[0], generations)
@@ -95,7 +93,8 @@ class _Turn:
         while True:
             # Asked before the read: what is written before stop turns true is never missed.
             stopping, first = stop(), not self._tail
-            data = self._read()
+            # Less than a line is too little to tell a file that begins anew by; after a silence it has to do.
+            data = self._read(b"" if stopping or heard is None else b"\n")
             if data:
                 if first and self._was_preceded():
                     if self.successors:
@@ -113,10 +112,10 @@ class _Turn:
                 heard = None
             time.sleep(poll)
 
-    def _read(self) -> bytes | None:
-        """Read on; None when what had been read is gone: the file was cut."""
+    def _read(self, first: bytes = b"") -> bytes | None:
+        """Read on; None when what had been read is gone: the file was cut. The first bytes must hold ``first``."""
         if not self._tail:
-            return self._read_first()
+            return self._read_first(first)
         checked = self._tail[-_CHECKED:]
         self._file.seek(self._done - len(checked))
         data = read_some(self._path, self._file, self._done)
@@ -124,7 +123,7 @@ class _Turn:
             return None
         return self._taken(data[len(checked) :])
 
-    def _read_first(self) -> bytes:
+    def _read_first(self, wanted: bytes) -> bytes:
         # A server that does not append goes on at its old place when its log is cut: the file begins with a hole.
         self._done = _hole(self._file)
         self._file.seek(self._done)
@@ -136,7 +135,7 @@ class _Turn:
                     raise SourceError(
                         f"{self._path}: is compressed and cannot be followed", "read it without following"
                     )
-                return self._taken(text)
+                return self._taken(text) if wanted in text else b""
         return b""
 
     def _taken(self, data: bytes) -> bytes:
@@ -163,10 +162,12 @@ class _Turn:
         found = self._generations.opened()
         data: bytes | None = b""
         # The last lines may have come between our last read and the moment the file was replaced.
-        while not cut and (data := self._read()):
+        while self._tail and not cut and (data := self._read()):
             yield data
         if found and (cut or data is not None):  # else it was cut while we looked: the next look finds everything
-            at = next((i for i, g in enumerate(found) if (self._is_copy(g) if cut else g.key == self._key)), -1)
+            # Of a file of which nothing was read, copies may have been made already.
+            ours = (bool(self._tail) and (self._is_copy(g) if cut else g.key == self._key) for g in found)
+            at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
             later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
             self.successors = [g.file for g in later]
             if cut and (later or at >= 0) and all(g.key != self._key for g in later):

@@ -59,6 +59,13 @@ class Generations:
             close(g.file for g in found if g is not None)
         return []
 
+    def begin(self, ours: Key) -> None:
+        """Take note of all that are older than the file with this key: nobody asks for them."""
+        found = self.opened()
+        at = next((i for i, generation in enumerate(found) if generation.key == ours), len(found))
+        self.learn(found[:at])
+        close(generation.file for generation in found)
+
     def learn(self, found: list[Generation]) -> None:
         """Take note that these are read, or about to be."""
         self._known = {g.key: g.head for g in found}
