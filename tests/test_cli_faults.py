@@ -121,12 +121,14 @@ def test_a_second_interrupt_does_not_wait_for_the_report(tmp_path: Path) -> None
     os.close(out)
 
 
-def test_the_first_interrupt_waits_for_a_report_that_is_being_written(tmp_path: Path) -> None:
-    """Everything was read; what is written is whole."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_the_first_interrupt_waits_for_a_report_that_is_being_written(tmp_path: Path, unbuffered: str) -> None:
+    """Everything was read; what is written is whole, also where Python does not buffer."""
     log = tmp_path / "server.log"
     log.write_text(MANY)
     out, into = os.pipe()
-    with started("analyze", log, "-f", "json", stdout=into) as process:
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with started("analyze", log, "-f", "json", stdout=into, env=env) as process:
         os.close(into)
         assert select.select([out], [], [], PATIENCE)[0]
         process.send_signal(signal.SIGINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import stat
@@ -57,7 +58,11 @@ class Sink:
     def _standard(self) -> IO[bytes]:
         if sys.stdout is None:
             raise OSError(0, "it is closed")
-        return sys.stdout.buffer
+        stream: IO[bytes] = sys.stdout.buffer
+        if isinstance(stream, io.RawIOBase):
+            # PYTHONUNBUFFERED: a write that a signal interrupts or a full disk stops ends early, without a word.
+            return open(stream.fileno(), "wb", closefd=False)
+        return stream
 
     def _opened(self, path: str) -> IO[bytes]:
         if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe has no old content to protect
