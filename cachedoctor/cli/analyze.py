@@ -87,7 +87,7 @@ def analyze(
     """Say why prompts were recomputed, and what fixes it.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
-    3 nothing in the input was recognised; 130 interrupted.
+    3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
     """
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on, _given(cmdline))
