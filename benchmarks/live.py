@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import random
 import select
@@ -150,7 +151,7 @@ def main() -> int:
                 log.touch()
                 with started(command.format(log=shlex.quote(str(log))), output == "pty") as (group, fd):
                     ms = latencies(log, fd, words, pace == "steady", a.findings, random.Random(a.seed))
-                    cells = [ms[0], median(ms), ms[int(len(ms) * 0.99)], ms[-1], idle_share(group, a.idle)]
+                    cells = [ms[0], median(ms), ms[math.ceil(len(ms) * 0.99) - 1], ms[-1], idle_share(group, a.idle)]
             print(f"{name:24}{pace:8}{output:8}" + "".join(f"{c:9.1f}" for c in cells), flush=True)
     return 0
 
