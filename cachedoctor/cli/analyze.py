@@ -18,6 +18,7 @@ from cachedoctor.cli.sink import Sink
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.part import Part
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.model import Given, InputInfo, Report
     from cachedoctor.sources.base import SourceError
@@ -34,6 +35,7 @@ class _Job(NamedTuple):
     build: int | None
     fail_on: Literal["note", "warning", "error"] | None
     given: list[Given]
+    jobs: int
 
 
 def analyze(
@@ -79,6 +81,12 @@ def analyze(
     template: Annotated[
         str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs", "-j", min=0, metavar="N", help="Processes that read several or large files; 0: one per core."
+        ),
+    ] = 1,
     color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
     width: Annotated[
         int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
@@ -90,7 +98,16 @@ def analyze(
     3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
     """
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
-    job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on, _given(cmdline))
+    job = _Job(
+        _paths(ctx, logs or [], follow),
+        beside,
+        follow,
+        format,
+        build,
+        fail_on,
+        _given(cmdline),
+        jobs or os.cpu_count() or 1,
+    )
     _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
@@ -181,9 +198,13 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
     class Stepwise(Analyzer):
         """An interrupt never finds a step half done; live output hears of every step."""
 
-        def open(self, path: str, *, continues: bool = False) -> InputInfo:
+        def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
             with interrupts.held():
-                return super().open(path, continues=continues)
+                return super().open(path, continues=continues, line=line)
+
+        def absorb(self, part: Part, path: str, line: int = 1) -> None:
+            with interrupts.held():
+                super().absorb(part, path, line)
 
         def close(self) -> None:
             with interrupts.held():
@@ -203,7 +224,7 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
                     live.step(new, True, self.findings)
                 return new
 
-    return Stepwise(job.build, job.prompts, job.given)
+    return Stepwise(job.build, job.prompts, job.given, keeps_requests=job.format == "json")
 
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
@@ -211,6 +232,12 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
 
     try:
         if job.follow is None:
+            if job.jobs > 1 and job.prompts is None:  # bodies are matched to requests in their order
+                from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
+
+                if suits(job.paths):
+                    terms = Terms(job.build, job.given, job.format == "json")
+                    return feed_parallel(analyzer, job.paths, job.jobs, terms), False
             return feed_all(analyzer, job.paths), False
         from cachedoctor.sources.follow import FollowSource
 

@@ -15,6 +15,7 @@ import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.part import Part, add_input, add_totals
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.base import Catalogue, Event
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=1)
-def _catalogue() -> Catalogue:
+def catalogue() -> Catalogue:
+    """The messages of llama-server, compiled at the first call."""
     return Catalogue(ROWS, fused.PATTERN)
 
 
@@ -39,7 +41,12 @@ class Analyzer:
     """Feeds on the bytes of one input after the other."""
 
     def __init__(
-        self, build: int | None = None, prompts: Prompts | None = None, given: list[Given] | None = None
+        self,
+        build: int | None = None,
+        prompts: Prompts | None = None,
+        given: list[Given] | None = None,
+        *,
+        keeps_requests: bool = True,
     ) -> None:
         """Begin without an input.
 
@@ -47,6 +54,7 @@ class Analyzer:
             build: of llama.cpp, when the log does not say it.
             prompts: those given beside the log.
             given: options of the command line that started the server; what the log says comes before them.
+            keeps_requests: the report lists every request.
         """
         self._build = build
         self._given = given or []
@@ -55,10 +63,12 @@ class Analyzer:
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
         self._returns = Returns()
-        self._spool = Spool(encode_request)
+        self._spool = Spool(encode_request if keeps_requests else None)
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._totals = Totals()
+        self._prompt_ns = 0
+        self._follows = self._settled = False
         self._trackers: dict[str | None, Tracker] = {}
         self._open: dict[int, Tracker] = {}
         self._number = 0
@@ -69,9 +79,15 @@ class Analyzer:
 
     # ---- input
 
-    def open(self, path: str, *, continues: bool = False) -> InputInfo:
-        """Begin an input. ``continues``: it is the next rotation of the one before, the same server goes on."""
+    def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
+        """Begin an input.
+
+        Args:
+            continues: it is the next rotation of the one before, the same server goes on.
+            line: number of the first line; behind the first one of its file another life of the server came before.
+        """
         self.close()
+        self._follows = line > 1
         path = os.fsencode(path).decode("utf-8", "replace")  # file names need not be UTF-8
         if not continues:
             self._close_trackers()
@@ -79,7 +95,7 @@ class Analyzer:
         for tracker in self._trackers.values():
             tracker.path = path
         self._scanners = {}
-        self._intake = Intake(path)
+        self._intake = Intake(path, line)
         self._inputs.append(self._intake.info)
         return self._intake.info
 
@@ -98,8 +114,9 @@ class Analyzer:
     def close(self) -> None:
         """End of the open input."""
         if self._intake is not None:
+            settled = self._intake.settled
             self._segments(self._intake.finish())
-            self._intake = None
+            self._intake, self._settled = None, settled and self._alone()
 
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
@@ -135,7 +152,7 @@ class Analyzer:
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            scanner = self._scanners[origin] = Scanner(_catalogue(), PLAN)
+            scanner = self._scanners[origin] = Scanner(catalogue(), PLAN)
         return scanner
 
     def _tracker(self, origin: str | None) -> Tracker:
@@ -149,7 +166,9 @@ class Analyzer:
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)
-        if any(s.path == path and s.origin == origin and s.n_requests for s in self._sessions[-16:]):
+        if (self._follows and not self._sessions) or any(
+            s.path == path and s.origin == origin and s.n_requests for s in self._sessions[-16:]
+        ):
             session.settings["restarted"] = Setting(True, None)
         equip(session, self._given)
         self._sessions.append(session)
@@ -198,7 +217,7 @@ class Analyzer:
                 totals.prompt_tokens += prompt
                 totals.cached_tokens += cached
                 totals.processed_tokens += request.processed_tokens or 0
-                totals.prompt_ms += request.prompt_ms or 0.0
+                self._prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
         self._spool.add(request)
         return new
 
@@ -223,13 +242,52 @@ class Analyzer:
         self._interrupted = interrupted
         return self.snapshot()
 
+    def part(self, path: str) -> Part:
+        """End here; give what was found to another analyzer. The requests go to the file ``path``."""
+        self.close()
+        self._close_trackers()
+        self._diagnosis.groups.finish()
+        with open(path, "wb") as file:
+            self._spool.copy_to(file)
+        return Part(
+            self._inputs, self._sessions, self._totals, self._prompt_ns, self._number,
+            self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures, self._settled,
+        )  # fmt: skip
+
+    def _alone(self) -> bool:
+        """Only one server wrote here; it had requests, and is awake."""
+        if list(self._trackers) != [None]:
+            return False
+        tracker = self._trackers[None]
+        return tracker.session.n_requests > 0 and not tracker.asleep
+
+    def absorb(self, part: Part, path: str, line: int = 1) -> None:
+        """Take what another analyzer found in the next part; its requests stand in the file ``path``.
+
+        ``line``: number of the part's first line, when it is not the first of its file.
+        """
+        for session in part.sessions:
+            session.index += len(self._sessions)
+        if line > 1:
+            self._sessions[-1].last_line, part.sessions[0].first_line = line - 1, line
+            add_input(self._inputs[-1], part.inputs[0])
+        else:
+            self._inputs += part.inputs
+        part.groups.renumber(self._number, len(self._sessions))
+        self._spool.take_over(path, part.requests, len(self._sessions))
+        self._diagnosis.absorb(part.groups, part.doubtful, part.crashed)
+        self._sessions += part.sessions
+        self._number += part.requests
+        self._prompt_ns += part.prompt_ns
+        add_totals(self._totals, part.totals)
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
         totals = self._totals
         totals.reuse = totals.cached_tokens / totals.prompt_tokens if totals.prompt_tokens else None
         totals.avoidable_tokens = self._diagnosis.avoidable_tokens
         totals.avoidable_ms = round(self._diagnosis.avoidable_ms, 3) if totals.requests else None
-        totals.prompt_ms = round(totals.prompt_ms, 3)
+        totals.prompt_ms = round(self._prompt_ns / 1e6, 3)
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]

@@ -59,29 +59,30 @@ class Diagnosis:
         self._rules = rules
         self._plan = Plan(rules)
         self._broken = broken
-        self._crashed: dict[str, str] = {}
-        self._groups = Groups()
+        self.failures: dict[str, str] = {}
+        """What rules failed with, by code."""
+        self.groups = Groups()
         self._memory: dict[int, _Memory] = {}
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
         self.sessions: list[Session] = []
-        self._doubtful = 0
+        self.doubtful = 0
         """Requests that lost tokens, or of which the log does not tell."""
 
     @property
     def avoidable_tokens(self) -> int:
         """Tokens that the fixes would have saved."""
-        return self._groups.avoidable_tokens
+        return self.groups.avoidable_tokens
 
     @property
     def avoidable_ms(self) -> float:
         """Time that the fixes would have saved, milliseconds."""
-        return self._groups.avoidable_ms
+        return self.groups.avoidable_ms
 
     def revise(self, request: Request, session: Session) -> list[str]:
         """Examine a request again whose conversation was mistaken; returns the codes that opened a new finding."""
         memory = self._of(session)
-        self._groups.retract(request)
+        self.groups.retract(request)
         request.codes.clear()
         request.expected_cached, request.replay_missing = None, []
         for queue in (*memory.threads.values(), *memory.slots.values()):
@@ -92,10 +93,16 @@ class Diagnosis:
     def examine(self, request: Request, session: Session) -> list[str]:
         """Run every rule on ``request``; returns the codes that opened a new finding."""
         memory = self._of(session)
-        self._groups.speed(session).learn(request)
+        self.groups.speed(session).learn(request)
         if request.outcome in _DOUBTFUL and request.parent is None:
-            self._doubtful += 1
+            self.doubtful += 1
         return self._ask(request, session, memory)
+
+    def absorb(self, groups: Groups, doubtful: int, failures: dict[str, str]) -> None:
+        """Take what was found in a later part of the logs."""
+        self.groups.merge(groups)
+        self.doubtful += doubtful
+        self.failures.update(failures)
 
     def _of(self, session: Session) -> _Memory:
         """What is remembered of a session; the one unused for longest is forgotten."""
@@ -134,7 +141,7 @@ class Diagnosis:
                 continue
             situation.fired.add(rule.code)
             request.codes.append(rule.code)
-            if self._groups.add(rule.code, hit, request, session):
+            if self.groups.add(rule.code, hit, request, session):
                 opened.append(rule.code)
         if situation.slot_taken:
             memory.steals += 1
@@ -145,7 +152,7 @@ class Diagnosis:
         try:
             return rule.check(situation)
         except Exception as error:  # one broken rule must not end the run
-            self._crashed[rule.code] = repr(error)
+            self.failures[rule.code] = repr(error)
             return None
 
     # ---- what the report needs
@@ -154,7 +161,7 @@ class Diagnosis:
         """All findings, the costliest first."""
         by_code = {rule.code: rule for rule in self._rules}
         found = []
-        for (code, _, path, _), group in self._groups.items():
+        for (code, _, path, _), group in self.groups.items():
             rule = by_code[code]
             found.append((group, _finding(rule, rule.words(group), group, path)))
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
@@ -164,7 +171,7 @@ class Diagnosis:
         """Ask the rules that look at whole sessions; said once per input and cause."""
         found: dict[tuple[str, str, str, str | None], Finding] = {}
         fired: dict[tuple[str, str | None], set[str]] = {}
-        for (code, _, path, origin), _ in self._groups.items():
+        for (code, _, path, origin), _ in self.groups.items():
             fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
             if rule.inspect is None:
@@ -173,7 +180,7 @@ class Diagnosis:
                 try:
                     notes = rule.inspect(session, fired.get((session.path, session.origin), set()))
                 except Exception as error:  # one broken rule must not end the run
-                    self._crashed[rule.code] = repr(error)
+                    self.failures[rule.code] = repr(error)
                     continue
                 for note in notes:
                     shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
@@ -198,14 +205,14 @@ class Diagnosis:
             for b in self._broken
         ]
         for rule in self._rules:
-            if rule.code in self._crashed:
+            if rule.code in self.failures:
                 out.append(
                     NotEvaluated(
-                        rule.code, rule.name, f"the rule failed: {self._crashed[rule.code]}", "report this as a bug"
+                        rule.code, rule.name, f"the rule failed: {self.failures[rule.code]}", "report this as a bug"
                     )
                 )
                 continue
-            if not self._doubtful and OF_LOSS.issuperset(rule.on) and rule.on:
+            if not self.doubtful and OF_LOSS.issuperset(rule.on) and rule.on:
                 continue  # nothing was lost, so there was nothing to explain
             active = [s for s in sessions if s.n_requests]
             needs = [rule.needs(s) for s in active]
@@ -216,7 +223,7 @@ class Diagnosis:
     @property
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
-        return bool(self._crashed or self._broken)
+        return bool(self.failures or self._broken)
 
 
 def _remember(memory: _Memory, request: Request) -> None:

@@ -101,9 +101,8 @@ class Groups:
         return (self._ns + sum(_dearest(said).ns for said in self._waiting.values())) / 1e6
 
     def merge(self, later: Groups) -> None:
-        """Count what was said of the requests of a later part of the same logs."""
+        """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()
-        later.finish()
         for key, group in later._final.items():
             before = self._final.get(key)
             if before is None:
@@ -113,11 +112,22 @@ class Groups:
         self._tokens += later._tokens
         self._ns += later._ns
 
+    def renumber(self, requests: int, sessions: int) -> None:
+        """Count requests and sessions from here on; the sessions themselves are numbered by whoever holds them."""
+        self.finish()
+        for group in self._final.values():
+            group.first = [number + requests for number in group.first]
+            group.top = [(tokens, number + requests) for tokens, number in group.top]
+        for request in {id(group.worst_request): group.worst_request for group in self._final.values()}.values():
+            request.index += requests
+            request.session += sessions
+
     def finish(self) -> None:
-        """Make all final."""
+        """Make all final; nothing more is learnt of the sessions so far."""
         for said in list(self._waiting.values()):
             self._settle(said)
         self._waiting.clear()
+        self._speeds.clear()
 
     def _settle(self, said: _Charges) -> None:
         _count(self._final, said)

@@ -15,8 +15,10 @@ MAX_LINE = 1 << 20
 class Intake:
     """Feeds on chunks cut anywhere."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, first: int = 1) -> None:
+        """``first``: number of the first line, where the input is a part of a file."""
         self.info = InputInfo(path)
+        self._first = first
         self._unwrapper = Unwrapper()
         self._carry: list[bytes] = []
         self._carried = 0
@@ -40,6 +42,11 @@ class Intake:
         self._carry.clear()
         return (self._block(rest + b"\n") if rest else []) + self._unwrapper.flush()
 
+    @property
+    def settled(self) -> bool:
+        """No line before has a say in how the next one is read."""
+        return self._unwrapper.settled
+
     def _keep(self, part: bytes) -> None:
         room = MAX_LINE - self._carried
         if part and room > 0:
@@ -47,6 +54,6 @@ class Intake:
             self._carried += len(part[:room])
 
     def _block(self, block: bytes) -> list[Segment]:
-        first = self.info.lines + 1
+        first = self.info.lines + self._first
         self.info.lines += block.count(b"\n")
         return self._unwrapper.feed(block, first)

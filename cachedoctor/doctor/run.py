@@ -23,9 +23,9 @@ def _source(path: str) -> Source:
     return FileSource(path)
 
 
-def drive(analyzer: Analyzer, source: Source, *, continues: bool = False) -> SourceError | None:
+def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: int = 1) -> SourceError | None:
     """Feed one source to its end; returns the error that stopped it, or None."""
-    info = analyzer.open(source.path, continues=continues)
+    info = analyzer.open(source.path, continues=continues, line=line)
     try:
         for chunk in source.chunks():
             if chunk:
@@ -40,21 +40,33 @@ def drive(analyzer: Analyzer, source: Source, *, continues: bool = False) -> Sou
     return None
 
 
-def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
-    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end."""
-    errors, before = [], None
-    seen: set[str] = set()
+def chains(paths: list[str]) -> list[list[str]]:
+    """Logs in the order of ``paths``, each with its rotations in the order of time; a log given twice is one log."""
+    found: list[list[str]] = []
+    before, seen = None, set()
     for path in in_time_order(paths):
         same = path if path == "-" else os.path.realpath(path)
         if same in seen:
-            continue  # a log given twice is one log
+            continue
         seen.add(same)
         base = _ROTATION.sub("", path)
-        error = drive(analyzer, _source(path), continues=path != "-" and base == before)
+        if path != "-" and base == before:
+            found[-1].append(path)
+        else:
+            found.append([path])
         before = base
-        if error is not None:
-            errors.append(error)
-    return errors
+    return found
+
+
+def drive_chain(analyzer: Analyzer, chain: list[str]) -> list[SourceError]:
+    """Feed the rotations of one log; returns the errors of those that could not be read to their end."""
+    errors = [drive(analyzer, _source(path), continues=at > 0) for at, path in enumerate(chain)]
+    return [error for error in errors if error is not None]
+
+
+def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
+    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end."""
+    return [error for chain in chains(paths) for error in drive_chain(analyzer, chain)]
 
 
 def analyze_paths(paths: list[str], build: int | None = None) -> Report:

@@ -13,6 +13,9 @@ from typing import IO
 
 from cachedoctor.model import CacheDoctorError, Request
 
+_BLOCK = 1 << 20
+_INDEX, _SESSION = b'{"index":', b'"session":'
+"""Every encoded request begins with these two fields."""
 _BATCH = 2048
 """Encoded requests gathered before they are written out."""
 OPEN = 80
@@ -24,7 +27,8 @@ MAX_WAITING = 4096
 class Spool:
     """Takes requests in any order near the right one, gives them in the order of their numbers."""
 
-    def __init__(self, encode: Callable[[Request], bytes]) -> None:
+    def __init__(self, encode: Callable[[Request], bytes] | None) -> None:
+        """``encode``: makes the bytes of a request; without it no request is kept."""
         self._encode = encode
         self._file: IO[bytes] | None = None
         self._ready: list[bytes] = []
@@ -48,15 +52,21 @@ class Spool:
             self._open.append(late)
             self._next += 1
             late = self._waiting.pop(self._next, None)
+        if self._encode is None:
+            self._open.clear()
+            return
         while len(self._open) > OPEN:
             self._ready.append(self._encode(self._open.popleft()))
         if len(self._ready) > _BATCH:
-            last = self._ready.pop()  # stays, so that what is on disk always ends with a comma
-            try:
-                self._store(b",\n".join(self._ready) + b",\n")
-            except OSError as fault:
-                self._fault = fault
-            self._ready = [last]
+            self._write()
+
+    def _write(self) -> None:
+        last = self._ready.pop()  # stays, so that what is on disk always ends with a comma
+        try:
+            self._store(b",\n".join(self._ready) + b",\n")
+        except OSError as fault:
+            self._fault = fault
+        self._ready = [last]
 
     def _store(self, lines: bytes) -> None:
         if self._fault is not None:
@@ -65,6 +75,19 @@ class Spool:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
         self._file.write(lines)
         self._file.flush()
+
+    def take_over(self, path: str, count: int, sessions: int) -> None:
+        """Take ``count`` requests of a later part from the file at ``path``, where they are numbered from 0.
+
+        ``sessions``: how many came before that part. All that was added before is final.
+        """
+        first, self._next = self._next, self._next + count
+        self._ready += self._encoded()
+        self._open.clear()
+        with open(path, "rb") as file:
+            while lines := file.readlines(_BLOCK):
+                self._ready += [_renumbered(line, first, sessions) for line in lines]
+                self._write()
 
     def check(self) -> None:
         """Raise ``CacheDoctorError`` when requests were lost because the disk took no more."""
@@ -83,7 +106,7 @@ class Spool:
             self._file.seek(0)
             shutil.copyfileobj(self._file, out, 1 << 20)
             self._file.seek(0, 2)
-        out.write(b",\n".join([*self._ready, *map(self._encode, self._changeable())]))
+        out.write(b",\n".join([*self._ready, *self._encoded()]))
 
     def lines(self) -> Iterator[bytes]:
         """Yield every request taken so far; numbers still missing are skipped."""
@@ -94,10 +117,18 @@ class Spool:
                 yield line[:-2]
             self._file.seek(0, 2)
         yield from self._ready
-        yield from map(self._encode, self._changeable())
+        yield from self._encoded()
 
-    def _changeable(self) -> Iterator[Request]:
-        """Requests that are not encoded yet, in order."""
-        yield from self._open
-        for number in sorted(self._waiting):
-            yield self._waiting[number]
+    def _encoded(self) -> Iterator[bytes]:
+        """Yield the requests that were not encoded yet, in order."""
+        if self._encode is not None:
+            yield from map(self._encode, self._open)
+            for number in sorted(self._waiting):
+                yield self._encode(self._waiting[number])
+
+
+def _renumbered(line: bytes, requests: int, sessions: int) -> bytes:
+    """Count the numbers at the beginning of an encoded request from those that came before its part."""
+    index, session, rest = line.removesuffix(b"\n").removesuffix(b",").split(b",", 2)
+    number, at = int(index[len(_INDEX) :]) + requests, int(session[len(_SESSION) :]) + sessions
+    return b"%b%d,%b%d,%b" % (_INDEX, number, _SESSION, at, rest)

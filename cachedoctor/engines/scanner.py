@@ -52,6 +52,11 @@ class Scanner:
         """How many lines of a counted message the task has had on the slot; counting starts anew."""
         return self._counts.pop((message, b"%d" % slot, b"%d" % task), 0)
 
+    def forget(self) -> None:
+        """Begin anew with tasks, whose numbers may come again: the server was restarted."""
+        self._last.clear()
+        self._counts.clear()
+
     def scan(self, segment: Segment) -> Iterator[Event]:
         """Events in line order."""
         data = b"\n" + segment.data

@@ -103,6 +103,11 @@ class Prefixes:
     def __init__(self) -> None:
         self._known: set[tuple[str, bytes | None]] = set()
 
+    @property
+    def known(self) -> bool:
+        """Whether an uncertain prefix was shown to be real."""
+        return bool(self._known)
+
     def peel(self, line: bytes) -> tuple[bytes, bytes | None] | None:
         """Return the body and its origin, or None when no prefix of the table starts ``line``."""
         if not line or _BODY.match(line):

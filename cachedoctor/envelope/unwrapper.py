@@ -82,6 +82,11 @@ class Unwrapper:
             self._pass_on(block[position:], number)
         return self._taken()
 
+    @property
+    def settled(self) -> bool:
+        """No line before has a say in what the next one means."""
+        return not (self._below_header or self._held or self._prefixes.known)
+
     def flush(self) -> list[Segment]:
         """Return the lines that were waiting for their last part."""
         for origin, stream in list(self._held):

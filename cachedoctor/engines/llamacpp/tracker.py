@@ -75,6 +75,7 @@ class Tracker:
         self.number = number
         self.take = scanner.take
         self.lines_of = scanner.recognise_all
+        self._forget = scanner.forget
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
@@ -119,6 +120,8 @@ class Tracker:
         if event.row is None:
             together.feed(self, event)
             return
+        if event.message in RESTART_MARKS:
+            self._check_life(event)
         if event.row not in self.rows:
             self.first_sight(event.row)
         handler = HANDLERS.get(event.message)
@@ -160,12 +163,13 @@ class Tracker:
 
     # ---- lives of the server
 
+    def _check_life(self, event: Event) -> None:
+        """A start-up line after requests, or one that is printed once per life, begins a new one."""
+        again = event.message == "init_slots" and "init_slots" in self._started
+        if not self.asleep and (self.session.n_requests or again):
+            self._restart(event)
+
     def _start(self, event: Event) -> None:
-        session = self.session
-        if event.message in RESTART_MARKS and not self.asleep:
-            again = event.message == "init_slots" and "init_slots" in self._started
-            if session.n_requests or again:
-                self._restart(event)
         if event.message in ("init_slots", "load_model"):
             self.session.starts_cold = True
             if event.message == "init_slots":
@@ -198,6 +202,7 @@ class Tracker:
     def _restart(self, event: Event) -> None:
         self.close_open(lost=True)
         self.session.last_line = event.line - 1
+        self._forget()
         self._open(event.line)
         if event.row is not None:
             self.first_sight(event.row)

@@ -1,0 +1,130 @@
+"""Reads logs in several processes, with the report of one: by files, and by the lives of the servers in large files.
+
+Every part is analysed on its own and the parts are joined in order. Where a part turns out not to end between two lives
+that know nothing of each other, its file is read once more as a whole. Knows processes; knows no line and no rule.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+import msgspec
+
+from cachedoctor.doctor.analyzer import Analyzer, catalogue
+from cachedoctor.doctor.cuts import spans
+from cachedoctor.doctor.part import Part
+from cachedoctor.doctor.run import chains, drive, drive_chain
+from cachedoctor.model import CacheDoctorError, Given
+from cachedoctor.sources.base import SourceError
+from cachedoctor.sources.file import is_stream
+from cachedoctor.sources.span import Span, SpanSource, plain_size
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """How every part is analysed."""
+
+    build: int | None
+    given: list[Given]
+    keeps_requests: bool
+
+
+class _Unit(msgspec.Struct, frozen=True):
+    """What one process reads: the rotations of a log, or a span of one file."""
+
+    paths: list[str]
+    span: Span | None = None
+
+
+class _Done(msgspec.Struct):
+    part: Part
+    line: int
+    """Number of its first line in its file."""
+    requests: str
+    """File in which they stand."""
+    errors: list[tuple[str, str]]
+    """(message, hint) of inputs that could not be read to their end."""
+
+
+def suits(paths: Iterable[str]) -> bool:
+    """Whether all inputs are files: a pipe has to be read as it comes."""
+    return not any(path == "-" or is_stream(path) for path in paths)
+
+
+def feed_parallel(analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms) -> list[SourceError]:
+    """Feed every path like ``feed_all``, in ``jobs`` processes; returns the errors of inputs that could not be read.
+
+    Raises:
+        CacheDoctorError: a process was killed.
+    """
+    catalogue()  # compiled once, before the processes part
+    errors: list[SourceError] = []
+    with tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(jobs) as pool:
+        try:
+            work = [
+                (chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in _plan(paths, jobs)
+            ]
+            for units, futures in work:
+                for done in _parts(pool, units, futures, terms, folder):
+                    analyzer.absorb(done.part, done.requests, done.line)
+                    errors += [SourceError(*error) for error in done.errors]
+                    os.unlink(done.requests)
+        except BrokenProcessPool as fault:
+            what = "a process that read a part of the logs was killed"
+            raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs") from fault
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return errors
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Forked where that is safe: nothing has to be imported and compiled again."""
+    method = "fork" if sys.platform == "linux" else "spawn"
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_leave_signals)
+
+
+def _leave_signals() -> None:
+    """Ctrl-C reaches every process of the terminal; the first one says when to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
+    """Units of each log, in order: one for its rotations, or several of one large file."""
+    logs = chains(paths)
+    sizes = [plain_size(chain[0]) if len(chain) == 1 else 0 for chain in logs]
+    for chain, size in zip(logs, sizes, strict=True):
+        share = -(-jobs * size // max(1, sum(sizes)))
+        cut = spans(chain[0], share, catalogue()) if share > 1 and len(logs) < 2 * jobs else []
+        yield [_Unit(chain, span) for span in cut] or [_Unit(chain)]
+
+
+def _parts(
+    pool: ProcessPoolExecutor, units: list[_Unit], futures: list[Future[_Done]], terms: Terms, folder: str
+) -> list[_Done]:
+    done = [future.result() for future in futures]
+    if all(before.part.settled and not before.errors for before in done[:-1]):
+        return done
+    return [pool.submit(_work, _Unit(units[0].paths), terms, folder).result()]
+
+
+def _work(unit: _Unit, terms: Terms, folder: str) -> _Done:
+    analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests)
+    if unit.span is None:
+        line, errors = 1, drive_chain(analyzer, unit.paths)
+    else:
+        line = unit.span.line
+        error = drive(analyzer, SpanSource(unit.paths[0], unit.span), line=line)
+        errors = [] if error is None else [error]
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.close(descriptor)
+    return _Done(analyzer.part(path), line, path, [(error.message, error.hint) for error in errors])

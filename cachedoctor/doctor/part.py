@@ -1,0 +1,43 @@
+"""What was found in a part of the logs, on its way to whoever joins the parts. Knows no file and no process."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.doctor.groups import Groups
+from cachedoctor.model import InputInfo, Session, Totals
+
+
+class Part(msgspec.Struct):
+    """Requests and sessions are numbered from 0 in every part."""
+
+    inputs: list[InputInfo]
+    sessions: list[Session]
+    totals: Totals
+    prompt_ns: int
+    requests: int
+    """How many; as JSON they stand in a file of their own."""
+    groups: Groups
+    doubtful: int
+    """Requests that lost tokens, or of which the log does not tell."""
+    crashed: dict[str, str]
+    """What rules failed with, by code."""
+    settled: bool
+    """Behind the last line a new life of the server may begin of which no line before it says anything."""
+
+
+def add_totals(totals: Totals, more: Totals) -> None:
+    """Add up what is a sum of requests."""
+    totals.requests += more.requests
+    totals.prompt_tokens += more.prompt_tokens
+    totals.cached_tokens += more.cached_tokens
+    totals.processed_tokens += more.processed_tokens
+
+
+def add_input(info: InputInfo, more: InputInfo) -> None:
+    """Add the next part of the same input."""
+    info.bytes += more.bytes
+    info.lines += more.lines
+    info.recognised += more.recognised
+    info.engine = info.engine or more.engine
+    info.error = info.error or more.error
