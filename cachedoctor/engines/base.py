@@ -24,9 +24,12 @@ def _float(raw: bytes) -> float:
     return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
 
 
+# Longer numbers are no counts of a server: Python converts no thousands of digits, JSON and tables hold 64 bits.
+_NUMBER = r"\d{1,18}(?!\d)"
+
 # kind of a hole: pattern and converter; url, path, host, json and text can hold a user's words
 _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
-    "d": (r"-?\d+", int),
+    "d": ("-?" + _NUMBER, int),
     "f": (r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)", _float),
     "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
     "func": (r"[^\s:]+", _text),
@@ -183,8 +186,8 @@ class Catalogue:
     """The rows of one engine, found by the literal head of their message."""
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
-    _STAMP = rb"(?:\d+\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
-    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *)?id +(\d+) *\| *task +(-?\d+) *\| *"
+    _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
+    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *)?id +(\d{1,4}) *\| *task +(-?\d{1,18}) *\| *"
     _OTHER = rb"(?:srv|que|res|cmn|spec) +(?:[^\s:]*: *)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 
