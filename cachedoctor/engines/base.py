@@ -86,8 +86,13 @@ class Event(msgspec.Struct, gc=False):
     @property
     def stamp(self) -> bytes:
         """Uptime as printed at the start of the line, ``M.SS.mmm.uuu``; empty when the line carries no clock."""
-        word = self.block[self.start : self.block.find(b" ", self.start)]
-        return word if word[:1].isdigit() else b""
+        return stamp_of(self.block, self.start)
+
+
+def stamp_of(block: bytes, start: int = 0) -> bytes:
+    """Uptime at the start of the line that begins at ``start``; empty when it carries no clock."""
+    word = block[start : block.find(b" ", start)]
+    return word if word[:1].isdigit() else b""
 
 
 def uptime_seconds(stamp: bytes) -> int:

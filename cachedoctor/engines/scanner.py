@@ -113,6 +113,14 @@ class Scanner:
             line += count(b"\n", counted, found.end() if group < slot_group else found.start() + 1)
             self.last_line = first + line if numbers is None else numbers[line]
 
+    def singly(self, event: Event) -> list[Event]:
+        """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
+        counted, last = self.recognised, self.last_line
+        lines = zip(event.lines, event.whole.split(b"\n"), strict=True)
+        events = [e for number, line in lines for e in self.scan(Segment(None, line + b"\n", number))]
+        self.recognised, self.last_line = counted, last  # the lines were counted with the event
+        return events
+
     def recognise_all(self, lines: list[bytes]) -> list[Message]:
         """Wanted rows of several lines, one by one."""
         rows = [event.row for line in lines for event in self._catalogue.recognise(line)]

@@ -48,7 +48,7 @@ def _end(task: bytes) -> bytes:
     return (
         rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,18})" + _RATE
         + timing + rb"eval time = +\d+\.\d+ ms / +(\d{1,18})" + _RATE
-        + timing + rb"total time = [^\n]*\n"
+        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,18} tokens\n"
         + rb"(?:" + _SAME + task + rb" \| +graphs reused = [^\n]*\n)?"
         + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,18}), truncated = ([01])(?=\n)"
     )  # fmt: skip

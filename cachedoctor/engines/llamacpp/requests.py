@@ -129,7 +129,7 @@ def finish(tracker: Tracker, slot: SlotState, lost: bool = False) -> None:
     request = slot.request
     if request is None:
         return
-    slot.request, slot.released = None, False
+    slot.request, slot.released, slot.ended = None, False, request.task
     if lost:
         request.partial = True
     elif request.generated_tokens is None and request.error is None and not request.partial:

@@ -114,3 +114,5 @@ class SlotState(msgspec.Struct):
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""
     released: bool = False
+    ended: int = -1
+    """Task of its last finished request."""

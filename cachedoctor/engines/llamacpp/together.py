@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.base import Event, stamp_of
 from cachedoctor.engines.llamacpp import choosing, fused, processing, requests
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Check, Mark
@@ -24,12 +24,15 @@ def feed(tracker: Tracker, event: Event) -> None:
         return
     last = match.lastindex or 0
     lines = event.whole.split(b"\n")
-    if match[fused.TASK] is not None:
+    if len(lines) > 1 and _unusual(tracker, event, match, lines):
+        for single in tracker.singly(event):
+            tracker.feed(single)
+    elif match[fused.TASK] is not None:
         _sight(tracker, match, lines, 1, fused.CHOICE_TAIL)
         _choice(tracker, event, match, lines)
     elif match[fused.LAUNCHED] is not None:
         _sight(tracker, match, lines, 2, fused.LAUNCH_TAIL)
-        tracker.check_restart(event, event.task)
+        tracker.check_restart(event, event.task, event.stamp)
         slot = tracker.slot(event.slot)
         requests.launch(tracker, slot, event.task, event.line, lines[0], False)
         _tail(tracker, slot, event, match, fused.LAUNCH_TAIL, event.task, lines, 1)
@@ -42,6 +45,15 @@ def feed(tracker: Tracker, event: Event) -> None:
     else:
         _sight_lines(tracker, lines, 5 | _batch_shape(match, fused.BATCHES_ALONE) << 3)
         _batches(tracker, tracker.slot(event.slot), event, match, fused.BATCHES_ALONE, event.task, lines, 0)
+
+
+def _unusual(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[bytes]) -> bool:
+    """Whether lines of this event belong to different lives of the server, or to a request that has ended."""
+    if match[fused.TASK] is not None:
+        return tracker.restarts(int(match[fused.TASK]), stamp_of(lines[2 if fused.SAMPLER in lines[1] else 1]))
+    if match[fused.LAUNCHED] is not None:
+        return tracker.restarts(event.task, event.stamp)
+    return bool(match[fused.END_ALONE]) and event.task == tracker.slot(event.slot).ended
 
 
 _IN_TAIL = (0, fused.BATCHES + fused.REST, fused.END, fused.END + 1)
@@ -99,7 +111,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
         choosing.choose(tracker, slot, event.line, lines[0], float(similarity), float(keep), None)
     else:
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
-    tracker.check_restart(event, task)
+    tracker.check_restart(event, task, stamp_of(lines[at]))
     slot = tracker.slot(event.slot)
     requests.launch(tracker, slot, task, event.lines[at], lines[at], False)
     request = slot.request

@@ -21,14 +21,17 @@ Handler = Callable[["Tracker", Event, SlotState], None]
 
 
 def _launch(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    tracker.check_restart(event, event.task)
+    tracker.check_restart(event, event.task, event.stamp)
     requests.launch(
         tracker, tracker.slot(event.slot), event.task, event.line, event.text, bool(event.fields.get("is_child"))
     )
 
 
 def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """The lines below carry no task; a log that begins, or is torn, before them opens the request here."""
     tracker.timing = slot
+    if event.task not in (-1, slot.ended):
+        requests.of_event(tracker, event, slot)
 
 
 def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -75,6 +78,7 @@ class Tracker:
         self.number = number
         self.take = scanner.take
         self.lines_of = scanner.recognise_all
+        self.singly = scanner.singly
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
@@ -165,7 +169,7 @@ class Tracker:
         if event.message in RESTART_MARKS and not self.asleep:
             again = event.message == "init_slots" and "init_slots" in self._started
             if session.n_requests or again:
-                self._restart(event)
+                self._restart(event, event.line)
         if event.message in ("init_slots", "load_model"):
             self.session.starts_cold = True
             if event.message == "init_slots":
@@ -174,13 +178,16 @@ class Tracker:
         self.clears_idle = None
         self.startup.apply(event)
 
-    def check_restart(self, event: Event, task: int) -> None:
-        """A launch whose clock or task number fell back belongs to a new life, even without start-up lines."""
-        now = event.stamp
+    def restarts(self, task: int, now: bytes) -> bool:
+        """Whether a launch is of a new life: its clock (``now``) or its task number fell back."""
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
-        if (reset or self._clock_fell(now)) and self.session.n_requests:
+        return (reset or self._clock_fell(now)) and self.session.n_requests > 0
+
+    def check_restart(self, event: Event, task: int, now: bytes) -> None:
+        """Open a new session, even without start-up lines, where a launch at the uptime ``now`` shows a new life."""
+        if self.restarts(task, now):
             choice = self.slot(event.slot).choice
-            self._restart(event)
+            self._restart(event, event.line if choice is None else choice.line)
             self.slot(event.slot).choice = choice
         self._stamp = now or self._stamp
         if task > self._last_task:
@@ -195,10 +202,11 @@ class Tracker:
             return False
         return uptime_seconds(now) < uptime_seconds(before) - 1
 
-    def _restart(self, event: Event) -> None:
+    def _restart(self, event: Event, line: int) -> None:
+        """Begin a new session at ``line``: a launch follows lines on the choice of its slot."""
         self.close_open(lost=True)
-        self.session.last_line = event.line - 1
-        self._open(event.line)
+        self.session.last_line = line - 1
+        self._open(line)
         if event.row is not None:
             self.first_sight(event.row)
 
