@@ -274,8 +274,8 @@ TARGETS = {
 SCRAPS = [
     b"\n", b"\r", b"\r\n", b"\0", b"\x1b[", b"\x1b]8;;http://x\x07", b"\xff", b"\xe2\x80\xae", b"\xed\xa0\x80", b"\xc3",
     b"9" * 30, b"-1", b"inf", b"nan", b"1e999", b"{", b"}", b"[" * 50, b'"', b"\\", b"\\u0000", b"\\ud800", b"| ",
-    b": ",     b"(", b"%s", b"=", b" " * 40, b"\t", b"id  0 | task 9 | ", b"[53409] ", b"data: ", b"</s>", b"<|im_start|>", b"{{",
-    b"%}", b"\xef\xbb\xbf", b"\x1f\x8b\x08", b"\xf4\x80\x80\x80", b"\xf3\xb0\x80\x80", b"\xc2\xb2", b"\xd9\xa3",
+    b": ", b"(", b"%s", b"=", b" " * 40, b"\t", b"id  0 | task 9 | ", b"[53409] ", b"data: ", b"</s>", b"<|im_start|>",
+    b"{{", b"%}", b"\xef\xbb\xbf", b"\x1f\x8b\x08", b"\xf4\x80\x80\x80", b"\xf3\xb0\x80\x80", b"\xc2\xb2", b"\xd9\xa3",
     b"1,000,000,000",
 ]  # fmt: skip
 """Bytes with a meaning to one reader or another."""
