@@ -136,3 +136,28 @@ def test_the_cases_of_the_wrappers() -> None:
         log = (folder / "server.log").read_bytes()
         third = len(log) // 3
         assert json_of([log[:third], log[third : 2 * third], log[2 * third :]]) == json_of([log]), folder.name
+
+
+BATCH = "0.00.{ms}.000 I slot   operator(): id  0 | task {task} | cached n_tokens = {n}, memory_seq_rm [{n}, end)\n"
+CREATED = (
+    "0.00.{ms}.100 I slot create_check: id  0 | task {task} | created context checkpoint 2 of 32"
+    " (pos_min = {n}, pos_max = {n}, n_tokens = 9, size = 0.016 MiB)\n"
+)
+CHECK = "0.00.{ms}.200 I slot   operator(): id  0 | task {task} | checking checkpoint with [{n}, {n}] against 9...\n"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_lines_of_two_requests_in_any_order(seed: int) -> None:
+    """A torn or shuffled log: what is read together gives what each line gives by itself."""
+    rng = random.Random(seed)
+    forms = [CHOICE, LAUNCH, BATCH, CREATED, CHECK, BATCH + CREATED, CHOICE + LAUNCH + BATCH, CHECK + CHECK]
+    lines = [rng.choice(forms).format(ms=100 + at, task=rng.choice((0, 9, 21)), n=50 + at) for at in range(14)]
+    same_by_line("".join(lines) + (HEADER + TIMINGS + RELEASE) * rng.randrange(3))
+
+
+def test_a_server_restarted_after_one_request_shows_what_the_next_one_reused() -> None:
+    """Task 0 of the new life is not task 0 of the old one, though no batch lies between them."""
+    life = LAUNCH.format(ms=100, task=0) + "slot x: id  0 | task 0 | y\n" + BATCH.format(ms=200, task=0, n=40)
+    report = same_by_line(life + life.replace("n_tokens = 40", "n_tokens = 70"))
+    assert b'"cached_tokens":40' in report
+    assert b'"cached_tokens":70' in report

@@ -113,13 +113,26 @@ class Scanner:
             line += count(b"\n", counted, found.end() if group < slot_group else found.start() + 1)
             self.last_line = first + line if numbers is None else numbers[line]
 
-    def singly(self, event: Event) -> list[Event]:
+    def first(self, message: str, slot: int, task: int) -> bool:
+        """Whether this is the first line of its kind that the task has on the slot; for lines read together."""
+        key, number = (message, b"%d" % slot), b"%d" % task
+        if self._last.get(key) == number:
+            return False
+        self._last[key] = number
+        return True
+
+    def forget(self) -> None:
+        """Another life of the server: its tasks count from 0 again."""
+        self._last.clear()
+        self._counts.clear()
+
+    def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
-        counted, last = self.recognised, self.last_line
-        lines = zip(event.lines, event.whole.split(b"\n"), strict=True)
-        events = [e for number, line in lines for e in self.scan(Segment(None, line + b"\n", number))]
-        self.recognised, self.last_line = counted, last  # the lines were counted with the event
-        return events
+        for number, line in zip(event.lines, event.whole.split(b"\n"), strict=True):
+            counted, last = self.recognised, self.last_line
+            found = list(self.scan(Segment(None, line + b"\n", number)))
+            self.recognised, self.last_line = counted, last  # the line was counted with the event
+            yield from found
 
     def recognise_all(self, lines: list[bytes]) -> list[Message]:
         """Wanted rows of several lines, one by one."""

@@ -35,7 +35,7 @@ def _batches(task: bytes) -> bytes:
     """The first batch and the lines of later ones; three groups."""
     further = (
         rb"(?:(?:cached )?n_tokens = \d{1,18}, memory_seq_rm \[\d{1,18}, end\)"
-        rb"|created context checkpoint \d{1,18} of \d{1,18} \([^\n]*"
+        rb"|created context checkpoint \d{1,18} of \d{1,18} \([^\n|]*"
         rb"|prompt processing [^\n]*|prompt done, [^\n]*)"
     )
     first = rb"(cached )?n_tokens = (\d{1,18}), memory_seq_rm \[\d{1,18}, end\)"

@@ -79,6 +79,8 @@ class Tracker:
         self.take = scanner.take
         self.lines_of = scanner.recognise_all
         self.singly = scanner.singly
+        self.first = scanner.first
+        self.forget = scanner.forget
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
@@ -206,6 +208,7 @@ class Tracker:
         """Begin a new session at ``line``: a launch follows lines on the choice of its slot."""
         self.close_open(lost=True)
         self.session.last_line = line - 1
+        self.forget()
         self._open(line)
         if event.row is not None:
             self.first_sight(event.row)
