@@ -121,10 +121,12 @@ class Scanner:
         self._last[key] = number
         return True
 
-    def forget(self) -> None:
-        """Another life of the server: its tasks count from 0 again."""
-        self._last.clear()
-        self._counts.clear()
+    def forget(self, slot: int | None = None) -> None:
+        """Tasks whose numbers were seen may come again, on one slot or (another life of the server) on all."""
+        number = None if slot is None else b"%d" % slot
+        self._last = {key: task for key, task in self._last.items() if number not in (None, key[1])}
+        if slot is None:
+            self._counts.clear()
 
     def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
