@@ -27,7 +27,7 @@ class Plan(msgspec.Struct):
     once: frozenset[str] = frozenset()
     """Of these only the first line per slot and task is delivered."""
     counted: frozenset[str] = frozenset()
-    """Like ``once``, and all lines are counted per slot and task."""
+    """All lines are counted per slot and task."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
 
@@ -142,12 +142,13 @@ class Scanner:
         return [row for row in rows if row is not None and row.id in self._plan.wanted]
 
     def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
-        """Note a line of a message that is printed again and again; only the first one is an event."""
+        """Note a line of a message that is printed again and again; of some only the first one is an event."""
         if message in self._plan.counted:
             key = (message, slot, task)
             if len(self._counts) > _MAX_COUNTS:
                 self._counts.clear()
             self._counts[key] = self._counts.get(key, 0) + 1
+            return False
         if self._last.get((message, slot)) == task:
             return True
         self._last[message, slot] = task

@@ -137,15 +137,18 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def hold(slot: SlotState, request: Request, line: int, pos_min: int, pos_max: int, limit: int) -> None:
-    """Remember where the first checkpoint of a request lies; the list of the server holds ``limit`` of them."""
+    """Remember where the last checkpoint of a request lies; the list of the server holds ``limit`` of them."""
     request.last_line = line
     slot.limit = limit
+    if slot.held == request.index:
+        slot.positions = slot.positions[:-1]
+    slot.held = request.index
     kept = min(limit, MAX_POSITIONS) - 1
     slot.positions = [*(slot.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """Take the first of a request; how many follow is counted when it ends, and b6180 to b6628 make one."""
+    """Take where it lies; how many there are is counted when the request ends."""
     if tracker.session.sizes.checkpoint is None:
         measure(tracker, event.fields.get("size"))
     request = slot.request

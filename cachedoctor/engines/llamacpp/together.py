@@ -203,9 +203,9 @@ def _batches(
         if tracker.session.sizes.checkpoint is None:
             size = fused.READ_SIZE(rest, rest.find(fused.CREATED))
             processing.measure(tracker, float(size[1]) if size is not None else None)
-        where = rest.find(fused.CREATED)
+        where = rest.rfind(fused.CREATED)
         found = fused.READ_CREATED(rest, where + len(fused.CREATED))
-        if found is not None and tracker.first("ckpt_created", slot.id, task):
+        if found is not None:
             line = event.lines[at + rest.count(b"\n", 0, where)]
             processing.hold(slot, request, line, int(found[2]), int(found[3]), int(found[1]))
 
