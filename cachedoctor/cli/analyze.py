@@ -35,6 +35,7 @@ class _Job(NamedTuple):
     build: int | None
     fail_on: Literal["note", "warning", "error"] | None
     given: list[Given]
+    max_unpacked: int | None
 
 
 def analyze(
@@ -80,6 +81,12 @@ def analyze(
     template: Annotated[
         str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
     ] = None,
+    max_unpacked: Annotated[
+        int | None,
+        typer.Option(
+            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
+        ),
+    ] = None,
     color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
     width: Annotated[
         int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
@@ -91,7 +98,8 @@ def analyze(
     3 nothing in the input was recognised; 130 interrupted.
     """
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
-    job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on, _given(cmdline))
+    paths, given = _paths(ctx, logs or [], follow), _given(cmdline)
+    job = _Job(paths, beside, follow, format, build, fail_on, given, max_unpacked)
     _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
@@ -194,10 +202,11 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
+    from cachedoctor.sources.unpack import MAX_BYTES
 
     try:
         if job.follow is None:
-            return feed_all(analyzer, job.paths), False
+            return feed_all(analyzer, job.paths, job.max_unpacked or MAX_BYTES), False
         from cachedoctor.sources.follow import FollowSource
 
         error = drive(analyzer, FollowSource(job.follow))

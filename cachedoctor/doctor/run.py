@@ -9,18 +9,19 @@ from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.sources.base import Source, SourceError
 from cachedoctor.sources.order import in_time_order
+from cachedoctor.sources.unpack import MAX_BYTES
 
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
 
-def _source(path: str) -> Source:
+def _source(path: str, max_unpacked: int) -> Source:
     if path == "-":
         from cachedoctor.sources.stdin import StdinSource
 
-        return StdinSource()
+        return StdinSource(max_bytes=max_unpacked)
     from cachedoctor.sources.file import FileSource
 
-    return FileSource(path)
+    return FileSource(path, max_unpacked)
 
 
 def drive(analyzer: Analyzer, source: Source, *, continues: bool = False) -> SourceError | None:
@@ -40,8 +41,11 @@ def drive(analyzer: Analyzer, source: Source, *, continues: bool = False) -> Sou
     return None
 
 
-def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
-    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end."""
+def feed_all(analyzer: Analyzer, paths: list[str], max_unpacked: int = MAX_BYTES) -> list[SourceError]:
+    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end.
+
+    ``max_unpacked``: bytes that each of them may unpack to.
+    """
     errors, before = [], None
     seen: set[str] = set()
     for path in in_time_order(paths):
@@ -50,7 +54,7 @@ def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
             continue  # a log given twice is one log
         seen.add(same)
         base = _ROTATION.sub("", path)
-        error = drive(analyzer, _source(path), continues=path != "-" and base == before)
+        error = drive(analyzer, _source(path, max_unpacked), continues=path != "-" and base == before)
         before = base
         if error is not None:
             errors.append(error)
