@@ -38,7 +38,7 @@ def _gzip_in_gzip(data: bytes) -> bytes:
 
 def _xz_of_members(data: bytes) -> bytes:
     third = len(data) // 3
-    return b"".join(lzma.compress(data[at : at + third], preset=0) for at in (0, third, 2 * third))
+    return b"".join(lzma.compress(part, preset=0) for part in (data[:third], data[third:]))
 
 
 BOMBS: dict[str, Callable[[bytes], bytes]] = {
