@@ -146,20 +146,25 @@ class Message:
         if self._prepared:
             return
         self._prepared = True
-        self.exact_match = re.compile(self._pattern(self._body) + rb"[ \t]*(?=\n|\Z)").match
+        self.exact_match = re.compile(self._pattern(self._body) + rb"(?:(?<![ \t])[ \t]*)?(?=\n|\Z)").match
         self.names = tuple(name for name, _ in self._holes)
         self.integers = all(convert is int for _, convert in self._holes)
 
     def _pattern(self, template: str) -> bytes:
-        out, at = [], 0
+        out, at, lazy = [], 0, False
         self._holes.clear()
         for hole in _HOLE.finditer(template):
-            out.append(literal_pattern(template[at : hole.start()]))
+            literal = template[at : hole.start()]
+            # a text ends where its blanks begin; to look for the literal behind each of them would cost their square
+            out.append(b"(?<![ \t])" if lazy and literal[:1] == " " else b"")
+            out.append(literal_pattern(literal))
             pattern, convert = _KINDS[hole.group(2)]
+            lazy = "*?" in pattern
             self._holes.append((hole.group(1), convert))
             blank = b"[ \t]*" if hole.group(2) in "dfx" else b""
             out.append(blank + b"(" + pattern.encode() + b")")
             at = hole.end()
+        out.append(b"(?<![ \t])" if lazy and template[at : at + 1] == " " else b"")
         out.append(literal_pattern(template[at:]))
         return b"".join(out)
 
@@ -192,8 +197,8 @@ class Catalogue:
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
     _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
-    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *)?id +(\d{1,4}) *\| *task +(-?\d{1,18}) *\| *"
-    _OTHER = rb"(?:srv|que|res|cmn|spec) +(?:[^\s:]*: *)?"
+    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,4}) *+\| *+task ++(-?\d{1,18}) *+\| *+"
+    _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"") -> None:
