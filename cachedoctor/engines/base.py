@@ -197,7 +197,7 @@ class Catalogue:
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
     _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
-    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,4}) *+\| *+task ++(-?\d{1,18}) *+\| *+"
+    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}) *+\| *+"
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 
