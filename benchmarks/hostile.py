@@ -2,23 +2,26 @@
 
 usage: hostile.py [SUITE ...]
 
-Each input of tests/hostile_inputs.py is processed at size n and at size 4n in this process. Seconds are processor time,
-the best of three rounds, each of as many repetitions as fill 20 ms at size n. A ratio of 4 is linear, 16 quadratic.
-Exits 1, and names the inputs, when a ratio is above 8.
+Each input of tests/hostile_inputs.py (and of tests/patterns.py, against every compiled pattern) is processed at size
+n and at size 4n in this process. Seconds are processor time, the best of three rounds, each of as many repetitions as
+fill 20 ms at size n. A ratio of 4 is linear, 16 quadratic. Exits 1, and names the inputs, when a ratio is above 8.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import hostile_inputs as made
+import patterns
 
 from cachedoctor.diff import inputs
 from cachedoctor.diff.align import edit_script
@@ -102,6 +105,11 @@ def logged(unit: bytes, n: int) -> Work:
     return partial(analyze, [head + unit * n + b"\n" for head in made.HEADS])
 
 
+def attacked(find: Callable[[str | bytes], object], pattern: re.Pattern[Any], n: int) -> Work:
+    made = [attack.text(n) for attack in patterns.attacks(pattern)]
+    return lambda: [find(text) for text in made]
+
+
 def texts() -> Iterator[Case]:
     for piece in made.PIECES:
         yield repr(piece), 50_000, partial(repetition, piece)
@@ -138,6 +146,12 @@ def log_lines() -> Iterator[Case]:
         yield repr(unit), 2_000, partial(logged, unit)
 
 
+def all_patterns() -> Iterator[Case]:
+    for name, pattern in patterns.compiled().items():
+        find = pattern.search if patterns.searched(name) else pattern.match
+        yield name, 1_000, partial(attacked, find, pattern)
+
+
 SUITES = {
     "texts": texts,
     "bodies": bodies,
@@ -146,6 +160,7 @@ SUITES = {
     "scripts": scripts,
     "wrappers": wrappers,
     "lines": log_lines,
+    "patterns": all_patterns,
 }
 
 

@@ -24,6 +24,9 @@ _FLAGS = ("restored_from_ram", "partial")
 _LISTS = ("derived", "codes", "replay_missing")
 _CHECKPOINTS = ("tried", "restored", "created", "erased")
 
+_UNSEEN = r"[\p{C}\p{Zl}\p{Zp}\x{034f}\x{fe00}-\x{fe0f}\x{e0100}-\x{e01ef}]"
+"""What controls a terminal or is not drawn, as a pattern of polars."""
+
 
 def _schema() -> pl.Schema:
     import polars as pl
@@ -71,6 +74,9 @@ def _sink(table: pl.LazyFrame, path: str, ending: str) -> None:
     if ending == ".parquet":
         table.sink_parquet(path)
     elif ending == ".csv":
-        table.with_columns([pl.col(name).list.join(" ") for name in _LISTS]).sink_csv(path)
+        lists = [pl.col(name).list.join(" ") for name in _LISTS]
+        # A name that begins like a formula would be run by a spreadsheet; with ./ before it, it is the same file.
+        safe = pl.col("path").str.replace_all(_UNSEEN, "\ufffd").str.replace(r"^([=+@]|-.)", "./$1")
+        table.with_columns([*lists, safe]).sink_csv(path)
     else:
         table.sink_ndjson(path)

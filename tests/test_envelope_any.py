@@ -61,3 +61,11 @@ def test_no_line_is_lost_among_random_wrappers() -> None:
     rng = random.Random(7)
     text = "".join(f"{rng.choice(leads)}{rng.choice(LINES)}\n" for _ in range(500))
     assert sorted(number for bodies in unwrap(text).values() for number, _ in bodies) == list(range(1, 501))
+
+
+def test_servers_beyond_a_limit_go_together() -> None:
+    """Each has its own state: a log that invents names must not fill the memory."""
+    bodies = unwrap("".join(f"srv-{at}  | {SLOT}\n" for at in range(300)))
+    assert len(bodies) == 257
+    assert [number for number, _ in bodies[None]] == list(range(257, 301))
+    assert [number for number, _ in bodies["srv-255"]] == [256]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from conftest import FIXTURES, content_of, report_of
+from conftest import FIXTURES, content_of, json_of, report_of
 
 FORCED = "forcing full prompt re-processing due to lack of cache data"
 
@@ -84,6 +84,8 @@ def test_a_change_below_a_dropped_checkpoint_ends_its_use() -> None:
     )
     (finding,) = (f for f in report_of(text + again)["findings"] if f["code"] == "CD203")
     assert finding["count"] == 2, "up to 1,965 tokens the text is the old one, and 1,950 still lie inside"
+    lines = (text + again).encode().splitlines(keepends=True)
+    assert json_of(lines) == json_of([b"".join(lines)]), "a request's last checkpoint counts however its lines are read"
     early = text.replace("n_past = 1965,", "n_past = 1100,").replace("f_keep = 0.634", "f_keep = 0.355")
     assert "CD203" not in codes(early + again), "1,950 and 1,438 tokens are of the text before"
 

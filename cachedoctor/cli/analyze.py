@@ -36,6 +36,7 @@ class _Job(NamedTuple):
     fail_on: Literal["note", "warning", "error"] | None
     given: list[Given]
     jobs: int
+    max_unpacked: int | None
 
 
 def analyze(
@@ -87,6 +88,12 @@ def analyze(
             "--jobs", "-j", min=0, metavar="N", help="Processes that read several or large files; 0: one per core."
         ),
     ] = 1,
+    max_unpacked: Annotated[
+        int | None,
+        typer.Option(
+            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
+        ),
+    ] = None,
     color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
     width: Annotated[
         int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
@@ -107,6 +114,7 @@ def analyze(
         fail_on,
         _given(cmdline),
         jobs or os.cpu_count() or 1,
+        max_unpacked,
     )
     _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
@@ -229,16 +237,18 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
+    from cachedoctor.sources.unpack import MAX_BYTES
 
     try:
         if job.follow is None:
+            limit = job.max_unpacked or MAX_BYTES
             if job.jobs > 1 and job.prompts is None:  # bodies are matched to requests in their order
                 from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
-                    terms = Terms(job.build, job.given, job.format == "json")
+                    terms = Terms(job.build, job.given, job.format == "json", limit)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms), False
-            return feed_all(analyzer, job.paths), False
+            return feed_all(analyzer, job.paths, limit), False
         from cachedoctor.sources.follow import FollowSource
 
         error = drive(analyzer, FollowSource(job.follow))

@@ -17,6 +17,12 @@ def export(
     build: Annotated[
         int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
     ] = None,
+    max_unpacked: Annotated[
+        int | None,
+        typer.Option(
+            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
+        ),
+    ] = None,
 ) -> None:
     """Write one row per request: token counts, slot choice, outcome, findings.
 
@@ -26,9 +32,10 @@ def export(
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.doctor.run import feed_all
     from cachedoctor.frames import write
+    from cachedoctor.sources.unpack import MAX_BYTES
 
     analyzer = Analyzer(build)
-    errors = feed_all(analyzer, logs)
+    errors = feed_all(analyzer, logs, max_unpacked or MAX_BYTES)
     report = analyzer.finish()
     for error in errors:
         terminal.complain(error.message, error.hint)

@@ -54,6 +54,21 @@ def build_number(text: str) -> int:
     return int(digits)
 
 
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+
+def size(text: str) -> int:
+    """Read a number of bytes, ``500M`` or ``200G`` (powers of 1,024)."""
+    import typer
+
+    word = text.strip().upper().removesuffix("B").removesuffix("I")
+    digits = word.rstrip("KMGT")
+    unit = _UNITS.get(word[len(digits) :])
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or unit is None or not int(digits):
+        raise typer.BadParameter(f"{text!r} is no size; give bytes with a unit, e.g. 200G")
+    return int(digits) * unit
+
+
 def piped() -> bool:
     """Whether something other than a person is at the standard input."""
     return sys.stdin is not None and not sys.stdin.isatty()

@@ -137,8 +137,12 @@ class Analyzer:
         return self._collect()
 
     def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
-        for event in self._scanner(segment.origin).scan(segment):
-            yield segment.origin, event
+        scanner = self._scanner(segment.origin)
+        for event in scanner.scan(segment):
+            # lines of others stand in between: only one by one are the requests of all counted in the order of lines
+            torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
+            for part in scanner.singly(event) if torn else (event,):
+                yield segment.origin, part
 
     def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
         tracker = self._trackers.get(origin)

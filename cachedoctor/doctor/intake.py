@@ -30,16 +30,23 @@ class Intake:
         if not cut:
             self._keep(chunk)
             return []
-        block = b"".join([*self._carry, chunk[:cut]]) if self._carry else chunk[:cut]
-        self._carry.clear()
-        self._carried = 0
+        begun = b""
+        first = 0
+        if self._carry:
+            first = chunk.index(b"\n")
+            self._keep(chunk[:first])
+            begun = b"".join(self._carry)
+            self._carry.clear()
+            self._carried = 0
+        lines = chunk[first:cut] if cut - first <= MAX_LINE else _shortened(chunk[first:cut])
         self._keep(chunk[cut:])
-        return self._block(block)
+        return self._block(begun + lines)
 
     def finish(self) -> list[Segment]:
         """The input ended: give what is still held back."""
         rest = b"".join(self._carry)
         self._carry.clear()
+        self._carried = 0
         return (self._block(rest + b"\n") if rest else []) + self._unwrapper.flush()
 
     @property
@@ -57,3 +64,8 @@ class Intake:
         first = self.info.lines + self._first
         self.info.lines += block.count(b"\n")
         return self._unwrapper.feed(block, first)
+
+
+def _shortened(lines: bytes) -> bytes:
+    """Cut lines as they would be cut if they had come in small chunks."""
+    return b"\n".join(line[:MAX_LINE] for line in lines.split(b"\n"))

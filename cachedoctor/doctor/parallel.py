@@ -33,6 +33,8 @@ class Terms(msgspec.Struct, frozen=True):
     build: int | None
     given: list[Given]
     keeps_requests: bool
+    max_unpacked: int
+    """Bytes that each input may unpack to."""
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -120,7 +122,7 @@ def _parts(
 def _work(unit: _Unit, terms: Terms, folder: str) -> _Done:
     analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests)
     if unit.span is None:
-        line, errors = 1, drive_chain(analyzer, unit.paths)
+        line, errors = 1, drive_chain(analyzer, unit.paths, terms.max_unpacked)
     else:
         line = unit.span.line
         error = drive(analyzer, SpanSource(unit.paths[0], unit.span), line=line)

@@ -9,18 +9,19 @@ from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.sources.base import Source, SourceError
 from cachedoctor.sources.order import in_time_order
+from cachedoctor.sources.unpack import MAX_BYTES
 
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
 
-def _source(path: str) -> Source:
+def _source(path: str, max_unpacked: int) -> Source:
     if path == "-":
         from cachedoctor.sources.stdin import StdinSource
 
-        return StdinSource()
+        return StdinSource(max_bytes=max_unpacked)
     from cachedoctor.sources.file import FileSource
 
-    return FileSource(path)
+    return FileSource(path, max_unpacked)
 
 
 def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: int = 1) -> SourceError | None:
@@ -58,15 +59,18 @@ def chains(paths: list[str]) -> list[list[str]]:
     return found
 
 
-def drive_chain(analyzer: Analyzer, chain: list[str]) -> list[SourceError]:
+def drive_chain(analyzer: Analyzer, chain: list[str], max_unpacked: int = MAX_BYTES) -> list[SourceError]:
     """Feed the rotations of one log; returns the errors of those that could not be read to their end."""
-    errors = [drive(analyzer, _source(path), continues=at > 0) for at, path in enumerate(chain)]
+    errors = [drive(analyzer, _source(path, max_unpacked), continues=at > 0) for at, path in enumerate(chain)]
     return [error for error in errors if error is not None]
 
 
-def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
-    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end."""
-    return [error for chain in chains(paths) for error in drive_chain(analyzer, chain)]
+def feed_all(analyzer: Analyzer, paths: list[str], max_unpacked: int = MAX_BYTES) -> list[SourceError]:
+    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end.
+
+    ``max_unpacked``: bytes that each of them may unpack to.
+    """
+    return [error for chain in chains(paths) for error in drive_chain(analyzer, chain, max_unpacked)]
 
 
 def analyze_paths(paths: list[str], build: int | None = None) -> Report:

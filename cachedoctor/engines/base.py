@@ -26,9 +26,12 @@ def _float(raw: bytes) -> float:
     return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
 
 
+# Longer numbers are no counts of a server: Python converts no thousands of digits, JSON and tables hold 64 bits.
+_NUMBER = r"\d{1,18}(?!\d)"
+
 # kind of a hole: pattern and converter; url, path, host, json and text can hold a user's words
 _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
-    "d": (r"-?\d+", int),
+    "d": ("-?" + _NUMBER, int),
     "f": (r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)", _float),
     "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
     "func": (r"[^\s:]+", _text),
@@ -85,8 +88,13 @@ class Event(msgspec.Struct, gc=False):
     @property
     def stamp(self) -> bytes:
         """Uptime as printed at the start of the line, ``M.SS.mmm.uuu``; empty when the line carries no clock."""
-        word = self.block[self.start : self.block.find(b" ", self.start)]
-        return word if word[:1].isdigit() else b""
+        return stamp_of(self.block, self.start)
+
+
+def stamp_of(block: bytes, start: int = 0) -> bytes:
+    """Uptime at the start of the line that begins at ``start``; empty when it carries no clock."""
+    word = block[start : block.find(b" ", start)]
+    return word if word[:1].isdigit() else b""
 
 
 def uptime_seconds(stamp: bytes) -> int:
@@ -146,20 +154,25 @@ class Message:
         if self._prepared:
             return
         self._prepared = True
-        self.exact_match = re.compile(self._pattern(self._body) + rb"[ \t]*(?=\n|\Z)").match
+        self.exact_match = re.compile(self._pattern(self._body) + rb"(?:(?<![ \t])[ \t]*)?(?=\n|\Z)").match
         self.names = tuple(name for name, _ in self._holes)
         self.integers = all(convert is int for _, convert in self._holes)
 
     def _pattern(self, template: str) -> bytes:
-        out, at = [], 0
+        out, at, lazy = [], 0, False
         self._holes.clear()
         for hole in _HOLE.finditer(template):
-            out.append(literal_pattern(template[at : hole.start()]))
+            literal = template[at : hole.start()]
+            # a text ends where its blanks begin; to look for the literal behind each of them would cost their square
+            out.append(b"(?<![ \t])" if lazy and literal[:1] == " " else b"")
+            out.append(literal_pattern(literal))
             pattern, convert = _KINDS[hole.group(2)]
+            lazy = "*?" in pattern
             self._holes.append((hole.group(1), convert))
             blank = b"[ \t]*" if hole.group(2) in "dfx" else b""
             out.append(blank + b"(" + pattern.encode() + b")")
             at = hole.end()
+        out.append(b"(?<![ \t])" if lazy and template[at : at + 1] == " " else b"")
         out.append(literal_pattern(template[at:]))
         return b"".join(out)
 
@@ -191,9 +204,9 @@ class Catalogue:
     """The rows of one engine, found by the literal head of their message."""
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
-    _STAMP = rb"(?:\d+\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
-    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *)?id +(\d+) *\| *task +(-?\d+) *\| *"
-    _OTHER = rb"(?:srv|que|res|cmn|spec) +(?:[^\s:]*: *)?"
+    _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
+    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}) *+\| *+"
+    _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"") -> None:

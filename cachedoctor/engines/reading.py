@@ -22,7 +22,9 @@ _PREFIX = re.compile(
     rb"|(?P<other>srv|que|res|cmn|spec) +(?:(?P<other_func>[^\s:]*): *)?)?[ \t]*"
 )
 _FUNC = re.compile(rb"(\S+?): ")
-_LEFT_OUT = re.compile(rb"[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL)
+_LEFT_OUT = re.compile(
+    rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL
+)
 """How reports, terminals and people mark what they leave out."""
 _SEPARATOR = re.compile(rb"\| *|: +")
 _SEPARATORS_MAX = 6

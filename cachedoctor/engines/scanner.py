@@ -27,7 +27,7 @@ class Plan(msgspec.Struct):
     once: frozenset[str] = frozenset()
     """Of these only the first line per slot and task is delivered."""
     counted: frozenset[str] = frozenset()
-    """Like ``once``, and all lines are counted per slot and task."""
+    """All lines are counted per slot and task."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
 
@@ -51,11 +51,6 @@ class Scanner:
     def take(self, message: str, slot: int, task: int) -> int:
         """How many lines of a counted message the task has had on the slot; counting starts anew."""
         return self._counts.pop((message, b"%d" % slot, b"%d" % task), 0)
-
-    def forget(self) -> None:
-        """Begin anew with tasks, whose numbers may come again: the server was restarted."""
-        self._last.clear()
-        self._counts.clear()
 
     def scan(self, segment: Segment) -> Iterator[Event]:
         """Events in line order."""
@@ -118,18 +113,42 @@ class Scanner:
             line += count(b"\n", counted, found.end() if group < slot_group else found.start() + 1)
             self.last_line = first + line if numbers is None else numbers[line]
 
+    def first(self, message: str, slot: int, task: int) -> bool:
+        """Whether this is the first line of its kind that the task has on the slot; for lines read together."""
+        key, number = (message, b"%d" % slot), b"%d" % task
+        if self._last.get(key) == number:
+            return False
+        self._last[key] = number
+        return True
+
+    def forget(self, slot: int | None = None) -> None:
+        """Tasks whose numbers were seen may come again, on one slot or (another life of the server) on all."""
+        number = None if slot is None else b"%d" % slot
+        self._last = {key: task for key, task in self._last.items() if number not in (None, key[1])}
+        if slot is None:
+            self._counts.clear()
+
+    def singly(self, event: Event) -> Iterator[Event]:
+        """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
+        for number, line in zip(event.lines, event.whole.split(b"\n"), strict=True):
+            counted, last = self.recognised, self.last_line
+            found = list(self.scan(Segment(None, line + b"\n", number)))
+            self.recognised, self.last_line = counted, last  # the line was counted with the event
+            yield from found
+
     def recognise_all(self, lines: list[bytes]) -> list[Message]:
         """Wanted rows of several lines, one by one."""
         rows = [event.row for line in lines for event in self._catalogue.recognise(line)]
         return [row for row in rows if row is not None and row.id in self._plan.wanted]
 
     def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
-        """Note a line of a message that is printed again and again; only the first one is an event."""
+        """Note a line of a message that is printed again and again; of some only the first one is an event."""
         if message in self._plan.counted:
             key = (message, slot, task)
             if len(self._counts) > _MAX_COUNTS:
                 self._counts.clear()
             self._counts[key] = self._counts.get(key, 0) + 1
+            return False
         if self._last.get((message, slot)) == task:
             return True
         self._last[message, slot] = task

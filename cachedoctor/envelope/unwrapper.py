@@ -16,6 +16,8 @@ _DEPTH_MAX = 4
 _HELD_MAX = 4 << 20
 """Bytes of unfinished lines; a log that never ends a line must not fill the memory."""
 _HELD_LINES_MAX = 256
+_ORIGINS_MAX = 256
+"""Servers told apart; each has its own state. Lines of further ones, which no router has, go together."""
 
 
 class _Held(msgspec.Struct):
@@ -60,6 +62,7 @@ class Unwrapper:
         self._held: dict[tuple[bytes | None, str], _Held] = {}
         self._held_size = 0
         self._below_header = False
+        self._origins: set[bytes] = set()
         self._out = _Demux()
 
     def feed(self, block: bytes, first: int) -> list[Segment]:
@@ -126,6 +129,11 @@ class Unwrapper:
             line, inner = peeled
             if inner:
                 origin = inner if origin is None else origin + b"/" + inner
+        if origin is not None and origin not in self._origins:
+            if len(self._origins) < _ORIGINS_MAX:
+                self._origins.add(origin)
+            else:
+                origin = None
         self._out.add(origin, drop_progress(line) + b"\n", (number,))
 
     def _text(self, text: bytes, number: int, origin: bytes | None, depth: int) -> None:

@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+_MEMORY = 256 * 1024 * 1024
+"""Bytes that an xz file may demand for its dictionary; ``xz -9`` needs 65 MiB. zstd's own limit is 128 MiB."""
+
 
 class Decoder(Protocol):
     """An incremental decoder of one compressed stream, as bz2, lzma and zstd have it."""
@@ -44,7 +47,7 @@ def _gzip() -> Codec:
 def _xz() -> Codec:
     import lzma
 
-    return Codec("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
+    return Codec("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY), lzma.LZMAError)
 
 
 def _bzip2() -> Codec:

@@ -22,6 +22,24 @@ def unpacked(path: str, raw: Iterator[bytes], max_bytes: int = MAX_BYTES) -> Ite
     or is damaged, more than ``max_bytes`` unpacked bytes, or a fault of ``raw``.
     """
     held: list[bytes] = []
+    yield from _head(raw, held)
+    name = codec.format_of(b"".join(held))
+    pieces = chain(held, raw)
+    if name is None:
+        yield from pieces
+        return
+    inner = _Unpacker(path, _codec(path, name), max_bytes).chunks(pieces)
+    held = []
+    yield from _head(inner, held)
+    if again := codec.format_of(b"".join(held)):
+        raise SourceError(
+            f"{path}: is packed twice ({again} data in {name} data)", "unpack it once and give the result"
+        )
+    yield from chain(held, inner)
+
+
+def _head(raw: Iterator[bytes], held: list[bytes]) -> Iterator[bytes]:
+    """Put into ``held`` what decides on a format; yield the idle chunks before, and all of it before a fault."""
     try:
         for piece in raw:
             if not piece:
@@ -33,9 +51,6 @@ def unpacked(path: str, raw: Iterator[bytes], max_bytes: int = MAX_BYTES) -> Ite
     except SourceError:
         yield from held
         raise
-    name = codec.format_of(b"".join(held))
-    pieces = chain(held, raw)
-    yield from pieces if name is None else _Unpacker(path, _codec(path, name), max_bytes).chunks(pieces)
 
 
 def _codec(path: str, name: str) -> codec.Codec:
@@ -43,6 +58,14 @@ def _codec(path: str, name: str) -> codec.Codec:
         return codec.load(name)
     except ImportError as fault:
         raise SourceError(f"{path}: this Python cannot read {name} data ({fault})", "unpack the file first") from fault
+
+
+def _raised(size: int) -> str:
+    """A limit well above ``size``, in the form of ``--max-unpacked``."""
+    gib = 1
+    while gib * 1024**3 < 2 * size:
+        gib *= 2
+    return f"{gib}G"
 
 
 class _Unpacker:
@@ -84,7 +107,11 @@ class _Unpacker:
         while True:
             try:
                 out = self._decoder.decompress(piece, READ_SIZE)
+            except MemoryError as fault:
+                raise self._too_large() from fault
             except self._codec.fault as fault:
+                if "memory" in str(fault).lower():  # both libraries say so; neither has a kind of error for it
+                    raise self._too_large() from fault
                 yield from self._salvaged()
                 raise self._error("is damaged", "fetch the file again; what could be read was used") from fault
             if out:
@@ -128,9 +155,12 @@ class _Unpacker:
         if self._total > self._max_bytes:
             raise SourceError(
                 f"{self._path}: the {self._codec.name} data unpacks to more than {self._max_bytes:,} bytes",
-                "unpack it yourself and give the result, if you trust the file",
+                f"if you trust the file: --max-unpacked {_raised(self._total)}, or unpack it yourself",
             )
         return out
+
+    def _too_large(self) -> SourceError:
+        return self._error("demands too much memory", "unpack it yourself, if you trust the file, and give the result")
 
     def _error(self, what: str, hint: str) -> SourceError:
         return SourceError(f"{self._path}: the {self._codec.name} data {what} (after {self._total:,} bytes)", hint)

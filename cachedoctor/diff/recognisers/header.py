@@ -8,7 +8,7 @@ from cachedoctor.diff.recognisers.base import Difference, Found
 
 NAME = "x-anthropic-billing-header:"
 _HEADER = re.compile(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")
-_FIELD = re.compile(r"([A-Za-z_][\w-]*)=([^;\s]*)")
+_FIELD = re.compile(r"(?<![\w-])([A-Za-z_][\w-]*)=([^;\s]*)")
 _REACH = 1000
 """Code points before the offset in which the header must begin; the longest one seen has 300."""
 _WHY = {

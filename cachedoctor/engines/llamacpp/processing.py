@@ -69,7 +69,7 @@ def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     tracker.session.window = event.fields.get("n_swa", tracker.session.window)
 
 
-def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line: int, text: bytes) -> Request:
+def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line: int, text: bytes) -> None:
     """Take what was reused from the first batch of a request; the line is repeated for every batch."""
     request = slot.request
     if request is None or request.task != task:
@@ -79,7 +79,6 @@ def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line:
         request.last_line = line
         request.marks["cached"] = Mark(line, text)
         request.cached_tokens = cached
-    return request
 
 
 def _seq_rm(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -137,21 +136,27 @@ def _restored(tracker: Tracker, event: Event, slot: SlotState) -> None:
     losses.restored(request, slot, event)
 
 
-def hold(slot: SlotState, pos_min: int, pos_max: int, limit: int) -> None:
-    """Remember where a checkpoint lies; the list of the server holds ``limit`` of them."""
+def hold(slot: SlotState, request: Request, line: int, pos_min: int, pos_max: int, limit: int) -> None:
+    """Remember where the last checkpoint of a request lies; the list of the server holds ``limit`` of them."""
+    request.last_line = line
     slot.limit = limit
+    if slot.held == request.index:
+        slot.positions = slot.positions[:-1]
+    slot.held = request.index
     kept = min(limit, MAX_POSITIONS) - 1
     slot.positions = [*(slot.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
 
 def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    """Take the first of a request; how many follow is counted when it ends, and b6180 to b6628 make one."""
+    """Take where it lies; how many there are is counted when the request ends."""
     if tracker.session.sizes.checkpoint is None:
         measure(tracker, event.fields.get("size"))
-    requests.of_event(tracker, event, slot)
+    request = slot.request
+    if request is None or request.task != event.task:
+        request = requests.of_event(tracker, event, slot)
     # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
     limit = event.fields["max" if event.message == "ckpt_created" else "total"]
-    hold(slot, event.fields["pos_min"], event.fields["pos_max"], limit)
+    hold(slot, request, event.line, event.fields["pos_min"], event.fields["pos_max"], limit)
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:

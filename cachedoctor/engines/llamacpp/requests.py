@@ -71,6 +71,8 @@ def of_event(tracker: Tracker, event: Event, slot: SlotState) -> Request:
 def launch(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, child: bool) -> None:
     """Start a task on a slot; choices of ``n > 1`` are launched right before their parent."""
     request = begin(tracker, slot, task, line, text)
+    if slot.ended == task:  # logs that were joined by hand: a number comes twice
+        tracker.forget(slot.id)
     if tracker.clears_idle is not False:
         tracker.clear_idle(slot)
     if child:
@@ -129,7 +131,7 @@ def finish(tracker: Tracker, slot: SlotState, lost: bool = False) -> None:
     request = slot.request
     if request is None:
         return
-    slot.request, slot.released = None, False
+    slot.request, slot.released, slot.ended = None, False, request.task
     if lost:
         request.partial = True
     elif request.generated_tokens is None and request.error is None and not request.partial:

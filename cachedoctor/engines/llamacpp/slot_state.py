@@ -114,3 +114,7 @@ class SlotState(msgspec.Struct):
     request: Request | None = None
     """The request that it processes, or that was released and still waits for its timing lines."""
     released: bool = False
+    held: int = -1
+    """Index of the request whose last checkpoint is the last of ``positions``."""
+    ended: int = -1
+    """Task of its last finished request."""

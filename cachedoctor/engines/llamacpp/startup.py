@@ -99,7 +99,7 @@ class Startup:
     def _build(self, fields: dict[str, Any]) -> None:
         number = fields.get("build")
         if number is None:
-            found = re.match(r"b(\d+)", fields.get("build_info", ""))
+            found = re.match(r"b(\d{1,9})(?!\d)", fields.get("build_info", ""))
             number = int(found.group(1)) if found else 0
         if number and self.session.build_source != "option":  # wrappers and distributions print 0
             self.session.build, self.session.build_source = number, "line"

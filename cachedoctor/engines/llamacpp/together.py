@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.base import Event, stamp_of
 from cachedoctor.engines.llamacpp import choosing, fused, processing, requests
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Check, Mark
@@ -18,30 +18,47 @@ if TYPE_CHECKING:
 
 
 def feed(tracker: Tracker, event: Event) -> None:
-    """Hand an event to what it stands for."""
+    """Hand an event to what it stands for; what is not met every day is read line by line."""
     match = event.match
     if match is None:
         return
     last = match.lastindex or 0
     lines = event.whole.split(b"\n")
+    shape = _shape(match, last) << 1 | (len(lines) > 1)
+    known = shape in tracker.shapes  # else the rows of these lines have not been met yet
+    tracker.shapes.add(shape)
+    if len(lines) > 1 and (not known or _unusual(tracker, event, match, lines)):
+        for single in tracker.singly(event):
+            tracker.feed(single)
+        return
+    if not known:
+        for row in tracker.lines_of(lines):
+            if row not in tracker.rows:
+                tracker.first_sight(row)
+    slot = tracker.slot(event.slot)
     if match[fused.TASK] is not None:
-        _sight(tracker, match, lines, 1, fused.CHOICE_TAIL)
         _choice(tracker, event, match, lines)
     elif match[fused.LAUNCHED] is not None:
-        _sight(tracker, match, lines, 2, fused.LAUNCH_TAIL)
-        tracker.check_restart(event, event.task)
+        tracker.check_restart(event, event.task, event.stamp)
         slot = tracker.slot(event.slot)
         requests.launch(tracker, slot, event.task, event.line, lines[0], False)
         _tail(tracker, slot, event, match, fused.LAUNCH_TAIL, event.task, lines, 1)
     elif last >= fused.END_ALONE:
-        _sight_lines(tracker, lines, 3 | bool(match[fused.END_ALONE]) << 3)
-        _end(tracker, tracker.slot(event.slot), event, match, fused.END_ALONE, event.task, lines, 0)
+        _end(tracker, slot, event, match, fused.END_ALONE, event.task, lines, 0)
     elif last == fused.CHECKING:
-        _sight_lines(tracker, lines[:1], 4 | (match[fused.CHECKING] == b"C") << 3)
         _checks(tracker, event, lines)
     else:
-        _sight_lines(tracker, lines, 5 | _batch_shape(match, fused.BATCHES_ALONE) << 3)
-        _batches(tracker, tracker.slot(event.slot), event, match, fused.BATCHES_ALONE, event.task, lines, 0)
+        _batches(tracker, slot, event, match, fused.BATCHES_ALONE, event.task, lines, 0)
+
+
+def _unusual(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[bytes]) -> bool:
+    """Whether lines of this event belong to different lives of the server, or to a request that is not open."""
+    if match[fused.TASK] is not None:
+        return tracker.restarts(int(match[fused.TASK]), stamp_of(lines[2 if fused.SAMPLER in lines[1] else 1]))
+    if match[fused.LAUNCHED] is not None:
+        return tracker.restarts(event.task, event.stamp)
+    slot = tracker.slot(event.slot)
+    return slot.request is None or slot.request.task != event.task
 
 
 _IN_TAIL = (0, fused.BATCHES + fused.REST, fused.END, fused.END + 1)
@@ -58,13 +75,25 @@ _END_GROUPS = {
 # ---- rows behind the lines
 
 
-def _sight(tracker: Tracker, match: re.Match[bytes], lines: list[bytes], kind: int, tail: int) -> None:
-    """Meet the rows of a choice or launch with its tail, once per shape."""
+def _shape(match: re.Match[bytes], last: int) -> int:
+    """Which lines there are, in which wording: the same shape has the same rows."""
+    if match[fused.TASK] is not None:
+        return _launch_shape(match, 1, fused.CHOICE_TAIL)
+    if match[fused.LAUNCHED] is not None:
+        return _launch_shape(match, 2, fused.LAUNCH_TAIL)
+    if last >= fused.END_ALONE:
+        return 3 | bool(match[fused.END_ALONE]) << 3
+    if last == fused.CHECKING:
+        return 4 | (match[fused.CHECKING] == b"C") << 3
+    return 5 | _batch_shape(match, fused.BATCHES_ALONE) << 3
+
+
+def _launch_shape(match: re.Match[bytes], kind: int, tail: int) -> int:
     new, t_last, context, rest, header, ms = match.group(*_SHAPE_GROUPS[tail])
     shape = kind | (new is None) << 3 | (t_last is None) << 4 | (context is None) << 5 | (ms is None) << 6
     if rest is not None:
         shape |= _batch_shape(match, tail + fused.BATCHES) << 7
-    _sight_lines(tracker, lines, shape | bool(header) << 10)
+    return shape | bool(header) << 10
 
 
 def _batch_shape(match: re.Match[bytes], first: int) -> int:
@@ -72,14 +101,6 @@ def _batch_shape(match: re.Match[bytes], first: int) -> int:
     if rest is None:
         return 0
     return 1 | (match[first] is None) << 1 | (fused.CREATED in rest) << 2
-
-
-def _sight_lines(tracker: Tracker, lines: list[bytes], shape: int) -> None:
-    if shape not in tracker.shapes:  # the rows of these lines have not been met yet
-        tracker.shapes.add(shape)
-        for row in tracker.lines_of(lines):
-            if row not in tracker.rows:
-                tracker.first_sight(row)
 
 
 # ---- what they say
@@ -99,7 +120,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
         choosing.choose(tracker, slot, event.line, lines[0], float(similarity), float(keep), None)
     else:
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
-    tracker.check_restart(event, task)
+    tracker.check_restart(event, task, stamp_of(lines[at]))
     slot = tracker.slot(event.slot)
     requests.launch(tracker, slot, task, event.lines[at], lines[at], False)
     request = slot.request
@@ -173,19 +194,20 @@ def _batches(
     lines: list[bytes],
     at: int,
 ) -> None:
-    request = processing.first_batch(tracker, slot, task, int(match[first + fused.CACHED]), event.lines[at], lines[at])
-    rest = match[first + fused.REST]
+    if tracker.first("seq_rm", slot.id, task):
+        processing.first_batch(tracker, slot, task, int(match[first + fused.CACHED]), event.lines[at], lines[at])
+    request, rest = slot.request, match[first + fused.REST]
     created = rest.count(fused.CREATED)
-    if created:
+    if created and request is not None:
         request.created = (request.created or 0) + created
         if tracker.session.sizes.checkpoint is None:
             size = fused.READ_SIZE(rest, rest.find(fused.CREATED))
             processing.measure(tracker, float(size[1]) if size is not None else None)
         where = rest.rfind(fused.CREATED)
-        request.last_line = event.lines[at + rest.count(b"\n", 0, where)]
         found = fused.READ_CREATED(rest, where + len(fused.CREATED))
         if found is not None:
-            processing.hold(slot, int(found[2]), int(found[3]), int(found[1]))
+            line = event.lines[at + rest.count(b"\n", 0, where)]
+            processing.hold(slot, request, line, int(found[2]), int(found[3]), int(found[1]))
 
 
 def _checks(tracker: Tracker, event: Event, lines: list[bytes]) -> None:

@@ -21,14 +21,17 @@ Handler = Callable[["Tracker", Event, SlotState], None]
 
 
 def _launch(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    tracker.check_restart(event, event.task)
+    tracker.check_restart(event, event.task, event.stamp)
     requests.launch(
         tracker, tracker.slot(event.slot), event.task, event.line, event.text, bool(event.fields.get("is_child"))
     )
 
 
 def _timing_head(tracker: Tracker, event: Event, slot: SlotState) -> None:
+    """The lines below carry no task; a log that begins, or is torn, before them opens the request here."""
     tracker.timing = slot
+    if event.task not in (-1, slot.ended):
+        requests.of_event(tracker, event, slot)
 
 
 def _sleep(tracker: Tracker, event: Event, slot: SlotState) -> None:
@@ -75,7 +78,9 @@ class Tracker:
         self.number = number
         self.take = scanner.take
         self.lines_of = scanner.recognise_all
-        self._forget = scanner.forget
+        self.singly = scanner.singly
+        self.first = scanner.first
+        self.forget = scanner.forget
         self._new_session = new_session
         self._build_option = build
         self.finished: list[Request] = []
@@ -167,7 +172,7 @@ class Tracker:
         """A start-up line after requests, or one that is printed once per life, begins a new one."""
         again = event.message == "init_slots" and "init_slots" in self._started
         if not self.asleep and (self.session.n_requests or again):
-            self._restart(event)
+            self._restart(event, event.line)
 
     def _start(self, event: Event) -> None:
         if event.message in ("init_slots", "load_model"):
@@ -178,13 +183,16 @@ class Tracker:
         self.clears_idle = None
         self.startup.apply(event)
 
-    def check_restart(self, event: Event, task: int) -> None:
-        """A launch whose clock or task number fell back belongs to a new life, even without start-up lines."""
-        now = event.stamp
+    def restarts(self, task: int, now: bytes) -> bool:
+        """Whether a launch is of a new life: its clock (``now``) or its task number fell back."""
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
-        if (reset or self._clock_fell(now)) and self.session.n_requests:
+        return (reset or self._clock_fell(now)) and self.session.n_requests > 0
+
+    def check_restart(self, event: Event, task: int, now: bytes) -> None:
+        """Open a new session, even without start-up lines, where a launch at the uptime ``now`` shows a new life."""
+        if self.restarts(task, now):
             choice = self.slot(event.slot).choice
-            self._restart(event)
+            self._restart(event, event.line if choice is None else choice.line)
             self.slot(event.slot).choice = choice
         self._stamp = now or self._stamp
         if task > self._last_task:
@@ -199,11 +207,12 @@ class Tracker:
             return False
         return uptime_seconds(now) < uptime_seconds(before) - 1
 
-    def _restart(self, event: Event) -> None:
+    def _restart(self, event: Event, line: int) -> None:
+        """Begin a new session at ``line``: a launch follows lines on the choice of its slot."""
         self.close_open(lost=True)
-        self.session.last_line = event.line - 1
-        self._forget()
-        self._open(event.line)
+        self.session.last_line = line - 1
+        self.forget()
+        self._open(line)
         if event.row is not None:
             self.first_sight(event.row)
 

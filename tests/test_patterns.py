@@ -1,0 +1,61 @@
+"""No pattern of the package backtracks for ever: attacks are made from each. The benchmark measures ratios."""
+
+from __future__ import annotations
+
+import re
+import types
+
+import patterns
+import pytest
+
+COMPILED = patterns.compiled()
+SIZE = 300
+"""Repetitions: a cube of it would be felt, an exponential never end."""
+
+
+def test_every_pattern_is_found() -> None:
+    """Of modules, of tables and bound methods in them, and of rows of the catalogue."""
+    names = set(COMPILED)
+    assert {"the catalogue", "envelope.shapes._ESCAPES", "engines.llamacpp.fused.READ_SIZE"} <= names
+    assert any(name.startswith("envelope.prefixes.TABLE[") for name in names)
+    assert sum(name.startswith("row ") for name in names) == len(patterns.ROWS)
+
+
+def test_a_new_pattern_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cachedoctor.engines import heads
+
+    monkeypatch.setattr(heads, "_NEW", {"a": [re.compile("new(x+)*y")]}, raising=False)
+    assert any(pattern.pattern == "new(x+)*y" for pattern in patterns.compiled().values())
+
+
+@pytest.mark.parametrize(
+    ("careless", "attack"),
+    [
+        (r"(?:a+)+b", "a" * 9 + "\x01!"),
+        (r"x: .*?[ \t]*$", "x: " + "a" * 0 + " " * 0),
+        (r"\| *[ \t]*\d", "|" + " " * 9 + "\x01!"),
+        (r"id +(\d+) *\|", "id 0" + " " * 9 + "\x01!"),
+        (r"(?=([a-f]*)\d)x", "a" * 9 + "z z"),
+    ],
+)
+def test_the_attack_on_a_careless_pattern_is_among_those_made(careless: str, attack: str) -> None:
+    made = [a.text(n) for a in patterns.attacks(re.compile(careless)) for n in (0, 9)]
+    assert attack in made
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_pattern_answers_its_attacks(name: str) -> None:
+    """The answer to a long attack is that to a short one: what repeats does not decide."""
+    pattern = COMPILED[name]
+    find = pattern.search if patterns.searched(name) else pattern.match
+    for attack in patterns.attacks(pattern)[::4]:
+        if (find(attack.text(60)) is None) != (find(attack.text(SIZE)) is None):
+            # bounded repeats (a name of at most 255 characters) end somewhere between
+            assert re.search(rb"\{\d*,\d+\}" if isinstance(pattern.pattern, bytes) else r"\{\d*,\d+\}", pattern.pattern)
+
+
+def test_methods_and_modules_are_no_patterns() -> None:
+    found: dict[str, re.Pattern[str]] = {}
+    patterns._collect("x", types.ModuleType("x"), found, 0)
+    patterns._collect("x", "text".join, found, 0)
+    assert found == {}
