@@ -15,7 +15,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.sink import Sink
+from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
@@ -92,7 +92,7 @@ def analyze(
     """
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on, _given(cmdline))
-    _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
+    spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
         status = _run(job, sink, look, interrupts)
@@ -126,16 +126,6 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
         return ["-"]
     typer.echo(ctx.get_help(), err=True)
     raise typer.Exit(_FAULT)
-
-
-def _spare_inputs(output: str | None, inputs: list[str]) -> None:
-    from cachedoctor.model import CacheDoctorError
-
-    if output is None or not os.path.isfile(output):
-        return
-    for path in inputs:
-        if os.path.exists(path) and os.path.samefile(output, path):
-            raise CacheDoctorError(f"{output}: is an input and would be overwritten", "give another file with -o")
 
 
 def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> int:

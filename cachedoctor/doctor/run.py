@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from typing import IO, TYPE_CHECKING
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.sources.base import Source, SourceError
 from cachedoctor.sources.order import in_time_order
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.redaction import Redactor
 
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
@@ -55,6 +59,20 @@ def feed_all(analyzer: Analyzer, paths: list[str]) -> list[SourceError]:
         if error is not None:
             errors.append(error)
     return errors
+
+
+def redact_to(path: str, redactor: Redactor, out: IO[bytes]) -> SourceError | None:
+    """Write the redacted log, live as it arrives; returns the error that stopped the input, or None."""
+    stopped = None
+    try:
+        for chunk in _source(path).chunks():
+            out.write(redactor.feed(chunk))
+            if not chunk:
+                out.flush()
+    except SourceError as error:
+        stopped = error
+    out.write(redactor.finish())
+    return stopped
 
 
 def analyze_paths(paths: list[str], build: int | None = None) -> Report:
