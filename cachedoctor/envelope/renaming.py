@@ -36,4 +36,4 @@ def _part(group: str, raw: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
     if _NUMBER.fullmatch(raw):  # the port of a router's child
         return raw
     counted = _COUNTED.search(raw)  # compose pads a name that ends so with one blank only
-    return name(group, raw) + (counted[0] if counted else b"-0")
+    return name(group, raw.strip()) + (counted[0] if counted else b"")

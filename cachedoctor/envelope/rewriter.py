@@ -85,7 +85,7 @@ class Rewriter:
 
     def _put(self, made: bytes | _Open) -> None:
         self._waiting.append(made)
-        self._size += len(made) if isinstance(made, bytes) else len(made.line)
+        self._size += _size(made)
 
     def _taken(self) -> bytes:
         out = []
@@ -96,8 +96,7 @@ class Rewriter:
                 break
             out.append(made + b"\n")
             self._waiting.popleft()
-        if not self._waiting:
-            self._size = 0
+            self._size -= _size(first)
         return b"".join(out)
 
     # ---- one line
@@ -165,3 +164,7 @@ class Rewriter:
     def _close_all(self) -> None:
         for key in list(self._joined):
             self._close(key)
+
+
+def _size(made: bytes | _Open) -> int:
+    return len(made) if isinstance(made, bytes) else len(made.line)

@@ -129,6 +129,7 @@ _KEPT_IN: dict[tuple[str, str], Keep] = {
     ("img_slice", "name"): _one_of({b"image", b"audio"}),
     ("kv_dump", "name"): _metadata,
     ("kv_dump", "type_name"): _like(rb"(?:arr\[)?(?:str|u8|i8|u16|i16|u32|i32|u64|i64|f32|f64|bool)(?:,\d{1,9}\])?"),
+    ("kv_dump", "value"): _like(rb"-?\d{1,9}(?:\.\d{1,9})?|true|false"),
     ("listening", "port"): _like(rb"\d{1,5}"),
     ("model_type", "type"): _like(rb"(?:\d{1,4}(?:x\d{1,3})?(?:\.\d{1,3})?|\?)[BM](?:\.A\d{1,3}(?:\.\d{1,2})?B)?"),
 }

@@ -17,7 +17,7 @@ from cachedoctor.redact.vocabulary import FUNCTIONS
 UNKNOWN = b"<line>"
 """Stands for all that is not understood; it has no number, as there is no end of such lines."""
 _FUNCTION = b"function"
-_NAME = re.compile(rb"[^\s:|]+(?=:)")
+_NAME = re.compile(rb"[^\s:]+(?=:)")
 _CALLER = rb"(?:[\w~]+(?:\(\))?: *)"
 _COMPONENT = (
     rb"(?:slot +" + _CALLER + rb"id +-?\d{1,4}(?: *\| *task +-?\d{1,9} *\| ?)?"
@@ -33,6 +33,9 @@ _PREFIX = re.compile(
     + rb")"
 )
 """What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
+
+_DIGITS_MAX = 24
+"""Characters of a number that a server prints; 64 bits have 20."""
 
 
 class Span(NamedTuple):
@@ -60,10 +63,11 @@ class Lines:
         """
         parts, done = [_NAME.sub(self._function, line[:at])], at
         for span in spans:
-            if span.kind not in NUMBERS:
-                parts.append(line[done : span.start])
-                parts.append(self._value(message, span, line[span.start : span.end]))
-                done = span.end
+            if span.kind in NUMBERS and span.end - span.start <= _DIGITS_MAX and line[span.end - 1 : span.end] != b")":
+                continue
+            parts.append(line[done : span.start])
+            parts.append(self._value(message, span, line[span.start : span.end]))
+            done = span.end
         parts.append(line[done:end])
         if line[end:].strip():
             parts.append(b" " + (self._tokens.give("text", line[end:]) if message else UNKNOWN))
@@ -90,6 +94,8 @@ class Lines:
         return _FUNCTION
 
     def _value(self, message: str, span: Span, raw: bytes) -> bytes:
+        if span.kind == "f" and b"(" in raw:
+            return b"nan"  # Windows prints -nan(ind)
         if message in ("diff_old", "diff_new") and span.kind == "text":
             return self._printed.rewrite(raw.decode("utf-8", "replace"), self._tokens).encode()
         return replaced(message, span.name, span.kind, raw, self._tokens)

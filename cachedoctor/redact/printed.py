@@ -15,6 +15,8 @@ BAR = " | "
 OTHER_FIELD = "cc_field"
 FIELDS = ("cch", "cc_version", "cc_entrypoint", OTHER_FIELD)
 """Fields of a billing header that are named; any other is called ``cc_field``."""
+_READ_MAX = 2000
+"""Characters of a text that the analysis reads; a bar behind them is none to it."""
 _BEFORE = ("", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header")
 _AFTER = (
     "", "a ", "0 ", "0:00 ", "a date ", "00000000-0000 ", "a0000000-0000 ", "0a0a0a ", "a0a0a0 ",
@@ -36,6 +38,7 @@ class Printed:
 
     def rewrite(self, text: str, tokens: Tokens) -> str:
         """Return a text with the same facts that holds nothing of ``text`` but the bar."""
+        text = text[:_READ_MAX]
         before, bar, after = text.partition(BAR)
         if not bar:
             return f" {self._token(text, tokens)}"
