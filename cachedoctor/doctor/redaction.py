@@ -80,9 +80,9 @@ def facts(text: str) -> Hashable:
     probe: Callable[[str, str], str | None] = volatile_kind
     return (
         BAR in text,
-        bool(text.partition(BAR)[0].strip(" .")),
+        field is None and BAR in text and bool(text.partition(BAR)[0].strip(" .")),
         OTHER_FIELD if field and field not in FIELDS else field,
         probe(f"x{BAR}0", text),
-        probe(text, f"date{BAR}0") is not None,
+        probe(text, f"date:{BAR}0") is not None,
         probe(text, f"x{BAR}0"),
     )

@@ -17,9 +17,9 @@ FIELDS = ("cch", "cc_version", "cc_entrypoint", OTHER_FIELD)
 """Fields of a billing header that are named; any other is called ``cc_field``."""
 _READ_MAX = 2000
 """Characters of a text that the analysis reads; a bar behind them is none to it."""
-_BEFORE = ("", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header")
+_BEFORE = ("", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header:")
 _AFTER = (
-    "", "a ", "0 ", "0:00 ", "a date ", "00000000-0000 ", "a0000000-0000 ", "0a0a0a ", "a0a0a0 ",
+    "", "a ", "0 ", "0:00 ", "a date ", "0a0a0a0a-0a0a ", "a0a0a0a0-a0a0 ", "0a0a0a ", "a0a0a0 ",
 )  # fmt: skip
 """Beginnings of a value: none, a letter or a digit that a number may begin with, a time, UUIDs, random ids."""
 
