@@ -27,8 +27,10 @@ from cachedoctor.diff.conversations import common_prefix, walk
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.diff.volatile import recognise
 from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.redaction import Redactor
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.report.secrets import hidden
 
 ROUNDS = 3
 LEAST_SECONDS = 0.02
@@ -102,6 +104,21 @@ def logged(unit: bytes, n: int) -> Work:
     return partial(analyze, [head + unit * n + b"\n" for head in made.HEADS])
 
 
+def redact(lines: list[bytes]) -> None:
+    redactor = Redactor()
+    for line in lines:
+        redactor.feed(line)
+    redactor.finish()
+
+
+def redacted(unit: bytes, n: int) -> Work:
+    return partial(redact, [start + unit * n + b"\n" for start in (*made.HEADS, *made.LEADS)])
+
+
+def hide(piece: str, n: int) -> Work:
+    return partial(hidden, piece * (n // len(piece)))
+
+
 def texts() -> Iterator[Case]:
     for piece in made.PIECES:
         yield repr(piece), 50_000, partial(repetition, piece)
@@ -138,6 +155,16 @@ def log_lines() -> Iterator[Case]:
         yield repr(unit), 2_000, partial(logged, unit)
 
 
+def redactions() -> Iterator[Case]:
+    for unit in made.UNITS:
+        yield repr(unit), 50_000, partial(redacted, unit)
+
+
+def quotes() -> Iterator[Case]:
+    for piece in made.SECRETS:
+        yield repr(piece), 50_000, partial(hide, piece)
+
+
 SUITES = {
     "texts": texts,
     "bodies": bodies,
@@ -146,6 +173,8 @@ SUITES = {
     "scripts": scripts,
     "wrappers": wrappers,
     "lines": log_lines,
+    "redact": redactions,
+    "quotes": quotes,
 }
 
 

@@ -97,6 +97,7 @@ def _build(raw: bytes) -> bytes | None:
 
 
 _TARGET = _like(rb" ?(?:Linux|Darwin|Windows|FreeBSD)? ?(?:x86_64|aarch64|arm64|AMD64|armv7l|riscv64)?(?: \(debug\))?")
+_SHARES = _like(rb"[01]\.\d{1,6}(?:, ?[01]\.\d{1,6}){0,99}")
 _TRUTH = _one_of({b"true", b"false", b"yes", b"no", b"0", b"1"})
 _TYPE = _one_of(TYPES)
 _KEPT: dict[str, Keep] = {
@@ -116,8 +117,8 @@ _KEPT: dict[str, Keep] = {
     "kind": _one_of({b"image", b"audio"}),
     "kv_unified": _TRUTH,
     "kwarg": _like(rb"true|false|unset(?: \(template default\))?"),
-    "rates": _like(rb"[\d., ]*"),
-    "rate_per_position": _like(rb"[\d., ]*"),
+    "rates": _SHARES,
+    "rate_per_position": _SHARES,
     "scheme": _one_of({b"http", b"https"}),
     "target": _TARGET,
     "type_k": _TYPE,
