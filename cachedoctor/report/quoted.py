@@ -42,7 +42,8 @@ def diff(shown: PromptDiff) -> PromptDiff:
         excerpt = msgspec.structs.replace(
             excerpt, **{name: hidden(getattr(excerpt, name)) for name in excerpt.__struct_fields__}
         )
-    return msgspec.structs.replace(shown, first=_first(shown.first), excerpt=excerpt)
+    explanation = hidden(shown.explanation)
+    return msgspec.structs.replace(shown, first=_first(shown.first), explanation=explanation, excerpt=excerpt)
 
 
 def line(shown: Line) -> Line:
@@ -63,7 +64,16 @@ def _explanation(shown: Explanation) -> Explanation:
 
 
 def _first(shown: First | None) -> First | None:
-    return None if shown is None else msgspec.structs.replace(shown, a=hidden(shown.a), b=hidden(shown.b))
+    if shown is None:
+        return None
+    return msgspec.structs.replace(
+        shown,
+        place=shown.place and hidden(shown.place),
+        field=shown.field and hidden(shown.field),
+        a=hidden(shown.a),
+        b=hidden(shown.b),
+        advice=[msgspec.structs.replace(advice, text=hidden(advice.text)) for advice in shown.advice],
+    )
 
 
 def _session(shown: Session) -> Session:
