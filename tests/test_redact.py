@@ -171,6 +171,8 @@ def test_the_report_of_a_wrapped_log_stays(wrapper: str) -> None:
         ("srv  log_server_r: done request: POST /slots/3?action=save ::1 200", "/slots/3?action=save <host-1> 200"),
         ("srv  log_server_r: done request: GET /private/jane 10.0.0.7 404", "request: GET <path-1> <host-1> 404"),
         ("0.00.061.383 I srv          init: listening on http://gpu-box:8080", "listening on http://<host-1>:8080"),
+        ("0.00.061.383 I srv          init: listening on http://[fd00::7]:8080", "listening on http://<host-1>:8080"),
+        ("0.00.061.383 I srv          init: listening on unix:///run/user/jane.sock", "listening on unix://<host-1>"),
         ("0.00.036.154 I print_info: arch                  = qwen35", "arch                  = qwen35"),
         ("0.00.036.154 I print_info: arch                  = qwen35-acme", "arch                  = qwen35"),
         ("error: invalid argument: --checkpoint-every-nb", "error: invalid argument: --checkpoint-every-nb"),

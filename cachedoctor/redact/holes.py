@@ -176,6 +176,6 @@ def address(raw: bytes, tokens: Tokens) -> bytes:
     if found is None:
         return tokens.give("host", raw)
     scheme, host, port = found.groups(b"")
-    if host.count(b":") > 1 and not host.endswith(b"]"):  # an IPv6 address without brackets has no port
+    if (host + port).count(b":") > 1 and not host.endswith(b"]"):  # an IPv6 address without brackets has no port
         host, port = host + port, b""
     return scheme + tokens.give("host", host) + port
