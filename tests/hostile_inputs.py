@@ -146,8 +146,8 @@ UNITS = [
 LEADS = [b"", b"2026-11-20 12:00:00 ", b"<1>1 - a b c d [", b'time=a level=b msg="', b"a  | ", b"[53409] "]
 
 SECRETS = [
-    "/home/a ",
-    "/Users/a b/",
+    "/home/- ",
+    "/Users/- b/",
     "C:\\Users\\",
     "a@",
     "a.b+",
