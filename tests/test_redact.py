@@ -187,6 +187,9 @@ def test_the_report_of_a_wrapped_log_stays(wrapper: str) -> None:
         ("slot update_slots: id  0 | task 9 | stop processing: n_tokens = 9, truncated = 0, by jane", "= 0 <text-1>"),
         ("0.00.000.272 I srv          init: hello jane", "0.00.000.272 I srv          init: <line>"),
         ("jane: hello", "<line>"),
+        ("0.00.036.154 I jane: arch                  = qwen35", "I function: arch                  = qwen35"),
+        ("0.00.036.154 I llama_jane: arch                  = qwen35", "I init: arch                  = qwen35"),
+        ("llama_context: kv_unified    =jane false", "llama_context: kv_unified    =<line>"),
         ("", ""),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from cachedoctor.redact.vocabulary import FUNCTIONS
 
 UNKNOWN = b"<line>"
 """Stands for all that is not understood; it has no number, as there is no end of such lines."""
-_FUNCTION = b"function"
+_FUNCTION, _LIBRARY = b"function", b"init"
 _NAME = re.compile(rb"[^\s:]+(?=:)")
 _CALLER = rb"(?:[\w~]+(?:\(\))?: *)"
 _COMPONENT = (
@@ -70,7 +70,8 @@ class Lines:
             done = span.end
         parts.append(line[done:end])
         if line[end:].strip():
-            parts.append(b" " + (self._tokens.give("text", line[end:]) if message else UNKNOWN))
+            blank = b"" if not message and not line[end : end + 1].isspace() else b" "
+            parts.append(blank + (self._tokens.give("text", line[end:]) if message else UNKNOWN))
         return b"".join(parts)
 
     def unknown(self, line: bytes) -> bytes:
@@ -91,7 +92,7 @@ class Lines:
             return name
         if b"/" in name or b"\\" in name or b"." in name:
             return self._tokens.give("path", name)
-        return _FUNCTION
+        return _LIBRARY if self._shaped(name + b": ") else _FUNCTION  # it decides how wrappers around it are read
 
     def _value(self, message: str, span: Span, raw: bytes) -> bytes:
         if span.kind == "f" and b"(" in raw:
