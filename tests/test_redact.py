@@ -260,3 +260,20 @@ def test_rules_read_the_same_in_printed_texts(old: str, new: str) -> None:
 def test_a_bar_that_the_analysis_does_not_see_is_not_shown() -> None:
     text = "x" * 3000 + " | 14:02"
     assert " | " not in Printed(facts).rewrite(text, Tokens())
+
+
+FRAGMENT = st.binary(max_size=8) | st.sampled_from(
+    [b"\n", b"\r", b"\0", b" | ", b'{"log":"', b'","stream":"stderr"}\n', b'{"type":"log","msg":"', b'"}\n',
+     b"2026-11-20T12:00:00Z stderr P ", b"2026-11-20T12:00:00Z stderr F ", b"Nov 20 12:00:00 box llama[12]: ",
+     b'time=a level=b msg="', b"[2026-11-20 12:00:00][DEBUG][jane]\n ", b"0.00.205.552 I ", b"[50021] ", b"nan(",
+     b"slot f: id  0 | task 7 | ", b"srv  f: ", b"old: ...", b"n_tokens = 58, memory_seq_rm [58, end)", b"9" * 30,
+     b"updating prompt cache", b"\x1b[31m", b"print_info: "]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(FRAGMENT, max_size=40).map(b"".join))
+def test_any_bytes_give_as_many_lines_and_the_same_report(data: bytes) -> None:
+    out = redacted(data)
+    assert out.decode("ascii").count("\n") == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    assert same_report(data) == []
