@@ -75,7 +75,7 @@ WRAPPERS = [
 SAMPLES = [line for line in LINES if line.strip()]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(SECRET, st.integers(0), st.integers(0), st.sampled_from(WRAPPERS), st.booleans())
 def test_a_secret_at_any_place_of_any_line_is_gone(secret: str, line: int, place: int, wrap: Any, inside: bool) -> None:
     sample = SAMPLES[line % len(SAMPLES)]
@@ -211,7 +211,7 @@ def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: p
     assert facts(f" {tokens.give('text', b'b').decode()} | a") == facts(" <text-1> | a")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(st.integers(0, 40_000), max_size=6))
 @example([1, 2, 3])
 def test_where_the_input_is_cut_does_not_matter(cuts: list[int]) -> None:
@@ -239,7 +239,7 @@ PART = st.text(st.sampled_from("0123456789abcfgmnot-:/ .;=|\"'éSM"), max_size=1
 TEXT = st.lists(PART, max_size=7).map("".join)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 @given(TEXT, TEXT)
 @example(" 01.e51; cc_entrypoint=cli; cch= | b791f;", " 01.e51; cc_entrypoint=cli; cch= | 0ed9c;")
 @example(" Current time: 2026-11-20 14:02: | 14 UTC", " Current time: 2026-11-20 14:02: | 59 UTC")
@@ -271,7 +271,7 @@ FRAGMENT = st.binary(max_size=8) | st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(FRAGMENT, max_size=40).map(b"".join))
 def test_any_bytes_give_as_many_lines_and_the_same_report(data: bytes) -> None:
     out = redacted(data)

@@ -7,6 +7,7 @@ file.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import cache
 
 from cachedoctor.doctor.intake import Blocks
 from cachedoctor.engines.base import Catalogue
@@ -25,7 +26,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._tokens = Tokens()
-        self._spans = Spans(Catalogue(ROWS))
+        self._spans = Spans(_catalogue())
         self._lines = Lines(self._tokens, Printed(facts), is_shaped)
         self._rewriter = Rewriter(self._bodies, self._name)
         self._blocks = Blocks()
@@ -69,6 +70,12 @@ class Redactor:
         spans = [Span(h.name, h.kind, h.start - start, h.end - start) for h in found.holes]
         name = "" if found.row is None else found.row.id
         return self._lines.known(line, found.message - start, found.end - start, name, spans)
+
+
+@cache
+def _catalogue() -> Catalogue:
+    """Return the catalogue without the pattern that reads several lines at once; it is made once."""
+    return Catalogue(ROWS)
 
 
 def facts(text: str) -> Hashable:
