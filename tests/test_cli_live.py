@@ -102,7 +102,7 @@ def test_a_steady_stream_is_live_as_well() -> None:
     assert process.returncode == 0
 
 
-def test_a_finding_waits_for_silence_or_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_waits_for_silence_or_a_twentieth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is ours: nothing is printed before one of both, and nothing twice."""
     now, out = [50.0], io.BytesIO()
     monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -116,7 +116,7 @@ def test_a_finding_waits_for_silence_or_a_tenth_of_a_second(monkeypatch: pytest.
         new = analyzer.feed(LOG)
         assert new == ["CD101"]
         printer.step(new, False, analyzer.findings)
-        now[0] += 0.09 if silent_after is None else silent_after
+        now[0] += 0.04 if silent_after is None else silent_after
         printer.step([], False, analyzer.findings)
         assert out.getvalue() == b""
         now[0] += 0.02 if silent_after is None else 0

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from following import POLL, Step, append, followed, one_by_one
 
-from cachedoctor.sources import follow, stdin
+from cachedoctor.sources import arrivals, follow
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.follow import FollowSource
 from cachedoctor.sources.order import in_time_order
@@ -27,55 +28,6 @@ from cachedoctor.sources.stdin import StdinSource
 zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 LOG = b"".join(b"slot %d: progress\n" % number for number in range(1000))
-POLL = 0.01
-Step = Callable[[], object]
-
-
-def append(path: Path, data: bytes) -> Step:
-    def step() -> None:
-        with path.open("ab") as file:
-            file.write(data)
-
-    return step
-
-
-def followed(path: Path, write: Callable[[Step], object]) -> bytes:
-    """All bytes that a follower saw while a thread ran ``write``.
-
-    What ``write`` is given waits until the follower has read everything and looked at the file name again.
-    """
-    looks, done = [0], threading.Event()
-
-    def stop() -> bool:
-        looks[0] += 1
-        return done.is_set()
-
-    def settle() -> None:
-        enough = looks[0] + 4
-        while looks[0] < enough:
-            time.sleep(POLL / 4)
-
-    def run() -> None:
-        try:
-            settle()
-            write(settle)
-        finally:
-            done.set()
-
-    writer = threading.Thread(target=run, daemon=True)
-    writer.start()
-    data = b"".join(FollowSource(str(path), POLL, stop).chunks())
-    writer.join()
-    return data
-
-
-def one_by_one(*steps: Step) -> Callable[[Step], None]:
-    def write(settle: Step) -> None:
-        for step in steps:
-            step()
-            settle()
-
-    return write
 
 
 @pytest.fixture
@@ -173,29 +125,25 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_an_idle_follower_says_so_and_sleeps_in_between(path: Path, clock: Clock) -> None:
-    """Nothing but pauses between two looks at the file, and word of it once 0.2 s have passed."""
+def test_an_idle_follower_says_so_once_and_sleeps_between_its_looks(path: Path, clock: Clock) -> None:
+    """Nothing but pauses between two looks at the file, and word of each silence once 0.2 s have passed."""
     looks = [0]
 
     def count() -> bool:
         looks[0] += 1
-        return False
+        if looks[0] == 9:
+            append(path, b"more\n")()
+        return looks[0] > 20
 
     chunks = FollowSource(str(path), 0.125, count).chunks()  # eighths add up exactly
-    assert next(chunks) == b"start\n"
-    said = []
-    for _ in range(4):
-        assert next(chunks) == b""
-        said.append(clock.now)
-    assert said == [0.25, 0.5, 0.75, 1.0]
-    assert clock.pauses == [0.125] * 8
-    assert looks[0] <= len(clock.pauses) + 2
+    assert [(chunk, clock.now) for chunk in chunks] == [(b"start\n", 0), (b"", 0.25), (b"more\n", 0.875), (b"", 1.125)]
+    assert clock.pauses == [0.125] * (looks[0] - 3)
 
 
-def test_a_follower_looks_ten_times_a_second(path: Path, clock: Clock) -> None:
+def test_a_follower_looks_twenty_times_a_second(path: Path, clock: Clock) -> None:
     chunks = FollowSource(str(path)).chunks()
     assert [next(chunks), next(chunks)] == [b"start\n", b""]
-    assert clock.pauses == [0.1] * 2
+    assert clock.pauses == [0.05] * 4
 
 
 def test_appended_bytes_come_at_the_next_look(path: Path, clock: Clock) -> None:
@@ -265,19 +213,20 @@ def test_stdin_wakes_up_when_something_comes(pipe: tuple[int, int]) -> None:
 def test_stdin_waits_a_fifth_of_a_second_before_it_says_that_it_is_idle(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Then it waits without end: an idle pipe costs nothing."""
     out, into = pipe
-    waits: list[float] = []
+    waits: list[float | None] = []
 
-    def wait(fds: list[int], _: object, __: object, seconds: float) -> tuple[list[int], list[int], list[int]]:
+    def wait(fds: list[int], _: object, __: object, seconds: float | None) -> tuple[list[int], list[int], list[int]]:
         waits.append(seconds)
+        if seconds is None:
+            os.write(into, b"line\n")
         return select.select(fds, [], [], 0)
 
-    monkeypatch.setattr(stdin, "select", SimpleNamespace(select=wait))
+    monkeypatch.setattr(arrivals, "select", SimpleNamespace(select=wait))
     chunks = StdinSource(out).chunks()
-    assert [next(chunks), next(chunks)] == [b"", b""]
-    os.write(into, b"line\n")
-    assert next(chunks) == b"line\n"
-    assert waits == [0.2] * 3
+    assert [next(chunks) for _ in range(4)] == [b"", b"line\n", b"", b"line\n"]
+    assert waits == [0.2, None] * 2
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress, zstd.compress])

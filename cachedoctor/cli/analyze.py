@@ -5,9 +5,7 @@ Knows the order of the steps and the exit statuses. Knows no log line.
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
@@ -88,7 +86,7 @@ def analyze(
     """Say why prompts were recomputed, and what fixes it.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
-    3 nothing in the input was recognised; 130 interrupted.
+    3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
     """
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(_paths(ctx, logs or [], follow), beside, follow, format, build, fail_on, _given(cmdline))
@@ -132,8 +130,17 @@ def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> 
     live = Live(sink, look) if _is_live(job, sink) else None
     analyzer = _stepwise(job, live, interrupts)
     errors, interrupted = _feed(job, analyzer)
-    report = analyzer.finish(interrupted)
-    _write(report, job, sink, look)
+    written = False
+    try:
+        # Who interrupts for the second time does not want to wait for the report.
+        with contextlib.nullcontext() if interrupted else interrupts.held():
+            report = analyzer.finish(interrupted)
+            _write(report, job, sink, look)
+            written = True
+    except KeyboardInterrupt:
+        if not written:
+            raise
+        interrupted = True
     if job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
@@ -151,8 +158,10 @@ def _is_live(job: _Job, sink: Sink) -> bool:
         return False
     if job.follow is not None:
         return True
+    from cachedoctor.sources.file import is_stream
+
     # `analyze < server.log` is a file like any other.
-    return "-" in job.paths and sys.stdin is not None and not stat.S_ISREG(os.fstat(0).st_mode)
+    return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
 def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
@@ -164,6 +173,10 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
         def open(self, path: str, *, continues: bool = False) -> InputInfo:
             with interrupts.held():
                 return super().open(path, continues=continues)
+
+        def close(self) -> None:
+            with interrupts.held():
+                super().close()
 
         def feed(self, chunk: bytes) -> list[str]:
             with interrupts.held():

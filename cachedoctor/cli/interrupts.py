@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM strike between two steps, never inside one. Knows signals only."""
+"""Ctrl-C, SIGTERM and SIGHUP strike between two steps, never inside one. Knows signals only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Interrupts:
-    """In its ``with`` block both signals raise KeyboardInterrupt, as soon as no step is held together."""
+    """In its ``with`` block these signals raise KeyboardInterrupt, as soon as no step is held together."""
 
     def __init__(self) -> None:
         self._held = False
@@ -32,7 +32,10 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold a step together: a signal waits for its end. A second one does not wait."""
+        """Hold a step, and the steps within, together: a signal waits for its end. A second one does not wait."""
+        if self._held:
+            yield
+            return
         self._held = True
         try:
             yield
@@ -46,4 +49,5 @@ class Interrupts:
         if self._held and not self._pending:
             self._pending = True
             return
+        self._pending = False
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cachedoctor.cli.terminal import Look
     from cachedoctor.model import Finding
 
-_PATIENCE = 0.1
+_PATIENCE = 0.05
 """Seconds that a finding waits while the input has never fallen silent: it may be a finished log that is piped in,
 which needs no more than its report."""
 

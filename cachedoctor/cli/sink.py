@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import stat
@@ -13,7 +14,7 @@ from typing import IO
 
 
 class Sink:
-    """One output. In a ``with`` block: left by an exception, the file keeps its old content."""
+    """One output. In a ``with`` block: left by an exception, or without a write, the file keeps its old content."""
 
     def __init__(self, path: str | None) -> None:
         self.path = None if path == "-" else path
@@ -21,6 +22,7 @@ class Sink:
         self._temporary: str | None = None
         self._target = ""
         self._stream: IO[bytes] | None = None
+        self._written = False
 
     def __enter__(self) -> Sink:
         with self._faults():
@@ -40,7 +42,7 @@ class Sink:
                 return
             with self._faults():
                 self._stream.close()
-                if self._temporary is not None:
+                if self._temporary is not None and self._written:
                     os.replace(self._temporary, self._target)
 
     @contextlib.contextmanager
@@ -51,11 +53,16 @@ class Sink:
         with self._faults():
             yield self._stream
             self._stream.flush()
+            self._written = True
 
     def _standard(self) -> IO[bytes]:
         if sys.stdout is None:
             raise OSError(0, "it is closed")
-        return sys.stdout.buffer
+        stream: IO[bytes] = sys.stdout.buffer
+        if isinstance(stream, io.RawIOBase):
+            # PYTHONUNBUFFERED: a write that a signal interrupts or a full disk stops ends early, without a word.
+            return open(stream.fileno(), "wb", closefd=False)
+        return stream
 
     def _opened(self, path: str) -> IO[bytes]:
         if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe has no old content to protect
@@ -83,8 +90,9 @@ class Sink:
 
             name = "the standard output" if self.path is None else self.path
             if self.path is None and sys.stdout is not None:
-                # Python writes what is left in the buffer once more at its end, and would complain once more.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                from cachedoctor.cli.terminal import silence
+
+                silence(sys.stdout)
             what = f"{name}: cannot be written ({fault.strerror or fault})"
             raise CacheDoctorError(what, _hint(fault, self.path)) from fault
 

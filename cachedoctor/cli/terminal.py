@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import os
 import shutil
+import signal
 import sys
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TextIO
 
 Color = Literal["auto", "always", "never"]
 
@@ -62,8 +63,23 @@ def complain(message: str, hint: str = "", kind: str = "error") -> None:
     """Write one line on the standard error."""
     from cachedoctor.report.text_safe import visible
 
+    if sys.stderr is None:  # it is closed, and print would take the standard output instead
+        return
     tail = f" (hint: {hint})" if hint else ""
-    print(visible(f"cachedoctor: {kind}: {message}{tail}"), file=sys.stderr)
+    # A reader that went away must not end us here: the output may still wait for its last step.
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
+    try:
+        print(visible(f"cachedoctor: {kind}: {message}{tail}"), file=sys.stderr)
+    except OSError:
+        silence(sys.stderr)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGPIPE, before)
+
+
+def silence(stream: TextIO) -> None:
+    """Send what is left in a buffer nowhere: Python would try to write it once more at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def failed(error: Exception) -> int:

@@ -6,7 +6,6 @@ Knows rules as such, not one of them by name. State is bounded: 8 requests per t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -27,13 +26,14 @@ from cachedoctor.model import (
 )
 from cachedoctor.rules.base import WARN_TOKENS, Group, Hit, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
+from cachedoctor.rules.signs import OF_LOSS, Plan, signs_of
 
 WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 256
 """Threads remembered per session: they come and go, the oldest has long been forgotten."""
-_MAX_SERVED = 64
-"""Requests remembered per slot: what was said of the last ones can still change."""
+_FINAL = 64
+"""Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; a server that is restarted again and again needs those of its last life."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
@@ -57,12 +57,13 @@ class Diagnosis:
 
     def __init__(self, rules: list[Rule], broken: list[Broken]) -> None:
         self._rules = rules
-        self._any = [rule for rule in rules if rule.on == "any"]
-        self._textless = [rule for rule in rules if rule.on != "text"]
+        self._plan = Plan(rules)
         self._broken = broken
         self._crashed: dict[str, str] = {}
         self._groups = Groups()
         self._memory: dict[int, _Memory] = {}
+        self._latest: int | None = None
+        """Session that was asked for last; it stands last in ``_memory``."""
         self.sessions: list[Session] = []
         self._doubtful = 0
         """Requests that lost tokens, or of which the log does not tell."""
@@ -98,10 +99,13 @@ class Diagnosis:
 
     def _of(self, session: Session) -> _Memory:
         """What is remembered of a session; the one unused for longest is forgotten."""
+        if session.index == self._latest:
+            return self._memory[session.index]
         memory = self._memory.pop(session.index) if session.index in self._memory else _Memory()
         self._memory[session.index] = memory
         if len(self._memory) > MAX_SESSIONS:
             del self._memory[next(iter(self._memory))]
+        self._latest = session.index
         return memory
 
     def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
@@ -116,16 +120,15 @@ class Diagnosis:
         ):
             _remember(memory, request)  # nothing that any rule could report
             return []
-        history = _before(memory.threads.get(thread, ()), request) if thread is not None else []
-        served = _before(memory.slots.get(request.slot, ()), request)
-        situation = Situation(
-            request, session, history, served[-1] if served else None, memory.n_threads, memory.steals
-        )
+        # Requests may be asked about when later ones are known.
+        number = request.index
+        history = [r for r in memory.threads.get(thread, ()) if r.index < number] if thread is not None else []
+        served = next((r for r in reversed(memory.slots.get(request.slot, ())) if r.index < number), None)
+        situation = Situation(request, session, history, served, memory.n_threads, memory.steals)
         if situation.lost:
             request.expected_cached, request.replay_missing = situation.replayed.expected, situation.replayed.lacking
         opened = []
-        known = request.difference is not None or request.new_text is not None
-        for rule in (self._rules if known else self._textless) if situation.lost else self._any:
+        for rule in self._plan.rules(signs_of(situation)):
             hit = self._check(rule, situation)
             if hit is None:
                 continue
@@ -160,13 +163,15 @@ class Diagnosis:
     def inspect(self, sessions: list[Session]) -> list[Finding]:
         """Ask the rules that look at whole sessions; said once per input and cause."""
         found: dict[tuple[str, str, str, str | None], Finding] = {}
+        fired: dict[tuple[str, str | None], set[str]] = {}
+        for (code, _, path, origin), _ in self._groups.items():
+            fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
             if rule.inspect is None:
                 continue
             for session in sessions:
-                fired = {code for (code, _, *at), _ in self._groups.items() if at == [session.path, session.origin]}
                 try:
-                    notes = rule.inspect(session, fired)
+                    notes = rule.inspect(session, fired.get((session.path, session.origin), set()))
                 except Exception as error:  # one broken rule must not end the run
                     self._crashed[rule.code] = repr(error)
                     continue
@@ -200,7 +205,7 @@ class Diagnosis:
                     )
                 )
                 continue
-            if rule.on != "any" and not self._doubtful:
+            if not self._doubtful and OF_LOSS.issuperset(rule.on) and rule.on:
                 continue  # nothing was lost, so there was nothing to explain
             active = [s for s in sessions if s.n_requests]
             needs = [rule.needs(s) for s in active]
@@ -214,13 +219,13 @@ class Diagnosis:
         return bool(self._crashed or self._broken)
 
 
-def _before(requests: Iterable[Request], request: Request) -> list[Request]:
-    """Those that came before ``request``, which may be asked about when later ones are known."""
-    return [earlier for earlier in requests if earlier.index < request.index]
-
-
 def _remember(memory: _Memory, request: Request) -> None:
-    _insert(memory.slots.setdefault(request.slot, deque(maxlen=_MAX_SERVED)), request)
+    served = memory.slots.get(request.slot)
+    if served is None:
+        served = memory.slots[request.slot] = deque(maxlen=_FINAL)
+    _insert(served, request)
+    while len(served) > 1 and served[1].index < request.index - _FINAL:
+        served.popleft()
     if request.thread is not None:
         queue = memory.threads.get(request.thread)
         if queue is None:
@@ -232,8 +237,9 @@ def _remember(memory: _Memory, request: Request) -> None:
 
 def _insert(queue: deque[Request], request: Request) -> None:
     """Add a request in its place: nearly always the last."""
+    late = queue and queue[-1].index > request.index
     queue.append(request)
-    if len(queue) > 1 and queue[-2].index > request.index:
+    if late:
         ordered = sorted(queue, key=lambda r: r.index)
         queue.clear()
         queue.extend(ordered)
@@ -268,9 +274,9 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
 
 
 def _cost(group: Group) -> Cost:
-    if not group.ms:
+    if not group.ns:
         return Cost(group.tokens, None)
-    return Cost(group.tokens, round(group.ms, 3), "depth" if group.at_depth else "mean")
+    return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean")
 
 
 def _short(difference: PromptDiff) -> dict[str, Any]:

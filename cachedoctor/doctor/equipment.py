@@ -37,7 +37,9 @@ class Returns:
         if order and order[-1] == thread:
             return
         if thread in order:
-            session.at_once = max(session.at_once, len(order) - order.index(thread))
-            order.remove(thread)
+            at = order.index(thread)
+            session.at_once = max(session.at_once, len(order) - at)
+            del order[at]
         order.append(thread)
-        del order[:-_KEPT]
+        if len(order) > _KEPT:
+            del order[0]

@@ -1,10 +1,13 @@
-"""Hits of the rules, grouped into what becomes one finding each; the last of them can be taken back.
+"""Hits of the rules, grouped into what becomes one finding each.
 
-Knows counts and costs. Knows no rule by name and no words.
+What was said of the last requests can be taken back: it waits, and is counted into its group once it is final. Sums are
+whole numbers, and the worst hit is the first in one order of all, so that groups of parts of a log add up to those of
+the whole. Knows counts and costs. Knows no rule by name and no words.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -22,34 +25,32 @@ Key = tuple[str, str, str, str | None]
 """(code, key of the hit, path, origin)."""
 
 
-class _Charge(msgspec.Struct):
+class _Charge(msgspec.Struct, gc=False):
     """What one rule said of one request."""
 
     key: Key
     hit: Hit
-    ms: float
+    ns: int
+    at_depth: bool
 
 
-class _Charges(msgspec.Struct):
+class _Charges(msgspec.Struct, gc=False):
     """What all rules said of one request."""
 
     request: Request
     session: Session
     charges: list[_Charge] = msgspec.field(default_factory=list)
-    tokens: int = 0
-    ms: float = 0.0
-    """The dearest of them: what the request could have saved."""
 
 
 class Groups:
     """One group per cause and input; state is bounded by the causes, not by the log."""
 
     def __init__(self) -> None:
-        self._groups: dict[Key, Group] = {}
-        self._last: dict[int, _Charges] = {}
+        self._final: dict[Key, Group] = {}
+        self._waiting: dict[int, _Charges] = {}
+        self._waiting_keys: Counter[Key] = Counter()
         self._speeds: dict[int, PromptSpeed] = {}
-        self.avoidable_tokens = 0
-        self.avoidable_ms = 0.0
+        self._tokens = self._ns = 0
 
     def add(self, code: str, hit: Hit, request: Request, session: Session) -> bool:
         """Count a hit; returns whether it opened a new group. No fix saves more tokens than were computed."""
@@ -57,28 +58,16 @@ class Groups:
         if computed is not None and hit.tokens > computed:
             hit.tokens = computed
         key = (code, hit.key, session.path, session.origin)
-        group = self._groups.get(key)
-        new = group is None
-        if group is None:
-            group = self._groups[key] = Group(session, hit, request)
-        elif _shows_better(hit, group.worst):
-            group.worst, group.worst_request, group.session = hit, request, session
+        new = key not in self._final and key not in self._waiting_keys
+        said = self._waiting.get(request.index)
+        if said is None:
+            if len(self._waiting) >= REVISABLE:
+                self._settle(self._waiting.pop(next(iter(self._waiting))))
+            said = self._waiting[request.index] = _Charges(request, session)
         speed = self.speed(session)
-        ms = speed.ms_of(request, hit.tokens)
-        group.at_depth = speed.slope > 0
-        group.count += 1
-        group.tokens += hit.tokens
-        group.ms += ms
-        if len(group.first) < FIRST:
-            group.first.append(request.index)
-        if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
-            group.top = sorted([*group.top, (hit.tokens, request.index)], key=lambda t: -t[0])[:WORST]
-        said = self._remember(request, session)
-        said.charges.append(_Charge(key, hit, ms))
-        dearest = max(said.charges, key=lambda charge: charge.hit.tokens)
-        self.avoidable_tokens += dearest.hit.tokens - said.tokens
-        self.avoidable_ms += dearest.ms - said.ms
-        said.tokens, said.ms = dearest.hit.tokens, dearest.ms
+        ns = round(speed.ms_of(request, hit.tokens) * 1e6)
+        said.charges.append(_Charge(key, hit, ns, speed.slope > 0))
+        self._waiting_keys[key] += 1
         return new
 
     def speed(self, session: Session) -> PromptSpeed:
@@ -89,46 +78,105 @@ class Groups:
         return found
 
     def retract(self, request: Request) -> None:
-        """Take back what was said of ``request``; groups without a request disappear."""
-        said = self._last.pop(request.index, None)
-        if said is None:
-            return
-        self.avoidable_tokens -= said.tokens
-        self.avoidable_ms -= said.ms
-        for charge in said.charges:
-            group = self._groups[charge.key]
-            group.count -= 1
-            group.tokens -= charge.hit.tokens
-            group.ms -= charge.ms
-            group.first = [number for number in group.first if number != request.index]
-            group.top = [entry for entry in group.top if entry[1] != request.index]
-            if not group.count:
-                del self._groups[charge.key]
-            elif group.worst_request is request:
-                self._next_worst(charge.key, group)
-
-    def _next_worst(self, key: Key, group: Group) -> None:
-        left = [(c.hit, said) for said in self._last.values() for c in said.charges if c.key == key]
-        if left:
-            group.worst, said = max(left, key=lambda pair: (CONFIDENCE_ORDER[pair[0].confidence], pair[0].tokens))
-            group.worst_request, group.session = said.request, said.session
-
-    def _remember(self, request: Request, session: Session) -> _Charges:
-        found = self._last.get(request.index)
-        if found is None:
-            if len(self._last) >= REVISABLE:
-                del self._last[next(iter(self._last))]
-            found = self._last[request.index] = _Charges(request, session)
-        return found
+        """Take back what was said of ``request``, unless it is final."""
+        said = self._waiting.pop(request.index, None)
+        if said is not None:
+            self._forget(said)
 
     def items(self) -> Iterator[tuple[Key, Group]]:
-        """Every group with its key."""
-        yield from self._groups.items()
+        """Every group with its key, with what is not final yet."""
+        groups = {key: _copy(group) if key in self._waiting_keys else group for key, group in self._final.items()}
+        for said in self._waiting.values():
+            _count(groups, said)
+        yield from groups.items()
+
+    @property
+    def avoidable_tokens(self) -> int:
+        """Tokens that the fixes would have saved: of each request what its dearest cause cost."""
+        return self._tokens + sum(_dearest(said).hit.tokens for said in self._waiting.values())
+
+    @property
+    def avoidable_ms(self) -> float:
+        """Time that the fixes would have saved, milliseconds."""
+        return (self._ns + sum(_dearest(said).ns for said in self._waiting.values())) / 1e6
+
+    def merge(self, later: Groups) -> None:
+        """Count what was said of the requests of a later part of the same logs."""
+        self.finish()
+        later.finish()
+        for key, group in later._final.items():
+            before = self._final.get(key)
+            if before is None:
+                self._final[key] = group
+            else:
+                _join(before, group)
+        self._tokens += later._tokens
+        self._ns += later._ns
+
+    def finish(self) -> None:
+        """Make all final."""
+        for said in list(self._waiting.values()):
+            self._settle(said)
+        self._waiting.clear()
+
+    def _settle(self, said: _Charges) -> None:
+        _count(self._final, said)
+        dearest = _dearest(said)
+        self._tokens += dearest.hit.tokens
+        self._ns += dearest.ns
+        self._forget(said)
+
+    def _forget(self, said: _Charges) -> None:
+        for charge in said.charges:
+            self._waiting_keys[charge.key] -= 1
+            if not self._waiting_keys[charge.key]:
+                del self._waiting_keys[charge.key]
 
 
-def _shows_better(hit: Hit, than: Hit) -> bool:
-    """Dearer at the same confidence; a surer one may be half as dear, a less sure one must be twice as dear."""
-    surer = CONFIDENCE_ORDER[hit.confidence] - CONFIDENCE_ORDER[than.confidence]
-    if surer > 0:
-        return 2 * hit.tokens >= than.tokens
-    return hit.tokens > (than.tokens if surer == 0 else 2 * than.tokens)
+def _dearest(said: _Charges) -> _Charge:
+    charges = said.charges
+    return charges[0] if len(charges) == 1 else max(charges, key=lambda charge: charge.hit.tokens)
+
+
+def _count(groups: dict[Key, Group], said: _Charges) -> None:
+    request, number = said.request, said.request.index
+    for charge in said.charges:
+        hit = charge.hit
+        group = groups.get(charge.key)
+        if group is None:
+            group = groups[charge.key] = Group(said.session, hit, request)
+        elif _rank(hit) > _rank(group.worst):
+            group.worst, group.worst_request, group.session = hit, request, said.session
+        group.at_depth = charge.at_depth
+        group.count += 1
+        group.tokens += hit.tokens
+        group.ns += charge.ns
+        if len(group.first) < FIRST:
+            group.first.append(number)
+        if len(group.top) < WORST or hit.tokens > group.top[-1][0]:
+            group.top = _worst([*group.top, (hit.tokens, number)])
+
+
+def _join(group: Group, later: Group) -> None:
+    if _rank(later.worst) > _rank(group.worst):
+        group.worst, group.worst_request, group.session = later.worst, later.worst_request, later.session
+    group.at_depth = later.at_depth
+    group.count += later.count
+    group.tokens += later.tokens
+    group.ns += later.ns
+    group.first = [*group.first, *later.first][:FIRST]
+    group.top = _worst([*group.top, *later.top])
+
+
+def _copy(group: Group) -> Group:
+    return msgspec.structs.replace(group, first=list(group.first), top=list(group.top))
+
+
+def _worst(requests: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return sorted(requests, key=lambda request: -request[0])[:WORST]
+
+
+def _rank(hit: Hit) -> tuple[int, int]:
+    """The dearer the higher; each step of confidence counts as much as twice the cost."""
+    sure = CONFIDENCE_ORDER[hit.confidence]
+    return hit.tokens << sure, sure

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from cachedoctor.model import Request
+from cachedoctor.model import CacheDoctorError, Request
 
 _BATCH = 2048
 """Encoded requests gathered before they are written out."""
-OPEN = 128
-"""Requests that can still change; more than a conversation can look back on."""
+OPEN = 80
+"""Requests that can still change; more than a conversation can look back on. Each of them is held in memory."""
 MAX_WAITING = 4096
 """Requests that may wait for one that started before them."""
 
@@ -31,6 +31,7 @@ class Spool:
         self._open: deque[Request] = deque()
         self._waiting: dict[int, Request] = {}
         self._next = 0
+        self._fault: OSError | None = None
 
     @property
     def overdue(self) -> int | None:
@@ -50,14 +51,34 @@ class Spool:
         while len(self._open) > OPEN:
             self._ready.append(self._encode(self._open.popleft()))
         if len(self._ready) > _BATCH:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
             last = self._ready.pop()  # stays, so that what is on disk always ends with a comma
-            self._file.write(b",\n".join(self._ready) + b",\n")
+            try:
+                self._store(b",\n".join(self._ready) + b",\n")
+            except OSError as fault:
+                self._fault = fault
             self._ready = [last]
 
+    def _store(self, lines: bytes) -> None:
+        if self._fault is not None:
+            return  # without the requests before them they are no use
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
+        self._file.write(lines)
+        self._file.flush()
+
+    def check(self) -> None:
+        """Raise ``CacheDoctorError`` when requests were lost because the disk took no more."""
+        if self._fault is not None:
+            what = f"the list of requests cannot be kept on disk ({self._fault.strerror or self._fault})"
+            hint = "free some space or set TMPDIR to another folder; the text report of analyze needs no list"
+            raise CacheDoctorError(what, hint) from self._fault
+
     def copy_to(self, out: IO[bytes]) -> None:
-        """Write all requests taken so far, one a line, with a comma between them as in a JSON array."""
+        """Write all requests taken so far, one a line, with a comma between them as in a JSON array.
+
+        Raises ``CacheDoctorError`` when some were lost; so does ``lines``.
+        """
+        self.check()
         if self._file is not None:
             self._file.seek(0)
             shutil.copyfileobj(self._file, out, 1 << 20)
@@ -66,6 +87,7 @@ class Spool:
 
     def lines(self) -> Iterator[bytes]:
         """Yield every request taken so far; numbers still missing are skipped."""
+        self.check()
         if self._file is not None:
             self._file.seek(0)
             for line in self._file:

@@ -13,6 +13,8 @@ import msgspec
 
 from cachedoctor.engines.heads import literal_pattern, trie_pattern
 
+_LOOK = 1 << 12
+"""Bytes in which the literal beginning of a message ends, blanks included."""
 _HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 
 
@@ -124,6 +126,8 @@ class Message:
         self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
+        wild = template.startswith("{") and not self.has_func  # begins with a value: the heads are some of many
+        self._heads = (b"",) if wild else tuple(head.encode() for head in self.heads)
         self._prepared = False
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = lambda data, start: None
         self._holes: list[tuple[str, Callable[[bytes], Any]]] = []
@@ -132,6 +136,10 @@ class Message:
         """All fields are integers: the scanner converts them without running Python code per field."""
         self.repeats = False
         """Printed again and again for one task; set by the scanner's plan."""
+
+    def may_begin(self, text: bytes) -> bool:
+        """Cheap look before a pattern is compiled; ``text`` begins with the message, its blanks collapsed."""
+        return text.startswith(self._heads)
 
     def prepare(self) -> None:
         """Compile the pattern of the whole message up to the end of its line; until then it is too costly to hold."""
@@ -239,6 +247,8 @@ class Catalogue:
                 if row.has_func:
                     func = re.compile(rb"(\S+?): ").match(body, start)
                     start = func.end() if func else start
+                if not row.may_begin(b" ".join(body[start : start + _LOOK].split())):
+                    continue
                 fields = row.match(body, start)
                 if fields is not None and (func is not None) == row.has_func:
                     if func is not None:

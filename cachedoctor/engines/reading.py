@@ -131,14 +131,9 @@ def _fields(row: Message, func: bytes, groups: Iterable[bytes | None]) -> list[t
     return [*first, *zip(row.names, groups, strict=True)]
 
 
-def _may_begin(row: Message, text: bytes) -> bool:
-    """Cheap look before a pattern is compiled."""
-    return (row.template.startswith("{") and not row.has_func) or text.startswith(tuple(h.encode() for h in row.heads))
-
-
 def _whole(row: Message, line: bytes, start: int) -> Found | None:
     place = _places(row, line, start)
-    if place is None or not _may_begin(row, _plain(line[place[0] :])):
+    if place is None or not row.may_begin(_plain(line[place[0] :])):
         return None
     row.prepare()
     match = row.exact_match(line, place[0])
@@ -164,7 +159,7 @@ def _begun(row: Message, line: bytes, start: int) -> Found | None:
 def _longer(row: Message, line: bytes, start: int) -> Found | None:
     """Fit a message behind which unknown text follows, as newer builds append fields."""
     place = _places(row, line, start)
-    if place is None or not _literal(row) or not _may_begin(row, _plain(line[place[0] :])):
+    if place is None or not _literal(row) or not row.may_begin(_plain(line[place[0] :])):
         return None
     match = re.compile(row.text_pattern()).match(line, place[0])
     if match is None:

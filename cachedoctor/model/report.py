@@ -38,6 +38,9 @@ class Totals(msgspec.Struct):
 class RequestLines(Protocol):
     """Finished requests as JSON objects, in the order in which they started."""
 
+    def check(self) -> None:
+        """Raise ``CacheDoctorError`` when some of them were lost."""
+
     def lines(self) -> Iterator[bytes]:
         """Yield one JSON object per request, without newline."""
 

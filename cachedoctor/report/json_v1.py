@@ -114,6 +114,7 @@ def tail(report: Report) -> dict[str, Any]:
 def render(report: Report, out: IO[bytes]) -> None:
     """Write the report to ``out``; requests stream through, one a line."""
     report = quoted.report(report)
+    report.requests.check()  # now, because half a report is worse than none
     before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
     out.write(before[:-1] + b',"requests":[')
     out.write(b"\n")

@@ -32,6 +32,26 @@ EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
 
+Sign = Literal[
+    "loss",  # tokens were lost
+    "text",  # and the prompts' text is known: ``old:`` / ``new:`` lines, or prompts given beside the log
+    "changed",  # and the client changed more than the last tokens
+    "early",  # and the common prefix ends early
+    "taken",  # and the slot held another conversation
+    "stuck",  # and the common prefix was long, and the server did not reuse it
+    "dropped",  # and a checkpoint that was dropped would have helped
+    "looked",  # and the server looked at checkpoints, or had some and forced
+    "failed",  # and it failed to cut its memory
+    "error",
+    "shift",  # of this request or the one before it
+    "partial",
+    "restarted",  # the session followed another one
+    "lora", "idle_cleared",  # tokens were lost, and the request has this mark
+    "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
+]  # fmt: skip
+"""What a request shows at first sight (signs.py)."""
+
+
 class Situation:
     """A finished request, its session, what came before it, and the numbers that every rule asks for."""
 
@@ -165,7 +185,8 @@ class Group(msgspec.Struct):
     worst_request: Request
     count: int = 0
     tokens: int = 0
-    ms: float = 0.0
+    ns: int = 0
+    """Nanoseconds that the fix would have saved."""
     at_depth: bool = False
     """The time was taken from the speed at that depth, not from a request's mean speed."""
     first: list[int] = msgspec.field(default_factory=list)
@@ -205,9 +226,8 @@ class Rule(msgspec.Struct):
     needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
     """(reason, what would enable it) when this log could not have shown it."""
     severity: Literal["by-cost"] | Severity = "by-cost"
-    on: Literal["loss", "text", "any"] = "loss"
-    """Asked about requests that lost tokens; only about those whose prompt text is known (``old:`` / ``new:`` lines, or
-    prompts given beside the log); or about every one with a loss, an error, a cut, a shift or a restart."""
+    on: tuple[Sign, ...] = ("loss",)
+    """Asked about requests with one of these signs; none: only about whole sessions."""
     inspect: Callable[[Session, set[str]], list[Note]] | None = None
     """Asked once about every session at the end, with the codes that fired in its input."""
     after: tuple[str, ...] = ()

@@ -67,6 +67,6 @@ RULE = Rule(
     "A client's billing header changes in every request",
     check,
     words,
-    on="text",
+    on=("text",),
     needs=advice.needs_text,
 )

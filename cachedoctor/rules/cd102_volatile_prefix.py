@@ -92,6 +92,6 @@ RULE = Rule(
     "A date, time, id or counter in the head of the prompt changes",
     check,
     words,
-    on="text",
+    on=("text",),
     needs=advice.needs_text,
 )

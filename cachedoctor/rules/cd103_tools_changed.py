@@ -43,6 +43,6 @@ def words(g: Group) -> Words:
 
 RULE = Rule(
     "CD103", "tools-changed", "The list of tools in the prompt changed", check, words,
-    on="text",
+    on=("text",),
     needs=advice.needs_prompts,
 )  # fmt: skip

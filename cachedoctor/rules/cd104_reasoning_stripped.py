@@ -96,4 +96,11 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD104", "reasoning-stripped", "Reasoning of earlier turns disappears from the prompt", check, words)
+RULE = Rule(
+    "CD104",
+    "reasoning-stripped",
+    "Reasoning of earlier turns disappears from the prompt",
+    check,
+    words,
+    on=("changed",),
+)

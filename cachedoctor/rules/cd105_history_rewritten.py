@@ -114,5 +114,6 @@ RULE = Rule(
     "Old messages changed behind the head of the prompt",
     check,
     words,
+    on=("changed",),
     after=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD110", "CD402"),
 )

@@ -38,6 +38,6 @@ RULE = Rule(
     "The client dropped its oldest messages",
     check,
     words,
-    on="text",
+    on=("text",),
     needs=advice.needs_prompts,
 )

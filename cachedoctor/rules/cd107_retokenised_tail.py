@@ -53,6 +53,6 @@ def words(g: Group) -> Words:
 
 RULE = Rule(
     "CD107", "retokenised-tail", "The end of the last turn comes back as other tokens", check, words,
-    on="text",
+    on=("text",),
     needs=advice.needs_prompts,
 )  # fmt: skip

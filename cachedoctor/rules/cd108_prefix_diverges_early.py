@@ -161,5 +161,6 @@ RULE = Rule(
     "The prompt changed near its head; the log shows where, not what",
     check,
     words,
+    on=("early",),
     after=("CD101", "CD102", "CD103", "CD106", "CD402"),
 )

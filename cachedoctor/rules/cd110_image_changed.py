@@ -40,6 +40,6 @@ def words(g: Group) -> Words:
 
 RULE = Rule(
     "CD110", "image-changed", "An image of the conversation is sent with other bytes", check, words,
-    on="text",
+    on=("text",),
     needs=advice.needs_bodies,
 )  # fmt: skip

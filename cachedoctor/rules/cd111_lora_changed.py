@@ -61,4 +61,5 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_adapters,
+    on=("lora",),
 )

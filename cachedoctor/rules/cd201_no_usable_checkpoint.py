@@ -123,5 +123,6 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
+    on=("stuck",),
     after=("CD109", "CD111", *sorted(CAUSES)),
 )

@@ -108,5 +108,6 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
+    on=("stuck",),
     after=("CD109", "CD111"),
 )

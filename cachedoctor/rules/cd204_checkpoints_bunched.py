@@ -113,5 +113,6 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
+    on=("stuck",),
     after=("CD109", "CD111", "CD202", "CD203", "CD205", "CD207", "CD211"),
 )

@@ -128,4 +128,5 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
+    on=("looked",),
 )

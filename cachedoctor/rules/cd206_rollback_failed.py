@@ -49,5 +49,11 @@ def words(g: Group) -> Words:
 
 
 RULE = Rule(
-    "CD206", "rollback-failed", "The memory could not be cut back and was cleared", check, words, severity="error"
+    "CD206",
+    "rollback-failed",
+    "The memory could not be cut back and was cleared",
+    check,
+    words,
+    severity="error",
+    on=("failed",),
 )

@@ -81,5 +81,6 @@ RULE = Rule(
     "A slot file brought the tokens back, but no checkpoints",
     check,
     words,
+    on=("stuck",),
     after=("CD109", "CD111", "CD205"),
 )

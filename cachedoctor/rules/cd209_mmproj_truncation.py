@@ -45,4 +45,11 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD209", "mmproj-truncation", "With mmproj loaded the memory is cleared instead of rewound", check, words)
+RULE = Rule(
+    "CD209",
+    "mmproj-truncation",
+    "With mmproj loaded the memory is cleared instead of rewound",
+    check,
+    words,
+    on=("failed",),
+)

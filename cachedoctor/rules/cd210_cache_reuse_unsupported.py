@@ -31,5 +31,6 @@ def words(g: Group) -> Words:
 
 RULE = Rule(
     "CD210", "cache-reuse-unsupported", "--cache-reuse cannot work with this model", check, words, severity="note",
+    on=("changed",),
     after=("CD104", "CD105", "CD106"),
 )  # fmt: skip

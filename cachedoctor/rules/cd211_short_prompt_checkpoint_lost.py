@@ -73,5 +73,6 @@ RULE = Rule(
     check,
     words,
     needs=advice.needs_accounting,
+    on=("dropped",),
     after=("CD109", "CD111", "CD205"),
 )

@@ -93,5 +93,5 @@ RULE = Rule(
     check,
     words,
     severity="note",
-    on="any",
+    on=("stale", "slot_file"),
 )

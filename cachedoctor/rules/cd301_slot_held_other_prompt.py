@@ -62,5 +62,6 @@ RULE = Rule(
     "Another conversation had taken the slot",
     check,
     words,
+    on=("taken",),
     after=("CD108", "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),
 )

@@ -48,5 +48,6 @@ RULE = Rule(
     "More conversations than slots",
     check,
     words,
+    on=("taken",),
     after=("CD108", "CD304", "CD308", "CD309"),
 )

@@ -59,5 +59,6 @@ RULE = Rule(
     "The RAM prompt cache is off and slots change hands",
     check,
     words,
+    on=("taken",),
     after=("CD108", "CD302", "CD308", "CD309"),
 )

@@ -35,5 +35,5 @@ def words(g: Group) -> Words:
 
 RULE = Rule(
     "CD305", "prompt-cache-restore-failed", "A prompt in the RAM cache could not be restored", check, words,
-    severity="error", on="any",
+    severity="error", on=("ram_failed",),
 )  # fmt: skip

@@ -53,5 +53,6 @@ RULE = Rule(
     "A short side request took the slot of a conversation",
     check,
     words,
+    on=("taken",),
     after=("CD108", "CD303", "CD304", "CD308", "CD309"),
 )

@@ -100,5 +100,6 @@ RULE = Rule(
     "Sessions with one system prompt take a slot from each other",
     check,
     words,
+    on=("taken",),
     after=("CD108",),
 )

@@ -69,5 +69,6 @@ RULE = Rule(
     "The client names one slot for several conversations",
     check,
     words,
+    on=("taken",),
     after=("CD108",),
 )

@@ -66,5 +66,6 @@ RULE = Rule(
     "Idle slots were cleared and the RAM prompt cache had no room for them",
     check,
     words,
+    on=("idle_cleared",),
     after=("CD101", "CD102", "CD109", "CD111"),
 )

@@ -60,6 +60,6 @@ RULE = Rule(
     words,
     needs=needs,
     severity="error",
-    on="any",
+    on=("error",),
     after=("CD403",),
 )

@@ -49,4 +49,6 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD402", "context-shift", "The context was shifted to make room", check, words, severity="note", on="any")
+RULE = Rule(
+    "CD402", "context-shift", "The context was shifted to make room", check, words, severity="note", on=("shift",)
+)

@@ -37,5 +37,5 @@ def words(g: Group) -> Words:
 
 RULE = Rule(
     "CD403", "slot-context-too-small", "The context is divided between too many slots", check, words,
-    severity="error", on="any",
+    severity="error", on=("error",),
 )  # fmt: skip

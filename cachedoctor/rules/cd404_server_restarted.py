@@ -49,5 +49,5 @@ RULE = Rule(
     check,
     words,
     severity="note",
-    on="any",
+    on=("restarted",),
 )

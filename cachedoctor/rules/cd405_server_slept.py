@@ -54,5 +54,5 @@ RULE = Rule(
     check,
     words,
     severity="note",
-    on="any",
+    on=("slept",),
 )

@@ -244,6 +244,6 @@ RULE = Rule(
     check,
     words,
     severity="note",
-    on="any",
+    on=(),
     inspect=inspect,
 )

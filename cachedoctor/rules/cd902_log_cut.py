@@ -39,4 +39,6 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule("CD902", "log-cut", "The log begins or ends inside a request", check, words, severity="note", on="any")
+RULE = Rule(
+    "CD902", "log-cut", "The log begins or ends inside a request", check, words, severity="note", on=("partial",)
+)

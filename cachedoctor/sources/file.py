@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from difflib import get_close_matches
 from io import FileIO
 
+from cachedoctor.sources.arrivals import arrivals
 from cachedoctor.sources.base import READ_SIZE, SourceError
 from cachedoctor.sources.text import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
@@ -25,7 +27,9 @@ class FileSource:
     def chunks(self) -> Iterator[bytes]:
         """Yield the unpacked UTF-8 bytes up to the end that the file has when it is reached.
 
-        The file is opened by the first step. Raises ``SourceError`` when it cannot be opened, read or unpacked.
+        A pipe (also ``/dev/stdin``, or what ``<(command)`` becomes) is live: its bytes come as they arrive, and ``b""``
+        when none came for ``IDLE_SECONDS``. The file is opened by the first step.
+        Raises ``SourceError`` when it cannot be opened, read or unpacked.
         """
         with open_log(self.path) as file:
             yield from utf8(unpacked(self.path, _reads(self.path, file), self._max_bytes))
@@ -59,9 +63,26 @@ def _nearest(path: str) -> str:
 
 def _reads(path: str, file: FileIO) -> Iterator[bytes]:
     done = 0
+    if is_stream(path):
+        try:
+            for data in arrivals(file.fileno()):
+                done += len(data)
+                yield data
+        except OSError as fault:
+            raise _unreadable(path, fault, done) from fault
+        return
     while data := read_some(path, file, done):
         done += len(data)
         yield data
+
+
+def is_stream(path: str | int) -> bool:
+    """Whether a path or file descriptor is a pipe, a socket or a terminal: bytes arrive when they are written."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
 
 def read_some(path: str, file: FileIO, done: int) -> bytes:
@@ -72,5 +93,9 @@ def read_some(path: str, file: FileIO, done: int) -> bytes:
     try:
         return file.read(READ_SIZE)
     except OSError as fault:
-        what = f"{path}: cannot be read further ({fault.strerror}, after {done:,} bytes)"
-        raise SourceError(what, "check the disk or the network share") from fault
+        raise _unreadable(path, fault, done) from fault
+
+
+def _unreadable(path: str, fault: OSError, done: int) -> SourceError:
+    what = f"{path}: cannot be read further ({fault.strerror}, after {done:,} bytes)"
+    return SourceError(what, "check the disk or the network share")

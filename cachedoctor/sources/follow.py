@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 
 from cachedoctor.sources import codec
-from cachedoctor.sources.base import IDLE_SECONDS, SourceError
+from cachedoctor.sources.base import IDLE_SECONDS, READ_SIZE, SourceError
 from cachedoctor.sources.file import open_log, read_some
+from cachedoctor.sources.generations import Generation, Generations, close, key_of, read_at
 from cachedoctor.sources.text import utf8
+
+POLL_SECONDS = 0.05
+"""Twenty looks a second cost a few thousandths of a core."""
+
+_TAIL = 64 * 1024
+"""Bytes remembered of what was read: they tell the copy of a file from other files."""
+_CHECKED = 1024
+"""Bytes of them read again at every look: when they changed, the file was cut and has grown again."""
 
 
 def _never() -> bool:
@@ -22,101 +31,192 @@ class FollowSource:
     """The file at ``path`` from its beginning and everything that is written to that name later, like ``tail -F``.
 
     ``poll`` is the pause in seconds between two looks at a silent file. When ``stop`` turns true, what is there is
-    still read, then ``chunks`` ends. Two changes cannot be seen from outside and lose lines: a file that is cut and
-    outgrows its old length within one pause, and two rotations within one pause.
+    still read, then ``chunks`` ends. Rotations that happen between two looks are found by their names
+    (``order.rotations``), by rename or by copy. What nobody can read any more at the next look is lost: bytes that were
+    cut away without a copy, and a file that came and went, or was compressed, within one pause.
     """
 
-    def __init__(self, path: str, poll: float = 0.1, stop: Callable[[], bool] = _never) -> None:
+    def __init__(self, path: str, poll: float = POLL_SECONDS, stop: Callable[[], bool] = _never) -> None:
         self.path = path
         self._poll = poll
         self._stop = stop
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the UTF-8 bytes as they are written, and ``b""`` when none came for ``IDLE_SECONDS``.
+        """Yield the UTF-8 bytes as they are written, and ``b""`` once when none came for ``IDLE_SECONDS``.
 
         An unfinished last line is ended with a newline before the content of the next file.
         Raises ``SourceError`` when there is no such file at the start, or when it cannot be read or followed.
         """
-        file = _open_regular(self.path)
+        queue = [_open_regular(self.path)]
+        generations = Generations(self.path)
+        generations.begin(key_of(os.fstat(queue[0].fileno())))
         try:
-            while True:
-                turn = _Turn(self.path, file, self._poll, self._stop)
+            while queue:
+                turn = _Turn(self.path, queue[0], generations)
                 last = b"\n"
                 # Each file has its own byte order mark.
-                for chunk in utf8(turn.chunks()):
+                for chunk in utf8(turn.followed(self._poll, self._stop) if len(queue) == 1 else turn.rest()):
                     last = chunk[-1:] or last
                     yield chunk
-                if turn.successor is None:
-                    return
-                if turn.successor is not file:
-                    file.close()
-                    file = turn.successor
-                if last != b"\n":
+                done = queue.pop(0)
+                queue += turn.successors
+                if done not in queue:
+                    done.close()
+                if queue and last != b"\n":
                     yield b"\n"
         finally:
-            file.close()
+            close(queue)
 
 
 class _Turn:
     """One file from its first byte until it is cut, replaced or no longer wanted."""
 
-    def __init__(self, path: str, file: FileIO, poll: float, stop: Callable[[], bool]) -> None:
+    def __init__(self, path: str, file: FileIO, generations: Generations) -> None:
         self._path = path
         self._file = file
-        self._poll = poll
-        self._stop = stop
+        self._key = key_of(os.fstat(file.fileno()))
+        self._generations = generations
         self._done = 0
-        self.successor: FileIO | None = None
-        """What to read next: the same file when it was cut; None when the following ends."""
+        self._tail = b""
+        self._looked: int | None = None
+        self.successors: list[FileIO] = []
+        """What to read next, the same file again when it was cut; none when the following ends."""
 
-    def chunks(self) -> Iterator[bytes]:
-        heard = time.monotonic()
+    def rest(self) -> Iterator[bytes]:
+        """Yield what the file holds; nobody writes to it any more."""
+        while data := self._read():
+            yield data
+
+    def followed(self, poll: float, stop: Callable[[], bool]) -> Iterator[bytes]:
+        """Yield what the file holds and what is appended to it, until ``stop`` or until it has successors."""
+        heard: float | None = time.monotonic()
         while True:
             # Asked before the read: what is written before stop turns true is never missed.
-            stopping = self._stop()
-            if data := self._read():
+            stopping, first = stop(), not self._tail
+            # Less than a line is too little to tell a file that begins anew by; after a silence it has to do.
+            data = self._read(b"" if stopping or heard is None else b"\n")
+            if data:
+                if first and self._was_preceded():
+                    if self.successors:
+                        return
+                    continue
                 yield data
                 heard = time.monotonic()
                 continue
-            if self._was_cut():
-                self._file.seek(0)
-                self.successor = self._file
+            if self._may_have_successors(data is None):
+                yield from self._handed_over(data is None)
+            if self.successors or stopping:
                 return
-            if self._was_replaced():
-                # The last lines may have come between our last read and the moment the file was replaced.
-                while data := self._read():
-                    yield data
-                self.successor = self._reopened()
-            if self.successor is not None or stopping:
-                return
-            if time.monotonic() - heard >= IDLE_SECONDS:
+            if heard is not None and time.monotonic() - heard >= IDLE_SECONDS:
                 yield b""
-                heard = time.monotonic()
-            time.sleep(self._poll)
+                heard = None
+            time.sleep(poll)
 
-    def _read(self) -> bytes:
+    def _read(self, first: bytes = b"") -> bytes | None:
+        """Read on; None when what had been read is gone: the file was cut. The first bytes must hold ``first``."""
+        if not self._tail:
+            return self._read_first(first)
+        checked = self._tail[-_CHECKED:]
+        self._file.seek(self._done - len(checked))
         data = read_some(self._path, self._file, self._done)
-        if not self._done and codec.format_of(data):
-            raise SourceError(f"{self._path}: is compressed and cannot be followed", "read it without following")
+        if not data.startswith(checked):
+            return None
+        return self._taken(data[len(checked) :])
+
+    def _read_first(self, wanted: bytes) -> bytes:
+        # A server that does not append goes on at its old place when its log is cut: the file begins with a hole.
+        self._done = _hole(self._file)
+        self._file.seek(self._done)
+        while data := read_some(self._path, self._file, self._done):
+            text = data.lstrip(b"\0")
+            self._done += len(data) - len(text)
+            if text:
+                if codec.format_of(text):
+                    raise SourceError(
+                        f"{self._path}: is compressed and cannot be followed", "read it without following"
+                    )
+                return self._taken(text) if wanted in text else b""
+        return b""
+
+    def _taken(self, data: bytes) -> bytes:
         self._done += len(data)
+        self._tail = (self._tail + data)[-_TAIL:]
         return data
 
-    def _was_cut(self) -> bool:
-        return os.fstat(self._file.fileno()).st_size < self._done
-
-    def _was_replaced(self) -> bool:
-        try:
-            named = os.stat(self._path)
-        except OSError:
-            # Deleted or moved away; it can still grow, and its name can come back.
+    def _may_have_successors(self, cut: bool) -> bool:
+        """Whether it is worth a look at the folder; a file at rest costs no more than a look at its name."""
+        named = _status(self._path)
+        if named is not None and key_of(named) == self._key and not cut:
             return False
-        ours = os.fstat(self._file.fileno())
-        # Our open file keeps its inode from being given to another one. As long as the new file is empty
-        # the server may still be writing to the old one (it has not reopened its log yet).
-        return named.st_size > 0 and (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino)
+        # As long as the new file is empty, the server may still be writing to the old one (it has not reopened its
+        # log yet): then only another rotation, which changes the folder, can bring something.
+        if named is not None and named.st_size:
+            return True
+        folder = _status(os.path.dirname(self._path) or ".")
+        changed = None if folder is None else folder.st_mtime_ns
+        before, self._looked = self._looked, changed
+        return changed != before
 
-    def _reopened(self) -> FileIO | None:
-        return open_log(self._path) if os.path.exists(self._path) else None
+    def _handed_over(self, cut: bool) -> Iterator[bytes]:
+        """Find the successors, if any, and yield what is left of this file or, when it was cut, of its copy."""
+        found = self._generations.opened()
+        data: bytes | None = b""
+        # The last lines may have come between our last read and the moment the file was replaced.
+        while self._tail and not cut and (data := self._read()):
+            yield data
+        if found and (cut or data is not None):  # else it was cut while we looked: the next look finds everything
+            # Of a file of which nothing was read, copies may have been made already.
+            ours = (bool(self._tail) and (self._is_copy(g) if cut else g.key == self._key) for g in found)
+            at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
+            later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
+            self.successors = [g.file for g in later]
+            if cut and (later or at >= 0) and all(g.key != self._key for g in later):
+                # It is empty, and goes on behind its copies; unless it was deleted: then it is what others replaced.
+                deleted = not os.fstat(self._file.fileno()).st_nlink
+                self.successors.insert(0 if deleted else len(later), self._file)
+            if cut and at >= 0:
+                yield from self._copied(found[at])
+            if self.successors:
+                self._generations.learn(found)
+        close(g.file for g in found if g.file not in self.successors)
+
+    def _was_preceded(self) -> bool:
+        """Whether the file was copied and cut before we saw its first bytes: then these have to wait."""
+        found = self._generations.opened()
+        if read_at(self._file, self._done - len(self._tail), len(self._tail)) != self._tail:
+            self._done, self._tail = 0, b""  # cut once more, just now: it begins anew
+            close(g.file for g in found)
+            return True
+        at = next((i for i, g in enumerate(found) if g.key == self._key), 0)
+        missed = [g.file for g in found[:at] if self._generations.unseen(g)]
+        if missed:
+            self._generations.learn(found[:at])
+            self.successors = [*missed, self._file]
+        close(g.file for g in found if g.file not in missed)
+        return bool(missed)
+
+    def _is_copy(self, other: Generation) -> bool:
+        """Whether it is new and holds what we read last at the same place."""
+        return self._generations.unseen(other) and other.key != self._key and other.holds(self._tail, self._done)
+
+    def _copied(self, copy: Generation) -> Iterator[bytes]:
+        while data := read_at(copy.file, self._done, READ_SIZE):
+            yield self._taken(data)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _hole(file: FileIO) -> int:
+    """Where the bytes of a file begin."""
+    try:
+        return os.lseek(file.fileno(), 0, os.SEEK_DATA)
+    except (OSError, AttributeError):  # it is empty; or the system knows no holes
+        return 0
 
 
 def _open_regular(path: str) -> FileIO:

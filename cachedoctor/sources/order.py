@@ -1,4 +1,4 @@
-"""The order in time of rotated log files. Knows file names only; never opens a file."""
+"""The order in time of rotated log files. Knows file names only; never opens a file or a folder."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ def in_time_order(paths: list[str]) -> list[str]:
         base, age = _dissected(path)
         groups.setdefault(base, []).append((age, path))
     return [path for group in groups.values() for _, path in sorted(group, key=lambda member: member[0])]
+
+
+def rotations(path: str, names: list[str]) -> list[str]:
+    """Of ``names`` in the folder of ``path``, those that ``path`` may have had before, oldest first, itself the last.
+
+    Compressed ones are left out. A path that is itself a rotation (``server.log.1``) never had another name.
+    """
+    folder, base = os.path.split(path)
+    (ours, (kind, *_)) = _dissected(path)
+    before = [os.path.join(folder, name) for name in names if name != base and not _COMPRESSED.search(name)]
+    same = [other for other in before if kind == _CURRENT and _dissected(other)[0] == ours]
+    return [*in_time_order(same), path]
 
 
 def _dissected(path: str) -> tuple[str, tuple[int, int, str]]:

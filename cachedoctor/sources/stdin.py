@@ -1,14 +1,16 @@
-"""The standard input, read as it arrives. Knows file descriptors; knows no path and no line."""
+"""The standard input, read as it arrives. Knows its file descriptor; knows no path and no line."""
 
 from __future__ import annotations
 
-import os
-import select
+import sys
 from collections.abc import Iterator
 
-from cachedoctor.sources.base import IDLE_SECONDS, READ_SIZE, SourceError
+from cachedoctor.sources.arrivals import arrivals
+from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.text import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
+
+_HINT = "pipe the log into this command, or give its file name"
 
 
 class StdinSource:
@@ -31,20 +33,14 @@ class StdinSource:
         return utf8(unpacked(self.path, self._arrivals(), self._max_bytes))
 
     def _arrivals(self) -> Iterator[bytes]:
+        if self._fd == 0 and sys.stdin is None:
+            # The next file that is opened gets the number of a closed standard input: our own output, maybe.
+            raise SourceError(f"{self.path}: the standard input is closed", _HINT)
         done = 0
-        while True:
-            try:
-                ready = _ready(self._fd)
-                data = os.read(self._fd, READ_SIZE) if ready else b""
-            except OSError as fault:
-                what = f"{self.path}: the standard input cannot be read ({fault.strerror}, after {done:,} bytes)"
-                raise SourceError(what, "pipe the log into this command, or give its file name") from fault
-            if ready and not data:
-                return
-            done += len(data)
-            yield data
-
-
-def _ready(fd: int) -> bool:
-    # Windows can select on sockets only; a read that blocks is all that is left there.
-    return os.name != "posix" or bool(select.select([fd], [], [], IDLE_SECONDS)[0])
+        try:
+            for data in arrivals(self._fd):
+                done += len(data)
+                yield data
+        except OSError as fault:
+            what = f"{self.path}: the standard input cannot be read ({fault.strerror}, after {done:,} bytes)"
+            raise SourceError(what, _HINT) from fault

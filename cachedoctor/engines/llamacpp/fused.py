@@ -25,7 +25,8 @@ CONTEXT, PROMPT, BATCHES, END = 0, 1, 2, 5
 CACHED, REST = 1, 2
 # Within an end: header line, prompt ms, processed, generated, released, truncated.
 
-_STAMP = rb"(?:[\d.]{12,} )?(?:[IW] )?"
+# No optional group: each try of one copies all the groups matched so far.
+_STAMP = rb"[\d.]*+ ?+[IW]?+ ?+(?<=[ \n])"
 _SAME = _STAMP + rb"slot +[^\s:]*: id +\1 \| task "
 _RATE = rb" tokens \([ \d.]+ ms per token, +[\d.]+ tokens per second\)\n"
 

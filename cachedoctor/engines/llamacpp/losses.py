@@ -99,7 +99,7 @@ def fresh_slot(request: Request, slot: SlotState, choice: Choice) -> None:
 def estimate_file(request: Request) -> None:
     """Estimate how much came from the file, from the rounded shares, where the server does not print it."""
     prompt, similarity, keep = request.prompt_tokens, request.similarity, request.f_keep
-    if "slot_file" in request.marks and request.held_tokens is None and prompt and similarity and keep:
+    if request.held_tokens is None and prompt and similarity and keep:
         request.held_tokens = round(similarity * prompt / keep)
         request.derived.append("held_tokens")
 

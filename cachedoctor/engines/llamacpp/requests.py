@@ -157,10 +157,11 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     accounting.derive_counts(request)
     if request.restored_from_ram:
         _move(tracker, choosing.settle_swap(request, threads, tracker.ram), request)
-    losses.estimate_file(request)
+    if "slot_file" in request.marks:
+        losses.estimate_file(request)
     accounting.common_prefix(request, session, tracker.shows_checkpoints)
-    elsewhere = {s.thread for s in tracker.slots.values() if s is not slot and s.thread is not None and s.length}
-    thread = threads.join(request, elsewhere) if request.parent is None else None
+    others = [s for s in tracker.slots.values() if s is not slot]
+    thread = threads.join(request, others) if request.parent is None else None
     if thread is not None and request.held_thread != thread.id:
         choosing.look_back(request, slot, tracker.ram, thread.total)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -177,8 +178,10 @@ def _settle(tracker: Tracker, request: Request, slot: SlotState) -> None:
     if request.parent is None and (request.prompt_tokens is not None or request.cancelled or request.shifted):
         record = threads.record(request, thread, request.released_tokens)
         request.thread = slot.thread = record.id
-        _move(tracker, threads.part(record), request)
-        slot.thread = request.thread
+        moved = threads.part(record)
+        if moved:
+            _move(tracker, moved, request)
+            slot.thread = request.thread
 
 
 def _move(tracker: Tracker, judged: list[Moved], current: Request) -> None:

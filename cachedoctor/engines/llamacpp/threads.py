@@ -5,7 +5,7 @@ Knows the arithmetic of prompts that grow. Knows no log line.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from itertools import pairwise
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from cachedoctor.engines.llamacpp import interleaved
 from cachedoctor.engines.llamacpp.interleaved import KEPT, MIN_TURN, Turn, shortest
 from cachedoctor.engines.llamacpp.separate import Heads, Parted
+from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.model import Request
 
 MAX_THREADS = 64
@@ -111,10 +112,10 @@ class Threads:
         parted = self._divide(thread, thread.recent, [mine, others])
         return thread, [moved for moved in parted if moved.request.last_line < before]
 
-    def join(self, request: Request, elsewhere: Collection[int] = ()) -> Thread | None:
+    def join(self, request: Request, slots: Iterable[SlotState] = ()) -> Thread | None:
         """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
 
-        ``elsewhere``: threads whose text other slots still hold; a request that continued one would have gone there.
+        ``slots``: the others; a request that continued a thread whose text one of them holds would have gone there.
         """
         prompt, start, cached = request.prompt_tokens, request.first_line, request.cached_tokens or 0
         held = self.get(request.held_thread)
@@ -137,6 +138,7 @@ class Threads:
             for t in self._threads.values()
             if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < start
         ]
+        elsewhere = {slot.thread for slot in slots if slot.length} if able else set()
         others = [t for t in able if t is not held and t.id not in elsewhere]
         request.other_candidates = len(others)
         if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.lcp_exact, held):
@@ -175,7 +177,9 @@ class Threads:
         thread.turns += 1
         thread.ended = request.last_line
         thread.last = request.index
-        thread.recent = [*thread.recent[1 - WINDOW :], Turn(request, total)]
+        if len(thread.recent) >= WINDOW:
+            del thread.recent[: 1 - WINDOW]
+        thread.recent.append(Turn(request, total))
         return thread
 
     def part(self, thread: Thread) -> list[Moved]:
@@ -184,6 +188,9 @@ class Threads:
         ``other_candidates`` of the last request is raised where there are two readings.
         """
         last = thread.recent[-1].request
+        lcp, held = last.common_prefix_tokens, last.held_tokens
+        if held and lcp is not None and lcp >= held - KEPT:
+            return []  # it kept what the slot held
         apart = self._separate(last, thread.total)
         if apart:
             return apart
