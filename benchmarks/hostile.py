@@ -30,8 +30,10 @@ from cachedoctor.diff.conversations import common_prefix, walk
 from cachedoctor.diff.prompt import Prompt
 from cachedoctor.diff.volatile import recognise
 from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.redaction import Redactor
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.report.secrets import hidden
 
 ROUNDS = 3
 LEAST_SECONDS = 0.02
@@ -110,6 +112,21 @@ def attacked(find: Callable[[str | bytes], object], pattern: re.Pattern[Any], n:
     return lambda: [find(text) for text in made]
 
 
+def redact(lines: list[bytes]) -> None:
+    redactor = Redactor()
+    for line in lines:
+        redactor.feed(line)
+    redactor.finish()
+
+
+def redacted(unit: bytes, n: int) -> Work:
+    return partial(redact, [start + unit * n + b"\n" for start in (*made.HEADS, *made.LEADS)])
+
+
+def hide(piece: str, n: int) -> Work:
+    return partial(hidden, piece * (n // len(piece)))
+
+
 def texts() -> Iterator[Case]:
     for piece in made.PIECES:
         yield repr(piece), 50_000, partial(repetition, piece)
@@ -152,6 +169,16 @@ def all_patterns() -> Iterator[Case]:
         yield name, 1_000, partial(attacked, find, pattern)
 
 
+def redactions() -> Iterator[Case]:
+    for unit in made.UNITS:
+        yield repr(unit), 50_000, partial(redacted, unit)
+
+
+def quotes() -> Iterator[Case]:
+    for piece in made.SECRETS:
+        yield repr(piece), 50_000, partial(hide, piece)
+
+
 SUITES = {
     "texts": texts,
     "bodies": bodies,
@@ -161,6 +188,8 @@ SUITES = {
     "wrappers": wrappers,
     "lines": log_lines,
     "patterns": all_patterns,
+    "redact": redactions,
+    "quotes": quotes,
 }
 
 

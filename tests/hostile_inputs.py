@@ -145,6 +145,30 @@ UNITS = [
 ]
 LEADS = [b"", b"2026-11-20 12:00:00 ", b"<1>1 - a b c d [", b'time=a level=b msg="', b"a  | ", b"[53409] "]
 
+SECRETS = [
+    "/home/- ",
+    "/Users/- b/",
+    "C:\\Users\\",
+    "a@",
+    "a.b+",
+    "@a.",
+    "sk-",
+    "eyJ",
+    "eyJhbGciOi.",
+    "AKIA",
+    "-----BEGIN PRIVATE KEY-----",
+    "api key ",
+    "token = ",
+    "bearer ",
+    "://a:b",
+    "a://",
+    "aA0",
+    "0",
+    "_",
+    " | a",
+]
+"""Beginnings of what looks like a secret, again and again."""
+
 HEADS = [
     b"",
     b"0.00.205.552 I ",

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cachedoctor.cli import analyze, diff, explain, export, rules, terminal
+from cachedoctor.cli import analyze, diff, explain, export, redact, rules, terminal
 
 app = typer.Typer(
     name="cachedoctor",
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("analyze")(analyze.analyze)
 app.command("diff")(diff.diff)
+app.command("redact")(redact.redact)
 app.command("explain")(explain.explain)
 app.command("rules")(rules.rules)
 app.command("export")(export.export)

@@ -14,7 +14,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.sink import Sink
+from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
@@ -116,7 +116,7 @@ def analyze(
         jobs or os.cpu_count() or 1,
         max_unpacked,
     )
-    _spare_inputs(output, [*job.paths, *([follow] if follow else [])])
+    spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
         status = _run(job, sink, look, interrupts)
@@ -150,16 +150,6 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
         return ["-"]
     typer.echo(ctx.get_help(), err=True)
     raise typer.Exit(_FAULT)
-
-
-def _spare_inputs(output: str | None, inputs: list[str]) -> None:
-    from cachedoctor.model import CacheDoctorError
-
-    if output is None or not os.path.isfile(output):
-        return
-    for path in inputs:
-        if os.path.exists(path) and os.path.samefile(output, path):
-            raise CacheDoctorError(f"{output}: is an input and would be overwritten", "give another file with -o")
 
 
 def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> int:

@@ -97,6 +97,17 @@ class Sink:
             raise CacheDoctorError(what, _hint(fault, self.path)) from fault
 
 
+def spare_inputs(output: str | None, inputs: list[str]) -> None:
+    """Refuse to write over a file that is to be read."""
+    from cachedoctor.model import CacheDoctorError
+
+    if output is None or not os.path.isfile(output):
+        return
+    for path in inputs:
+        if os.path.exists(path) and os.path.samefile(output, path):
+            raise CacheDoctorError(f"{output}: is an input and would be overwritten", "give another file with -o")
+
+
 def _hint(fault: OSError, path: str | None) -> str:
     if isinstance(fault, FileNotFoundError):
         return f"there is no folder {os.path.dirname(path or '')}: create it"

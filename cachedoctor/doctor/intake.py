@@ -12,24 +12,19 @@ MAX_LINE = 1 << 20
 """Bytes of one line that are kept; no message is longer, only printed prompts and bodies are."""
 
 
-class Intake:
-    """Feeds on chunks cut anywhere."""
+class Blocks:
+    """Cuts what arrives anyhow into blocks of whole lines."""
 
-    def __init__(self, path: str, first: int = 1) -> None:
-        """``first``: number of the first line, where the input is a part of a file."""
-        self.info = InputInfo(path)
-        self._first = first
-        self._unwrapper = Unwrapper()
+    def __init__(self) -> None:
         self._carry: list[bytes] = []
         self._carried = 0
 
-    def feed(self, chunk: bytes) -> list[Segment]:
-        """Take the next bytes; give the segments of the lines that they complete."""
-        self.info.bytes += len(chunk)
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes; give the lines that they complete, each with its newline."""
         cut = chunk.rfind(b"\n") + 1
         if not cut:
             self._keep(chunk)
-            return []
+            return b""
         begun = b""
         first = 0
         if self._carry:
@@ -40,25 +35,47 @@ class Intake:
             self._carried = 0
         lines = chunk[first:cut] if cut - first <= MAX_LINE else _shortened(chunk[first:cut])
         self._keep(chunk[cut:])
-        return self._block(begun + lines)
+        return begun + lines
 
-    def finish(self) -> list[Segment]:
-        """The input ended: give what is still held back."""
+    def finish(self) -> bytes:
+        """The input ended: give the last line, if it had no newline."""
         rest = b"".join(self._carry)
         self._carry.clear()
         self._carried = 0
-        return (self._block(rest + b"\n") if rest else []) + self._unwrapper.flush()
-
-    @property
-    def settled(self) -> bool:
-        """No line before has a say in how the next one is read."""
-        return self._unwrapper.settled
+        return rest + b"\n" if rest else b""
 
     def _keep(self, part: bytes) -> None:
         room = MAX_LINE - self._carried
         if part and room > 0:
             self._carry.append(part[:room])
             self._carried += len(part[:room])
+
+
+class Intake:
+    """Feeds on chunks cut anywhere."""
+
+    def __init__(self, path: str, first: int = 1) -> None:
+        """``first``: number of the first line, where the input is a part of a file."""
+        self.info = InputInfo(path)
+        self._first = first
+        self._unwrapper = Unwrapper()
+        self._blocks = Blocks()
+
+    def feed(self, chunk: bytes) -> list[Segment]:
+        """Take the next bytes; give the segments of the lines that they complete."""
+        self.info.bytes += len(chunk)
+        block = self._blocks.feed(chunk)
+        return self._block(block) if block else []
+
+    def finish(self) -> list[Segment]:
+        """The input ended: give what is still held back."""
+        rest = self._blocks.finish()
+        return (self._block(rest) if rest else []) + self._unwrapper.flush()
+
+    @property
+    def settled(self) -> bool:
+        """No line before has a say in how the next one is read."""
+        return self._unwrapper.settled
 
     def _block(self, block: bytes) -> list[Segment]:
         first = self.info.lines + self._first

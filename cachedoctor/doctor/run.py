@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from typing import IO, TYPE_CHECKING
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.sources.base import Source, SourceError
 from cachedoctor.sources.order import in_time_order
 from cachedoctor.sources.unpack import MAX_BYTES
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.redaction import Redactor
 
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
@@ -71,6 +75,20 @@ def feed_all(analyzer: Analyzer, paths: list[str], max_unpacked: int = MAX_BYTES
     ``max_unpacked``: bytes that each of them may unpack to.
     """
     return [error for chain in chains(paths) for error in drive_chain(analyzer, chain, max_unpacked)]
+
+
+def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) -> SourceError | None:
+    """Write the redacted log, live as it arrives; returns the error that stopped the input, or None."""
+    stopped = None
+    try:
+        for chunk in _source(path, max_unpacked).chunks():
+            out.write(redactor.feed(chunk))
+            if not chunk:
+                out.flush()
+    except SourceError as error:
+        stopped = error
+    out.write(redactor.finish())
+    return stopped
 
 
 def analyze_paths(paths: list[str], build: int | None = None) -> Report:

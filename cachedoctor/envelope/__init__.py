@@ -1,5 +1,8 @@
-"""Takes the wrappers of other programs off log lines. Knows wrappers; must not know what a server message means."""
+"""Takes the wrappers of other programs off log lines, or writes them anew. Knows wrappers; must not know what a server
+message means."""
 
+from cachedoctor.envelope.rewriter import Rewriter
+from cachedoctor.envelope.shapes import is_shaped
 from cachedoctor.envelope.unwrapper import Unwrapper
 
-__all__ = ["Unwrapper"]
+__all__ = ["Rewriter", "Unwrapper", "is_shaped"]

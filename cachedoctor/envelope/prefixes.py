@@ -18,8 +18,8 @@ _DIGIT_OR_LETTER = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 # "host ident[pid]: ". Where a date alone can stand before a body, "slot update_slots: " reads as host and ident: there
 # the brackets are demanded (journald always writes them) or such hosts refused.
-_HOST = rb"(?!(?:[IWED]|slot|srv|que|res|cmn|spec) |\d+\.\d\d\.)[^\s\[\]]{1,255} "
-_IDENT = rb"[^\s\[\]:]{1,128}"
+_HOST = rb"(?!(?:[IWED]|slot|srv|que|res|cmn|spec) |\d+\.\d\d\.)(?P<host>[^\s\[\]]{1,255}) "
+_IDENT = rb"(?P<process>[^\s\[\]:]{1,128})"
 _PROCESS = _HOST + _IDENT + rb"\[\d*\]:(?: |$)"
 
 
@@ -30,7 +30,9 @@ class Prefix(NamedTuple):
     starts: bytes
     """First bytes that a line wrapped so can have."""
     strict: re.Pattern[bytes]
-    """Matches where the prefix is certain; the group ``origin`` names the server, if any."""
+    """Matches where the prefix is certain; the group ``origin`` names the server, if any.
+
+    Other groups name what a person may not want to show: ``host``, ``process``, ``zone``, ``data``."""
     loose: re.Pattern[bytes] | None = None
     """Matches the prefix before any text: trusted once ``strict`` has matched with the same origin."""
 
@@ -39,7 +41,7 @@ def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) ->
     return Prefix(name, starts, re.compile(strict), None if loose is None else re.compile(loose))
 
 
-HEADER = re.compile(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[[^\]]*\])?[ \t]*")
+HEADER = re.compile(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[(?P<logger>[^\]]*)\])?[ \t]*")
 """A line of LM Studio that holds nothing but date and level: the text of the record is on the lines below."""
 
 _MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
@@ -56,14 +58,21 @@ TABLE = (
         b"<JFMASOND",
         rb"(?:<\d{1,3}>)?" + MONTHS + rb" [ \d]\d " + _CLOCK + rb" " + _HOST + _IDENT + rb"(?:\[\d*\])?:(?: |$)",
     ),
-    _row("journald short-full", b"MTWFS", WEEKDAYS + rb" \d{4}-\d\d-\d\d " + _CLOCK + rb" \S{1,40} " + _PROCESS),
+    _row(
+        "journald short-full", b"MTWFS", WEEKDAYS + rb" \d{4}-\d\d-\d\d " + _CLOCK + rb" (?P<zone>\S{1,40}) " + _PROCESS
+    ),
     _row("journald short-iso", b"12", ISO + rb" " + _PROCESS),
     _row("journald short-unix", b"12", rb"\d{10}\.\d{6} " + _PROCESS),
     _row("journald short-monotonic", b"[", rb"\[ *\d{1,10}\.\d{6}\] " + _PROCESS),
     _row(
         "syslog rfc5424",
         b"<",
-        rb"<\d{1,3}>1 (?:-|" + ISO + rb")(?: \S{1,255}){4} (?:-|(?:" + _SD_ELEMENT + rb")++)(?: (?:\xef\xbb\xbf)?|$)",
+        rb"<\d{1,3}>1 (?:-|"
+        + ISO
+        + rb") (?P<host>\S{1,255}) (?P<process>\S{1,255}) (?P<pid>\S{1,255}) (?P<kind>\S{1,255})"
+        + rb" (?P<data>-|(?:"
+        + _SD_ELEMENT
+        + rb")++)(?: (?:\xef\xbb\xbf)?|$)",
     ),
     _row("syslog priority", b"<", rb"<\d{1,3}>(?=" + HEAD + rb")"),
     _row("llama-server router", b"[", rb"\[(?P<origin> {4}\d| {3}\d\d|  \d{3}| \d{4}|\d{5})\](?: |$)"),
@@ -72,7 +81,7 @@ TABLE = (
     _row(
         "date",
         b"[12",
-        _MARKS + rb"(?:[\w.-]{1,64}:? )??(?=(?:\[[^\[\]]{1,200}\] )?" + SHAPED + rb")",
+        _MARKS + rb"(?:(?P<logger>[\w.-]{1,64}):? )??(?=(?:\[[^\[\]]{1,200}\] )?" + SHAPED + rb")",
         _MARKS,
     ),
     _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
@@ -110,18 +119,23 @@ class Prefixes:
 
     def peel(self, line: bytes) -> tuple[bytes, bytes | None] | None:
         """Return the body and its origin, or None when no prefix of the table starts ``line``."""
+        match = self.find(line)
+        return None if match is None else (line[match.end() :], origin_of(match))
+
+    def find(self, line: bytes) -> re.Match[bytes] | None:
+        """Match the prefix that starts ``line``, or return None."""
         if not line or _BODY.match(line):
             return None
         for row in _BY_FIRST_BYTE.get(line[0], ()):
             if match := row.strict.match(line):
-                origin = _origin(match)
                 if row.loose and len(self._known) < _KNOWN_MAX:
-                    self._known.add((row.name, origin))
-                return line[match.end() :], origin
-            if row.loose and (match := row.loose.match(line)) and (row.name, _origin(match)) in self._known:
-                return line[match.end() :], _origin(match)
+                    self._known.add((row.name, origin_of(match)))
+                return match
+            if row.loose and (match := row.loose.match(line)) and (row.name, origin_of(match)) in self._known:
+                return match
         return None
 
 
-def _origin(match: re.Match[bytes]) -> bytes | None:
-    return match["origin"].strip() if match.re.groups else None
+def origin_of(match: re.Match[bytes]) -> bytes | None:
+    """Name of the server that a matched prefix gives, if its kind gives one."""
+    return match["origin"].strip() if "origin" in match.re.groupindex else None

@@ -7,11 +7,11 @@ import re
 import msgspec
 
 from cachedoctor.envelope.prefixes import ISO
-from cachedoctor.envelope.shapes import SHAPED
+from cachedoctor.envelope.shapes import is_shaped
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
 _SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
-_SHAPED = re.compile(SHAPED)
+_STAMP = re.compile(ISO)
 _CRI = re.compile(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
 
 
@@ -45,6 +45,28 @@ _DECODER = msgspec.json.Decoder(_Json)
 _STRING = msgspec.json.Decoder(str)
 
 
+def read_record(line: bytes) -> Piece | Message | None:
+    """Read a record of any known kind; None for a line that is none."""
+    first = line[:1]
+    if first == b"{":
+        return read_json(line)
+    if first == b"t":
+        return read_slog(line)
+    return read_cri(line) if first == b"2" else None
+
+
+def rewritten(line: bytes, text: bytes) -> bytes:
+    """Return the record ``line`` with another text, and without what the server did not write (labels, tags)."""
+    if line[:1] == b"{":
+        return _rewritten_json(line, text.decode("utf-8", "replace"))
+    if line[:1] == b"t":
+        return b"time=- level=INFO msg=" + msgspec.json.encode(text.decode("utf-8", "replace"))
+    match = _CRI.match(line)
+    if match is None:
+        raise ValueError("not a record")
+    return line[: match.end(2)] + b" " + text
+
+
 def read_json(line: bytes) -> Piece | Message | None:
     """Decode a docker or ``--log-jsonl`` record; None for any other or broken JSON."""
     try:
@@ -76,7 +98,7 @@ def read_slog(line: bytes) -> Message | None:
         text = _encode(_STRING.decode(match[1]).rstrip("\n"))
     except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
         return None
-    return Message(text, True) if _SHAPED.match(text) else None
+    return Message(text, True) if is_shaped(text) else None
 
 
 def _console_prefix(time: int | float | str | None, level: str | None) -> str:
@@ -86,6 +108,22 @@ def _console_prefix(time: int | float | str | None, level: str | None) -> str:
         return ""
     micros = time % 1_000_000
     return f"{time // 60_000_000}.{time // 1_000_000 % 60:02d}.{micros // 1000:03d}.{micros % 1000:03d} {letter} "
+
+
+def _rewritten_json(line: bytes, text: str) -> bytes:
+    record = _DECODER.decode(line)
+    if record.log is not None and record.stream in ("stdout", "stderr"):
+        end = "\n" if record.log.endswith("\n") else ""
+        time = record.time if isinstance(record.time, str) and _STAMP.fullmatch(record.time.encode()) else None
+        return _bare(_Json(log=text + end, stream=record.stream, time=time))
+    level = record.level if record.level in _LEVELS or record.level == "none" else None
+    clock = record.time if isinstance(record.time, int) else None
+    kept = text.removeprefix(_console_prefix(record.time, record.level))
+    return _bare(_Json(type="log", time=clock, level=level, msg=kept))
+
+
+def _bare(record: _Json) -> bytes:
+    return msgspec.json.encode({k: v for k, v in msgspec.structs.asdict(record).items() if v is not None})
 
 
 def _encode(text: str) -> bytes:

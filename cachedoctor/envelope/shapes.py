@@ -24,6 +24,8 @@ SHAPED = rb"(?: {0,8}" + HEAD + rb"|" + TIMING + rb"|" + _LIBRARY + rb")"
 MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
+_SHAPED = re.compile(SHAPED)
+
 # Every line of every log is tried, so the commonest lines ("0.01.058.254 I ", "slot ", "srv ") must fail within a few
 # characters. Lines that start "<|" or "</" are prompt text of chat templates.
 _CANDIDATE = (
@@ -38,6 +40,11 @@ _ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])"
 )
 _PROGRESS = re.compile(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
+
+
+def is_shaped(body: bytes) -> bool:
+    """Whether a llama.cpp server may have written ``body``, as those see it who take wrappers off."""
+    return _SHAPED.match(body) is not None
 
 
 def strip_controls(text: bytes) -> bytes:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from cachedoctor.envelope.prefixes import HEADER, Prefixes
-from cachedoctor.envelope.records import Message, Piece, read_cri, read_json, read_slog
+from cachedoctor.envelope.records import Piece, read_record
 from cachedoctor.envelope.shapes import candidates, drop_progress, strip_controls
 from cachedoctor.model import Segment
 
-_DEPTH_MAX = 4
+DEPTH_MAX = 4
 """Wrappers around one line: docker around a router's JSON line around its child's JSON line makes four."""
 _HELD_MAX = 4 << 20
 """Bytes of unfinished lines; a log that never ends a line must not fill the memory."""
@@ -114,14 +114,14 @@ class Unwrapper:
             self._line(line, number, None, 0)
 
     def _line(self, line: bytes, number: int, origin: bytes | None, depth: int) -> None:
-        while depth < _DEPTH_MAX:
+        while depth < DEPTH_MAX:
             depth += 1
-            record = _read_record(line)
+            record = read_record(line)
             if isinstance(record, Piece):
                 self._join(record, number, origin, depth)
                 return
             if record:
-                self._text(record.text, number, origin, depth if record.nested else _DEPTH_MAX)
+                self._text(record.text, number, origin, depth if record.nested else DEPTH_MAX)
                 return
             peeled = self._prefixes.peel(line)
             if not peeled:
@@ -158,12 +158,3 @@ class Unwrapper:
         held = self._held.pop((origin, stream))
         self._held_size -= len(held.text)
         self._text(bytes(held.text), held.number, origin, held.depth)
-
-
-def _read_record(line: bytes) -> Piece | Message | None:
-    first = line[:1]
-    if first == b"{":
-        return read_json(line)
-    if first == b"t":
-        return read_slog(line)
-    return read_cri(line) if first == b"2" else None

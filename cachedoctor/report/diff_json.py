@@ -10,6 +10,7 @@ from typing import IO, Any
 import msgspec
 
 from cachedoctor.model import PromptDiff
+from cachedoctor.report import quoted
 
 SCHEMA = "cachedoctor.diff/1"
 
@@ -50,4 +51,4 @@ def as_dict(diff: PromptDiff, version: str) -> dict[str, Any]:
 def render(diffs: list[PromptDiff], out: IO[bytes], version: str) -> None:
     """Write one diff as one object, several as JSON lines."""
     for diff in diffs:
-        out.write(msgspec.json.encode(as_dict(diff, version)) + b"\n")
+        out.write(msgspec.json.encode(as_dict(quoted.diff(diff), version)) + b"\n")

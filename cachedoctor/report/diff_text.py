@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from cachedoctor.model import Edit, Excerpt, First, PromptDiff
+from cachedoctor.report import quoted
 from cachedoctor.report.text_page import Page, Part
 from cachedoctor.report.text_words import number, percent
 
@@ -21,6 +22,7 @@ _MEMORY = {
 
 def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write ``diff``: the first difference, what it is, what it costs, what to do."""
+    diff = quoted.diff(diff)
     page = Page(out, width, color, ascii_only)
     about = "" if diff.exact else "about "
     page.row(("a  ", "bold red"), f"{diff.a.path} ({diff.a.kind}, {about}{number(diff.a.tokens)} tokens)")

@@ -11,6 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from cachedoctor.model import Report, Request, Session
+from cachedoctor.report import quoted
 
 SCHEMA = "cachedoctor.report/1"
 
@@ -112,6 +113,7 @@ def tail(report: Report) -> dict[str, Any]:
 
 def render(report: Report, out: IO[bytes]) -> None:
     """Write the report to ``out``; requests stream through, one a line."""
+    report = quoted.report(report)
     report.requests.check()  # now, because half a report is worse than none
     before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
     out.write(before[:-1] + b',"requests":[')

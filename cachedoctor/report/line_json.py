@@ -10,6 +10,7 @@ from typing import IO, Any
 import msgspec
 
 from cachedoctor.model import Explanation, Line
+from cachedoctor.report import quoted
 
 SCHEMA = "cachedoctor.line/1"
 
@@ -57,4 +58,4 @@ def _reading(e: Explanation) -> dict[str, Any]:
 
 def render(line: Line, out: IO[bytes], version: str) -> None:
     """Write one object and a newline."""
-    out.write(msgspec.json.encode(as_dict(line, version)) + b"\n")
+    out.write(msgspec.json.encode(as_dict(quoted.line(line), version)) + b"\n")

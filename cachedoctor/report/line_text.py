@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from cachedoctor.model import Explanation, Line, Part, Reading
+from cachedoctor.report import quoted
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
 
@@ -20,7 +21,7 @@ _NAME_MAX = 28
 def render(line: Line, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write every reading of ``line``; a line without one gives nothing."""
     page = Page(out, width, color, ascii_only)
-    for number, explanation in enumerate(line.explanations):
+    for number, explanation in enumerate(quoted.line(line).explanations):
         if number:
             page.gap()
             page.prose([], "The wording alone does not decide; it may also be:", 0)

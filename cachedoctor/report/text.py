@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
-from cachedoctor.report import text_finding, text_header
+from cachedoctor.report import quoted, text_finding, text_header
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
 
@@ -22,6 +22,7 @@ def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False,
         ascii_only: whether ``out`` can show ASCII only.
     """
     page = Page(out, width, color, ascii_only)
+    report = quoted.report(report)
     text_header.show(page, report)
     where = {s.index: text_header.place(s) for s in report.sessions} if len(report.sessions) > 1 else {}
     for finding in report.findings:
@@ -40,7 +41,7 @@ def render_finding(
 ) -> None:
     """Write one finding and an empty row, as live output does."""
     page = Page(out, width, color, ascii_only)
-    text_finding.show(page, finding)
+    text_finding.show(page, quoted.finding(finding))
     page.gap()
 
 

@@ -1,0 +1,82 @@
+"""``cachedoctor redact``: a log that can be shown. Knows arguments and exit statuses; knows no log line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.sink import Sink, spare_inputs
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.redaction import Redactor
+
+_INTERRUPTED, _FAULT, _NOTHING = 130, 2, 3
+
+
+def redact(
+    ctx: typer.Context,
+    log: Annotated[
+        str | None, typer.Argument(metavar="LOG", help="The log, plain or gz, xz, bz2, zst; - is standard input.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the redacted log to FILE, not to standard output."),
+    ] = None,
+    max_unpacked: Annotated[
+        int | None,
+        typer.Option(
+            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
+        ),
+    ] = None,
+) -> None:
+    """Write a copy of a log that can be shown to others; analyze says the same of it.
+
+    Prompts, bodies, paths, hosts, addresses, keys and names of models become tokens like <path-1>, the same secret
+    always the same token. The server's own words, its numbers, clocks and line numbers stay. A line that is no known
+    message of the server becomes <line>.
+
+    Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised (written all the
+    same); 130 interrupted (FILE is not written).
+    """
+    path = log
+    if path is None:
+        if not terminal.piped():
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(_FAULT)
+        path = "-"
+    spare_inputs(output, [path])
+    raise typer.Exit(_run(path, output, max_unpacked))
+
+
+def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
+    from cachedoctor.doctor.redaction import Redactor
+    from cachedoctor.doctor.run import redact_to
+    from cachedoctor.sources.unpack import MAX_BYTES
+
+    redactor = Redactor()
+    try:
+        with Interrupts(), Sink(output) as sink, sink.writing() as out:
+            error = redact_to(path, redactor, out, max_unpacked or MAX_BYTES)
+            if error is not None and not redactor.lines:
+                raise error
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    if error is not None:
+        terminal.complain(error.message, error.hint)
+        return _FAULT
+    return _said(redactor)
+
+
+def _said(redactor: Redactor) -> int:
+    if not redactor.recognised:
+        what = "nothing in the input was recognised" if redactor.lines else "the input is empty"
+        terminal.complain(what, "cachedoctor explain unknown-format says what is expected")
+        return _NOTHING
+    unknown = redactor.lines - redactor.recognised
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(redactor.replaced().items()))
+    counts = f"{redactor.lines:,} lines, {max(unknown, 0):,} of them no known message; replaced: {kinds or 'nothing'}"
+    terminal.complain(counts, "read the result before you publish it", "note")
+    return 0

@@ -1,0 +1,95 @@
+"""Redacts a log: the stages from chunks to lines that can be shown.
+
+Knows the catalogue, the wrappers, what rules read in a printed text, and what is replaced. Knows no terminal and no
+file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import cache
+
+from cachedoctor.doctor.intake import Blocks
+from cachedoctor.engines.base import Catalogue
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.spans import Recognised, Spans
+from cachedoctor.envelope import Rewriter, is_shaped
+from cachedoctor.redact.lines import Lines, Span
+from cachedoctor.redact.printed import BAR, FIELDS, OTHER_FIELD, Printed
+from cachedoctor.redact.tokens import Tokens
+from cachedoctor.rules.cd102_volatile_prefix import volatile_kind
+from cachedoctor.rules.header import header_field
+
+
+class Redactor:
+    """Takes a log in chunks cut anywhere, gives the redacted log with as many lines. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._tokens = Tokens()
+        self._spans = Spans(_catalogue())
+        self._lines = Lines(self._tokens, Printed(facts), is_shaped)
+        self._rewriter = Rewriter(self._bodies, self._name)
+        self._blocks = Blocks()
+        self.lines = 0
+        """Lines read."""
+        self.recognised = 0
+        """Lines, without their wrappers, that are messages of the server."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes; give the lines that are finished."""
+        return self._block(self._blocks.feed(chunk))
+
+    def finish(self) -> bytes:
+        """The input ended: give the rest."""
+        return self._block(self._blocks.finish()) + self._rewriter.flush()
+
+    def replaced(self) -> dict[str, int]:
+        """How many different secrets of each kind were replaced."""
+        return dict(self._tokens.counts)
+
+    def _block(self, block: bytes) -> bytes:
+        self.lines += block.count(b"\n")
+        return self._rewriter.feed(block) if block else b""
+
+    def _name(self, kind: str, secret: bytes) -> bytes:
+        return self._tokens.name(kind, secret)
+
+    def _bodies(self, data: bytes) -> bytes:
+        text, at = b"\n" + data, 1
+        out: list[bytes] = []
+        for found in self._spans.read(text):
+            out.extend(self._lines.unknown(line) for line in text[at : found.start].split(b"\n")[:-1])
+            out.append(self._known(text[found.start : found.stop], found))
+            at = found.stop + 1
+        out.extend(self._lines.unknown(line) for line in text[at:].split(b"\n")[:-1])
+        return b"\n".join(out) + b"\n"
+
+    def _known(self, line: bytes, found: Recognised) -> bytes:
+        self.recognised += found.row is not None
+        start = found.start
+        spans = [Span(h.name, h.kind, h.start - start, h.end - start) for h in found.holes]
+        name = "" if found.row is None else found.row.id
+        return self._lines.known(line, found.message - start, found.end - start, name, spans)
+
+
+@cache
+def _catalogue() -> Catalogue:
+    """Return the catalogue without the pattern that reads several lines at once; it is made once."""
+    return Catalogue(ROWS)
+
+
+def facts(text: str) -> Hashable:
+    """Return all that the rules read in the text of an ``old:`` or ``new:`` line, each by itself.
+
+    A rule compares the two texts of a request; here each is compared with a text that leaves the answer to it.
+    """
+    field = header_field(text)
+    probe: Callable[[str, str], str | None] = volatile_kind
+    return (
+        BAR in text,
+        field is None and BAR in text and bool(text.partition(BAR)[0].strip(" .")),
+        OTHER_FIELD if field and field not in FIELDS else field,
+        probe(f"x{BAR}0", text),
+        probe(text, f"date:{BAR}0") is not None,
+        probe(text, f"x{BAR}0"),
+    )

@@ -1,0 +1,170 @@
+"""Writes stored lines anew, their wrappers in place: bodies by one function, names in wrappers by another.
+
+Reads lines as the Unwrapper does, so that what comes out is unwrapped to the same origins and line numbers. Knows order
+and joins; must not know any message, nor what the two functions do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from cachedoctor.envelope.prefixes import HEADER, Prefixes, origin_of
+from cachedoctor.envelope.records import Piece, read_record, rewritten
+from cachedoctor.envelope.renaming import renamed
+from cachedoctor.envelope.shapes import candidates, drop_progress, strip_controls
+from cachedoctor.envelope.unwrapper import DEPTH_MAX
+
+_WAITING_MAX = 4 << 20
+"""Bytes of output that wait for the last part of a line. What is still open then is written as it is: its parts are
+read one by one."""
+
+
+class _Open(msgspec.Struct):
+    """A stored line that waits for the rest of the line that it holds a part of."""
+
+    head: bytes
+    """Its outer wrappers, written anew."""
+    line: bytes
+    """The record."""
+    done: bytes | None = None
+
+
+class _Joined(msgspec.Struct):
+    """Records that together hold one line."""
+
+    depth: int
+    origin: bytes | None
+    records: list[_Open]
+    text: bytearray
+
+
+class Rewriter:
+    """Incremental: whole lines in, as many whole lines out, some of them later."""
+
+    def __init__(self, bodies: Callable[[bytes], bytes], name: Callable[[str, bytes], bytes]) -> None:
+        """Take the two functions.
+
+        Args:
+            bodies: gives as many lines as it is given, each with its newline.
+            name: gives the name, without blanks and brackets, for a part of a wrapper of some kind (host, process).
+        """
+        self._bodies = bodies
+        self._name = name
+        self._prefixes = Prefixes()
+        self._below_header = False
+        self._joined: dict[tuple[bytes | None, str], _Joined] = {}
+        self._waiting: deque[bytes | _Open] = deque()
+        self._size = 0
+
+    def feed(self, block: bytes) -> bytes:
+        """Take whole lines; give those that are finished."""
+        block = strip_controls(block)
+        position = 0
+        for start in candidates(block):
+            if start > position:
+                self._plain(block[position:start])
+            position = block.find(b"\n", start) + 1 or len(block)
+            self._put(self._stored_line(block[start:position].removesuffix(b"\n")))
+        if position < len(block):
+            self._plain(block[position:])
+        if self._size > _WAITING_MAX:
+            self._close_all()
+        return self._taken()
+
+    def flush(self) -> bytes:
+        """The input ended: give what was waiting."""
+        self._close_all()
+        return self._taken()
+
+    def _plain(self, lines: bytes) -> None:
+        self._below_header = False
+        self._put(self._bodies(drop_progress(lines)).removesuffix(b"\n"))
+
+    def _put(self, made: bytes | _Open) -> None:
+        self._waiting.append(made)
+        self._size += _size(made)
+
+    def _taken(self) -> bytes:
+        out = []
+        while self._waiting:
+            first = self._waiting[0]
+            made = first if isinstance(first, bytes) else first.done
+            if made is None:
+                break
+            out.append(made + b"\n")
+            self._waiting.popleft()
+            self._size -= _size(first)
+        return b"".join(out)
+
+    # ---- one line
+
+    def _stored_line(self, line: bytes) -> bytes | _Open:
+        indented = self._below_header and line.startswith(b" ")
+        header = None if indented else HEADER.fullmatch(line)
+        self._below_header = header is not None
+        if header is not None:
+            return renamed(header, self._name)
+        return self._line(line[1:] if indented else line, None, 0, b" " if indented else b"")
+
+    def _line(self, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool = False) -> bytes | _Open:
+        """Write ``line`` behind ``head``. ``inside`` a record's text there is no other record to wait for."""
+        while depth < DEPTH_MAX:
+            depth += 1
+            record = read_record(line)
+            if isinstance(record, Piece):
+                return self._piece(record, line, origin, depth, head, inside)
+            if record:
+                text = self._text(record.text, origin, depth if record.nested else DEPTH_MAX)
+                return head + rewritten(line, text)
+            match = self._prefixes.find(line)
+            if match is None:
+                break
+            head += renamed(match, self._name)
+            inner = origin_of(match)
+            if inner:
+                origin = inner if origin is None else origin + b"/" + inner
+            line = line[match.end() :]
+        return head + self._bodies(drop_progress(line) + b"\n").removesuffix(b"\n")
+
+    def _text(self, text: bytes, origin: bytes | None, depth: int) -> bytes:
+        """Write decoded text, which may hold several lines."""
+        lines = strip_controls(text + b"\n").split(b"\n")[:-1]
+        made = (self._line(line, origin, depth, b"", inside=True) for line in lines)
+        return b"\n".join(line for line in made if isinstance(line, bytes))
+
+    # ---- lines that are stored in parts
+
+    def _piece(
+        self, piece: Piece, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool
+    ) -> bytes | _Open:
+        key = (origin, piece.stream)
+        joined = self._joined.get(key)
+        if inside or (joined is None and piece.complete):
+            return head + rewritten(line, self._text(piece.text, origin, depth))
+        if joined is None:
+            joined = self._joined[key] = _Joined(depth, origin, [], bytearray())
+        record = _Open(head, line)
+        joined.records.append(record)
+        joined.text += piece.text
+        if piece.complete:
+            self._close(key)
+        return record
+
+    def _close(self, key: tuple[bytes | None, str]) -> None:
+        """Write the whole line into its first record, and nothing into the others."""
+        joined = self._joined.pop(key)
+        text = self._text(bytes(joined.text), joined.origin, joined.depth)
+        for record in joined.records:
+            record.done = record.head + rewritten(record.line, text)
+            text = b""
+
+    def _close_all(self) -> None:
+        for key in list(self._joined):
+            self._close(key)
+
+
+def _size(made: bytes | _Open) -> int:
+    return len(made) if isinstance(made, bytes) else len(made.line)

@@ -1,0 +1,181 @@
+"""What becomes of a value in a recognised line: kept, put into a harmless form, or replaced by a token.
+
+Knows kinds of holes, and which named values come from a closed vocabulary. Must not know rows or lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from cachedoctor.knowledge import flags
+from cachedoctor.redact.tokens import Tokens
+from cachedoctor.redact.vocabulary import (
+    ARCHITECTURES,
+    CHAT_FORMATS,
+    ENDPOINTS,
+    METADATA,
+    METHODS,
+    SAMPLERS,
+    TYPES,
+)
+
+NUMBERS = frozenset("dfx")
+"""Kinds that hold nothing but a number."""
+_TOKEN_OF = {"path": "path", "host": "host", "url": "url", "json": "json"}
+
+Keep = Callable[[bytes], "bytes | None"]
+"""What of a value may stay; None when it must become a token."""
+
+
+def _one_of(words: frozenset[bytes] | set[bytes]) -> Keep:
+    return lambda raw: raw if raw in words else None
+
+
+def _like(pattern: bytes) -> Keep:
+    known = re.compile(pattern)
+    return lambda raw: raw if known.fullmatch(raw) else None
+
+
+def _chain(raw: bytes) -> bytes | None:
+    return raw if all(part.strip(b" ?") in SAMPLERS for part in raw.split(b"->")) else None
+
+
+def _endpoint(raw: bytes) -> bytes | None:
+    path, _, query = raw.partition(b"?")
+    if path not in ENDPOINTS and not re.fullmatch(rb"/slots/\d{1,3}", path):
+        return None
+    return raw if not query or re.fullmatch(rb"action=(?:save|restore|erase)", query) else path
+
+
+def _architecture(raw: bytes) -> bytes | None:
+    """Keep the longest known name in it: what the analysis wants to know is the family."""
+    inside = [name for name in ARCHITECTURES if name in raw] if raw not in ARCHITECTURES else [raw]
+    return max(inside, key=lambda name: (len(name), name), default=None)
+
+
+def _metadata(raw: bytes) -> bytes | None:
+    return raw if all(part in METADATA for part in raw.split(b".")) else None
+
+
+def _option(raw: bytes) -> bytes | None:
+    name = flags.plain(raw.decode("ascii", "replace"))
+    return raw if name in flags.BY_NAME or name in flags.NEVER else None
+
+
+_ERRORS = re.compile(
+    rb"(?:request|input) \(\d+ tokens\) (?:exceeds the available context size \(\d+ tokens\), try increasing it"
+    rb"|is larger than the max context size \(\d+ tokens\)\. skipping"
+    rb"|is too large to process\. increase the physical batch size \(current batch size: \d+\))"
+    rb"|the request exceeds the available context size(?:, try increasing it"
+    rb"|\. try increasing the context size or enable context shift)"
+    rb"|input is (?:larger than the max context size\. skipping"
+    rb"|too large to process\. increase the physical batch size)"
+    rb"|failed to process (?:image|mtmd chunk)|Context size has been exceeded\.|Compute error\.|Invalid input batch\."
+)
+_TOO_LONG = re.compile(rb"(\(\d+ tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)")
+_NUMBERED = re.compile(rb"\(\d+ tokens\)")
+
+
+def _error(raw: bytes) -> bytes | None:
+    """Keep what the server says of a prompt that is too long, in a wording that is not known as well."""
+    if _ERRORS.fullmatch(raw):
+        return raw
+    found = _TOO_LONG.search(raw)
+    if found is None:
+        return None
+    sizes = _NUMBERED.findall(raw)[:2]
+    return b"request " + b" ".join(sizes[:1]) + b" exceeds the available context size " + b" ".join(sizes[1:])
+
+
+_BUILD = re.compile(rb"b\d{1,6}(?![0-9])")
+
+
+def _build(raw: bytes) -> bytes | None:
+    found = _BUILD.match(raw)
+    return raw if re.fullmatch(rb"b\d{1,6}-(?:unknown|[0-9a-f]{7,9})", raw) else found[0] if found else None
+
+
+_TARGET = _like(rb" ?(?:Linux|Darwin|Windows|FreeBSD)? ?(?:x86_64|aarch64|arm64|AMD64|armv7l|riscv64)?(?: \(debug\))?")
+_SHARES = _like(rb"[01]\.\d{1,6}(?:, ?[01]\.\d{1,6}){0,99}")
+_TRUTH = _one_of({b"true", b"false", b"yes", b"no", b"0", b"1"})
+_TYPE = _one_of(TYPES)
+_KEPT: dict[str, Keep] = {
+    "arch": _architecture,
+    "arg": _option,
+    "build_info": _build,
+    "build_type": _TARGET,
+    "chain": _chain,
+    "commit": _like(rb"unknown|[0-9a-f]{7,9}"),
+    "compiler": _like(rb"(?:GNU|Clang|AppleClang|MSVC|GCC|Intel|IntelLLVM) \d[\d.]{0,15}"),
+    "do_checkpoint": _TRUTH,
+    "error": _error,
+    "format": _one_of(CHAT_FORMATS),
+    "ggml_type_name": _TYPE,
+    "ggml_type_name_2": _TYPE,
+    "ggml_type_name_3": _TYPE,
+    "kind": _one_of({b"image", b"audio"}),
+    "kv_unified": _TRUTH,
+    "kwarg": _like(rb"true|false|unset(?: \(template default\))?"),
+    "rates": _SHARES,
+    "rate_per_position": _SHARES,
+    "scheme": _one_of({b"http", b"https"}),
+    "target": _TARGET,
+    "type_k": _TYPE,
+    "type_v": _TYPE,
+}
+_KEPT_IN: dict[tuple[str, str], Keep] = {
+    ("http_done", "path"): _endpoint,
+    ("router_proxy", "path"): _endpoint,
+    ("img_slice", "name"): _one_of({b"image", b"audio"}),
+    ("kv_dump", "name"): _metadata,
+    ("kv_dump", "type_name"): _like(rb"(?:arr\[)?(?:str|u8|i8|u16|i16|u32|i32|u64|i64|f32|f64|bool)(?:,\d{1,9}\])?"),
+    ("kv_dump", "value"): _like(rb"-?\d{1,9}(?:\.\d{1,9})?|true|false"),
+    ("listening", "port"): _like(rb"\d{1,5}"),
+    ("model_type", "type"): _like(rb"(?:\d{1,4}(?:x\d{1,3})?(?:\.\d{1,3})?|\?)[BM](?:\.A\d{1,3}(?:\.\d{1,2})?B)?"),
+}
+_MODELS = {("router_proxy", "model"), ("model_name", "general.name")}
+_MODELS |= {(message, "name") for message in ("router_spawn", "router_exited", "router_lru", "router_stopping")}
+
+_URL = re.compile(rb"https://github\.com/ggml-org/llama\.cpp/(?:pull|issues)/\d{1,6}(?:#issuecomment-\d{1,12})?")
+_ADDRESS = re.compile(rb"((?:https?|unix)://)?(.+?)(:\d{1,5})?")
+_SENTENCE = re.compile(
+    rb"(?:Context size has been exceeded|Invalid input batch|Compute error|"
+    rb"failed to decode(?: the batch)?(?:: KV cache is full - try increasing it via the context size)?)\.?,?"
+)
+
+
+def replaced(message: str, name: str, kind: str, raw: bytes, tokens: Tokens) -> bytes:
+    """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
+    keep = _KEPT_IN.get((message, name)) or _KEPT.get(name)
+    if not raw.strip():
+        return raw
+    kept = None if keep is None else keep(raw)
+    if kept is not None:
+        return kept
+    if kind == "url" and _URL.fullmatch(raw):
+        return raw
+    if kind == "method":
+        return raw if raw in METHODS else b"X"
+    if kind == "nolimit":
+        return b"no limit"
+    if kind == "ids":  # ids of tokens are the prompt in another alphabet
+        return re.sub(rb"-?\d+", b"0", raw)
+    if kind == "sentence":
+        found = _SENTENCE.match(raw)
+        if found is not None:
+            return found[0] if found.end() == len(raw) else found[0] + b" " + tokens.give("text", raw[found.end() :])
+    if kind == "host":
+        return address(raw, tokens)
+    return tokens.give("model" if (message, name) in _MODELS else _TOKEN_OF.get(kind, "text"), raw)
+
+
+def address(raw: bytes, tokens: Tokens) -> bytes:
+    """Replace the host of an address; protocol and port stay."""
+    found = _ADDRESS.fullmatch(raw)
+    if found is None:
+        return tokens.give("host", raw)
+    scheme, host, port = found.groups(b"")
+    if (host + port).count(b":") > 1 and not host.endswith(b"]"):  # an IPv6 address without brackets has no port
+        host, port = host + port, b""
+    return scheme + tokens.give("host", host) + port

@@ -1,0 +1,108 @@
+"""What a report may quote: a few tokens of a prompt, and no secret. Every format quotes through this.
+
+Knows which parts of a report, a diff and an explained line come from a user. Knows no format.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from cachedoctor.model import Evidence, Explanation, Finding, First, Line, PromptDiff, Report, Session
+from cachedoctor.report.secrets import hidden
+
+_SIDE = 64
+"""Code points of a printed prompt that are shown on each side of the place where it parts from another."""
+_PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
+_BAR = " | "
+
+
+def report(shown: Report) -> Report:
+    """Return the report as it may be shown."""
+    return msgspec.structs.replace(
+        shown, sessions=[_session(s) for s in shown.sessions], findings=[finding(f) for f in shown.findings]
+    )
+
+
+def finding(shown: Finding) -> Finding:
+    """Return a finding as it may be shown."""
+    return msgspec.structs.replace(
+        shown,
+        claim=hidden(shown.claim),
+        evidence=[_evidence(e) for e in shown.evidence],
+        diff=None if shown.diff is None else {**shown.diff, "first": _first(shown.diff["first"])},
+    )
+
+
+def diff(shown: PromptDiff) -> PromptDiff:
+    """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays."""
+    excerpt = shown.excerpt
+    if excerpt is not None:
+        excerpt = msgspec.structs.replace(
+            excerpt, **{name: hidden(getattr(excerpt, name)) for name in excerpt.__struct_fields__}
+        )
+    explanation = hidden(shown.explanation)
+    return msgspec.structs.replace(shown, first=_first(shown.first), explanation=explanation, excerpt=excerpt)
+
+
+def line(shown: Line) -> Line:
+    """Return an explained line as it may be shown."""
+    return msgspec.structs.replace(
+        shown, text=hidden(shown.text), explanations=[_explanation(e) for e in shown.explanations]
+    )
+
+
+def _explanation(shown: Explanation) -> Explanation:
+    return msgspec.structs.replace(
+        shown,
+        text=hidden(shown.text),
+        parts=[msgspec.structs.replace(p, text=hidden(p.text)) for p in shown.parts],
+        fields=[msgspec.structs.replace(f, text=f.text and hidden(f.text)) for f in shown.fields],
+        more=hidden(shown.more),
+    )
+
+
+def _first(shown: First | None) -> First | None:
+    if shown is None:
+        return None
+    return msgspec.structs.replace(
+        shown,
+        place=shown.place and hidden(shown.place),
+        field=shown.field and hidden(shown.field),
+        a=hidden(shown.a),
+        b=hidden(shown.b),
+        advice=[msgspec.structs.replace(advice, text=hidden(advice.text)) for advice in shown.advice],
+    )
+
+
+def _session(shown: Session) -> Session:
+    settings = {
+        name: msgspec.structs.replace(found, value=hidden(found.value)) if isinstance(found.value, str) else found
+        for name, found in shown.settings.items()
+    }
+    return msgspec.structs.replace(shown, model=shown.model and hidden(shown.model), settings=settings)
+
+
+def _evidence(shown: Evidence) -> Evidence:
+    return msgspec.structs.replace(shown, text=hidden(_few(shown.text)))
+
+
+def _few(text: str) -> str:
+    """Leave of a printed prompt what stands next to the bar."""
+    found = _PRINTED.search(text)
+    if found is None:
+        return text
+    head, prompt = text[: found.end()], text[found.end() :]
+    before, bar, after = prompt.partition(_BAR)
+    return head + _ending(before) + bar + _beginning(after) if bar else head + _beginning(prompt)
+
+
+def _ending(text: str) -> str:
+    left = len(text) - _SIDE
+    return text if left <= _SIDE else f" [... {left:,} characters ...] {text[-_SIDE:]}"
+
+
+def _beginning(text: str) -> str:
+    left = len(text) - _SIDE
+    return text if left <= _SIDE else f"{text[:_SIDE]} [... {left:,} characters ...]"

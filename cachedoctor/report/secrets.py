@@ -1,0 +1,58 @@
+"""Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
+
+Knows how secrets look. Knows no report. What it does not know it shows; ``cachedoctor redact`` hides whole logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_BAR = r"(?P<bar> \| [\w.-]+)?"
+"""A server that prints where two prompts part may print its bar inside a key."""
+_MIXED = 40
+"""Characters of letters of both cases and digits that are taken for a key; of hexadecimal digits 32 are enough."""
+_Hide = Callable[["re.Match[str]"], str]
+
+
+def _key(found: re.Match[str]) -> str:
+    return f"{found['kind']}<key>" + (" | <key>" if found["bar"] else "")
+
+
+def _long(found: re.Match[str]) -> str:
+    text = found[0]
+    mixed = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    return f"{text[:4]}<key>" if (mixed and len(text) >= _MIXED) or re.fullmatch(r"[0-9a-f]+|[0-9A-F]+", text) else text
+
+
+_PREFIXED = (
+    r"\b(?P<kind>sk-(?:ant-|proj-|or-)?|[sr]k_(?:live|test)_|hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AIza|npm_|pypi-"
+    r"|gsk_|r8_|nvapi-|ya29\.)[\w-]{6,}"
+)
+_NAMED = (
+    r"((?:\b|_|--)(?:api[-_ ]?key|access[-_ ]?key|secret(?:[-_ ]?key)?|auth[-_ ]?token|token|password|passwd|pwd"
+    r"|passphrase|authorization|set-cookie|cookie)\b[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)[\"']?)"
+    r"(?!\d{1,9}\b|<|bearer |basic )[^\s\"',;]{4,}"
+)
+_PEM = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
+_WINDOWS = r"(\b[a-z]:(?:\\{1,2}|/)(?:users|documents and settings)(?:\\{1,2}|/))(?!<)[^\\/'\"]+"
+_PATTERNS: list[tuple[re.Pattern[str], str | _Hide]] = [
+    (re.compile(_PEM, re.S), "<key>"),
+    (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}" + _BAR), "<token>"),
+    (re.compile(_PREFIXED + _BAR), _key),
+    (re.compile(r"\b(?P<kind>AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}" + _BAR), _key),
+    (re.compile(r"\b((?:bearer|basic)\s+)(?!<)[\w.~+/=-]{6,}", re.I), r"\1<token>"),
+    (re.compile(r"(\b\w{1,20}://)[^\s/@:]{1,200}(:)[^\s/@]{1,200}@"), r"\1<user>\2<password>@"),
+    (re.compile(_NAMED, re.I), r"\1<secret>"),
+    (re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), "<mail>"),
+    (re.compile(r"(/home/|/Users/)(?!<)[^/\s'\"]+(?: [^/\s'\"]+(?=/))*"), r"\1<user>"),
+    (re.compile(_WINDOWS, re.I), r"\1<user>"),
+    (re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{32,}={0,2}(?![\w/+.-])"), _long),
+]
+
+
+def hidden(text: str) -> str:
+    """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
+    for pattern, instead in _PATTERNS:
+        text = pattern.sub(instead, text)
+    return text

@@ -1,0 +1,130 @@
+"""What reports quote: a few tokens of a prompt, the proof, and no secret; in every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import FIRST, HEAD, TURN, run
+from conftest import report_of
+from secret_places import SECRETS
+
+from cachedoctor.report.secrets import hidden
+
+LOOKS_LIKE_A_SECRET = (
+    "openai key", "anthropic key", "hugging face token", "github token", "gitlab token", "slack token", "google key",
+    "aws key id", "stripe key", "jwt", "pem", "bearer", "basic auth url", "mail", "unix path", "path with blanks",
+    "windows path",
+)  # fmt: skip
+LONG = "The quick brown fox jumps over the lazy dog. " * 20
+
+
+@pytest.mark.parametrize("kind", LOOKS_LIKE_A_SECRET)
+def test_what_looks_like_a_secret_is_hidden(kind: str) -> None:
+    assert (
+        "zq"
+        not in hidden(f"before {SECRETS[kind]} after".replace("private-zq", "x").replace("private zq", "x")).lower()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("'/home/jane/models/x.gguf'", "'/home/<user>/models/x.gguf'"),
+        ("/Users/jane doe/x.gguf and", "/Users/<user>/x.gguf and"),
+        (r"C:\Users\Jane Doe\x.gguf", r"C:\Users\<user>\x.gguf"),
+        (r"c:\\users\\jane\\x.gguf", r"c:\\users\\<user>\\x.gguf"),
+        ("Authorization: Bearer abcdef123", "Authorization: Bearer <token>"),
+        ("https://jane:hunter2@host/x", "https://<user>:<password>@host/x"),
+        ("llama-server --api-key hunter2 -np 4", "llama-server --api-key <secret> -np 4"),
+        ('{"password": "hunter2", "n": 4}', '{"password": "<secret>", "n": 4}'),
+        ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY12", "wJal<key>"),
+        ("0123456789abcdef0123456789abcdef", "0123<key>"),
+        ("new: ... sk-ant-api03-abcdef | ghijkl. Be", "new: ... sk-ant-<key> | <key> Be"),
+    ],
+)
+def test_how_it_is_hidden(text: str, shown: str) -> None:
+    assert hidden(text) == shown
+    assert hidden(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "new: ... x-anthropic-billing-header: cc_version=2.1.101.e51; cc_entrypoint=cli; cch= | b791f;",
+        "new: ... Current time: 2026-11-20 14:02: | 59 UTC",
+        "new: ... session 123e4567-e89b-12d3-a456-426 | 614174000",
+        "slot update_slots: id  0 | task 9 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 58",
+        "cache token limit (32768, est: 211000) reached, 10.35 tokens per second",
+        "EOS token = 151645 '<|im_end|>'",
+        "see https://github.com/ggml-org/llama.cpp/pull/13194#issuecomment-2868343055",
+        "/models/Qwen3-Coder-30B-A3B-Instruct-UD-Q4_K_XL-00001-of-00002.gguf",
+    ],
+)
+def test_proofs_and_names_of_models_stay(text: str) -> None:
+    assert hidden(text) == text
+
+
+def _log(old: str, new: str) -> str:
+    first = HEAD.replace("/models/hybrid.gguf", "/models/sk-proj-Zq81kkTTvv29sLLm0pQx")
+    diff = "".join(
+        f"0.00.637.407 W slot   operator(): id  0 | task 9 | {side}: ...{text}\n"
+        for side, text in (("old", old), ("new", new))
+    )
+    similar = "0.00.371.357 I slot get_availabl: id  0 | task -1 |  - checking sim = 0.030 (58/2035) > 0.100\n"
+    return (
+        FIRST.replace(HEAD, first)
+        + TURN.format(task=9, tokens=2035, similarity=similar, diff=diff)
+    )  # fmt: skip
+
+
+HEADER = "x-anthropic-billing-header: cc_version=2.1; cch="
+
+
+def _evidence(report: dict[str, Any], side: str) -> str:
+    return next(e["text"] for f in report["findings"] for e in f["evidence"] if f"| {side}: ..." in e["text"])
+
+
+def test_a_report_quotes_a_few_tokens_of_a_prompt() -> None:
+    report = report_of(_log(f" {LONG} jane@example.org {HEADER} | b791f; {LONG}", f" {LONG} {HEADER} | 0ed9c; {LONG}"))
+    assert [f["code"] for f in report["findings"]][:1] == ["CD101"]
+    new = _evidence(report, "new")
+    assert f"{HEADER} | 0ed9c;" in new
+    assert "characters ...]" in new
+    assert len(new) < 300
+    assert report["sessions"][0]["model"] == "sk-proj-<key>"
+
+
+def test_both_formats_and_the_live_report_hide_secrets(tmp_path: Path) -> None:
+    log = _log(f" key hf_ZqWvTkrLmNsPqRtUvWxYzAbCd {HEADER} | b791f;", f" zq@example.org {HEADER} | 0ed9c;").encode()
+    path = tmp_path / "server.log"
+    path.write_bytes(log)
+    for done in (run("analyze", path), run("analyze", path, "-f", "json"), run("analyze", "-", stdin=log)):
+        assert done.returncode == 0
+        assert b"CD101" in done.stdout
+        assert b"<mail>" in done.stdout
+        assert b"Zq" not in done.stdout
+        assert b"zq@" not in done.stdout
+
+
+def test_diff_hides_secrets(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    a.write_text("You help zq@example.org, key sk-proj-Zq81kkTTvv29sLLm. Today is Monday.")
+    b.write_text("You help zq@example.org, key sk-proj-Zq81kkTTvv29sLLm. Today is Tuesday.")
+    for done in (run("diff", a, b, "--context", "40"), run("diff", a, b, "-f", "json")):
+        assert done.returncode == 1
+        assert b"Zq8" not in done.stdout
+        assert b"zq@" not in done.stdout
+        assert b"Monday" in done.stdout
+
+
+def test_an_explained_line_hides_secrets() -> None:
+    line = "0.00.010.665 I srv    load_model: loading model '/home/zqjane/models/x.gguf'"
+    for done in (run("explain", "--line", line), run("explain", "--line", line, "-f", "json")):
+        assert done.returncode == 0
+        assert b"/home/<user>/models/x.gguf" in done.stdout
+        assert b"zqjane" not in done.stdout
+        if done.stdout.startswith(b"{"):
+            assert json.loads(done.stdout)["readings"][0]["fields"][0]["text"] == "/home/<user>/models/x.gguf"

@@ -1,0 +1,279 @@
+"""No secret survives ``redact``, and the analysis of the redacted log is that of the log."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CASES, ROOT, content_of, report_of
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from secret_places import SECRETS, log_with
+from wrapped import docker, jsonl
+
+from cachedoctor.doctor.redaction import Redactor, facts
+from cachedoctor.redact.printed import Printed
+from cachedoctor.redact.tokens import Tokens
+from cachedoctor.rules.cd102_volatile_prefix import volatile_kind
+from cachedoctor.rules.header import header_field
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from redacted import differences, without_quotes
+
+CASE = ROOT / "fixtures" / "cases" / "billing-header-hybrid"
+LINES = content_of(CASE).decode().splitlines()
+
+
+def redacted(log: bytes | str, cuts: tuple[int, ...] = ()) -> bytes:
+    """The redacted log, when it arrives cut at ``cuts``."""
+    data = log.encode() if isinstance(log, str) else log
+    redactor = Redactor()
+    ends = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    return b"".join(redactor.feed(data[a:b]) for a, b in pairwise(ends)) + redactor.finish()
+
+
+def one(line: str) -> str:
+    """A single line, redacted."""
+    return redacted(line + "\n").decode().removesuffix("\n")
+
+
+def same_report(log: bytes | str) -> list[str]:
+    """What is different in the report of the redacted log."""
+    return list(differences(without_quotes(report_of(log)), without_quotes(report_of(redacted(log)))))
+
+
+# ---- secrets
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_no_secret_survives_anywhere(kind: str) -> None:
+    log = log_with(SECRETS[kind])
+    out = redacted(log).decode()
+    assert re.findall(".*zq.*", out, re.IGNORECASE) == []
+    assert not any(part in out for part in re.findall(r"\w{9,}", SECRETS[kind]))
+    assert out.count("\n") == log.count("\n")
+    assert "updating prompt cache" in out, "what the server says stays"
+
+
+SECRET = st.text(
+    st.sampled_from("gijkmnopqrsuvwxyzGHJKLMNPQRSTUVWXYZ0123456789-_./ é"), min_size=9, max_size=24
+).filter(lambda s: re.search(r"[g-zG-Z]{3}", s) is not None)
+WRAPPERS = [
+    lambda line: line + "\n",
+    lambda line: docker(line + "\n"),
+    lambda line: docker(line[: len(line) // 2]) + docker(line[len(line) // 2 :] + "\n"),
+    jsonl,
+    lambda line: f"[50021] {line}\n",
+    lambda line: f"Nov 20 12:00:00 box llama[12]: {line}\n",
+    lambda line: f"llama-1  | {line}\n",
+]
+SAMPLES = [line for line in LINES if line.strip()]
+
+
+@settings(deadline=None, max_examples=80)
+@given(SECRET, st.integers(0), st.integers(0), st.sampled_from(WRAPPERS), st.booleans())
+def test_a_secret_at_any_place_of_any_line_is_gone(secret: str, line: int, place: int, wrap: Any, inside: bool) -> None:
+    sample = SAMPLES[line % len(SAMPLES)]
+    text = sample if inside else wrap(sample).removesuffix("\n")
+    at = place % (len(text) + 1)
+    planted = text[:at] + secret + text[at:]
+    out = redacted(wrap(planted) if inside else planted + "\n").decode()
+    assert secret not in out
+    for word in re.findall(r"[g-zG-Z]{6,}", secret):
+        assert word not in out or word in text
+
+
+def test_a_secret_that_two_records_share_is_gone() -> None:
+    records = docker("0.00.010.665 I srv    load_model: loading model '/home/zqja") + docker("ne/hunterhunter.gguf'\n")
+    out = redacted(records).decode()
+    assert "zqja" not in out
+    assert "hunter" not in out
+    assert json.loads(out.split("\n")[0])["log"] == "0.00.010.665 I srv    load_model: loading model '<path-1>'"
+    assert json.loads(out.split("\n")[1])["log"] == "\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xfe\xfazqsecret\n",
+        b"slot update_slots: id  0 | task 9 | old: ... zq\xff\xfesecret | \xe9\n",
+        b"zq\0sec\0ret\n",
+        "zqsecret\n".encode("utf-16-le"),
+        b"zqsecret\x85\xe2\x80\xa8zqsecret\x0b\n",
+        b"zqsecret without an end",
+        b"zq" * (1 << 20),
+    ],
+)
+def test_odd_bytes_do_not_leak(data: bytes) -> None:
+    out = redacted(data)
+    assert b"zq" not in out
+    assert b"secret" not in out
+    assert out.decode().count("\n") == data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def test_crlf_and_escapes_do_not_change_the_report() -> None:
+    log = content_of(CASE)
+    assert same_report(log.replace(b"\n", b"\r\n")) == []
+    assert same_report(re.sub(rb"(?m)^(?=.)", b"\x1b[32m", log)) == []
+
+
+# ---- what stays
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+def test_the_report_of_a_case_stays(case: Path) -> None:
+    log = content_of(case)
+    assert same_report(log) == []
+
+
+def _wrapped(line: str, number: int) -> dict[str, str]:
+    quoted = json.dumps(line)
+    return {
+        "docker": docker(line + "\n"),
+        "docker in parts": docker(line[:40]) + docker(line[40:] + "\n"),
+        "cri in parts": f"2026-11-20T12:00:00Z stderr P {line[:9]}\n2026-11-20T12:00:00Z stderr F:t {line[9:]}\n",
+        "jsonl": jsonl(line.partition(" I ")[2] or line),
+        "compose": f"jane-1  | {line}\n",
+        "compose, one space": f"jane | {line}\n",
+        "compose of docker": f"jane-1  | {docker(line + chr(10))}",
+        "journald": f"Nov 20 12:00:00 janebox llama-server[123]: {line}\n",
+        "journald iso": f"2026-11-20T12:00:00+0100 janebox llama[123]: {line}\n",
+        "rfc5424": f'<34>1 2026-11-20T12:00:00Z janebox llama 123 ID47 [x@1 user="jane"] {line}\n',
+        "router": f"[{50021 + number % 2}] {line}\n",
+        "kubectl": f"[pod/jane-{number % 2}/llama] {line}\n",
+        "date": f"2026-11-20 12:00:00,123 INFO jane.logger: {line}\n",
+        "brackets": f"[jane model {number % 2}] {line}\n",
+        "angles": f"<jane-model> {line}\n",
+        "slog": f"time=2026-11-20T12:00:00Z level=INFO source=jane.go:1 msg={quoted}\n",
+        "lm studio": f"[2026-11-20 12:00:00][DEBUG][jane]\n {line}\n",
+        "quote": f"> {line}\n",
+    }
+
+
+@pytest.mark.parametrize("wrapper", _wrapped("", 0))
+def test_the_report_of_a_wrapped_log_stays(wrapper: str) -> None:
+    log = "".join(_wrapped(line, i)[wrapper] for i, line in enumerate(LINES))
+    assert report_of(log)["inputs"][0]["recognised"] > 100 or wrapper == "jsonl"
+    assert same_report(log) == []
+    assert "jane" not in redacted(log).decode()
+
+
+@pytest.mark.parametrize(
+    ("line", "safe"),
+    [
+        ("0.00.010.665 I srv    load_model: loading model '/home/jane/x.gguf'", "loading model '<path-1>'"),
+        ("srv  log_server_r: done request: POST /v1/messages 10.0.0.7 200", "POST /v1/messages <host-1> 200"),
+        ("srv  log_server_r: done request: POST /slots/3?action=save ::1 200", "/slots/3?action=save <host-1> 200"),
+        ("srv  log_server_r: done request: GET /private/jane 10.0.0.7 404", "request: GET <path-1> <host-1> 404"),
+        ("0.00.061.383 I srv          init: listening on http://gpu-box:8080", "listening on http://<host-1>:8080"),
+        ("0.00.061.383 I srv          init: listening on http://[fd00::7]:8080", "listening on http://<host-1>:8080"),
+        ("0.00.061.383 I srv          init: listening on unix:///run/user/jane.sock", "listening on unix://<host-1>"),
+        ("0.00.036.154 I print_info: arch                  = qwen35", "arch                  = qwen35"),
+        ("0.00.036.154 I print_info: arch                  = qwen35-acme", "arch                  = qwen35"),
+        ("error: invalid argument: --checkpoint-every-nb", "error: invalid argument: --checkpoint-every-nb"),
+        ("error: invalid argument: --acme-secret", "error: invalid argument: <text-1>"),
+        (
+            "srv    send_error: task id = 1, error: request (3731 tokens) exceeds the available context size (2048 "
+            "tokens), try increasing it",
+            "error: request (3731 tokens) exceeds the available context size (2048 tokens), try increasing it",
+        ),
+        ("0.12.345.678 D srv  log_server_r: request:  {\"messages\": []}", "request:  <json-1>"),
+        ("slot update_slots: id  0 | task 9 |      101     102     103", "|      0     0     0"),
+        ("slot update_slots: id  0 | task 9 | stop processing: n_tokens = 9, truncated = 0, by jane", "= 0 <text-1>"),
+        ("0.00.000.272 I srv          init: hello jane", "0.00.000.272 I srv          init: <line>"),
+        ("jane: hello", "<line>"),
+        ("0.00.036.154 I jane: arch                  = qwen35", "I function: arch                  = qwen35"),
+        ("0.00.036.154 I llama_jane: arch                  = qwen35", "I init: arch                  = qwen35"),
+        ("llama_context: kv_unified    =jane false", "llama_context: kv_unified    =<line>"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_lines(line: str, safe: str) -> None:
+    assert one(line).endswith(safe)
+
+
+def test_a_secret_has_one_token_and_another_has_another() -> None:
+    lines = "".join(f"srv    load_model: loading model '{path}'\n" for path in ("/a", "/b", "/a"))
+    assert re.findall("<path-[0-9]>", redacted(lines).decode()) == ["<path-1>", "<path-2>", "<path-1>"]
+
+
+def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cachedoctor.redact.tokens._NUMBERED", 1)
+    tokens = Tokens()
+    assert tokens.give("text", b"a") == b"<text-1>"
+    assert tokens.give("text", b"b") == tokens.give("text", b"b") != tokens.give("text", b"c")
+    assert tokens.give("text", b"b") != Tokens().give("text", b"b"), "not to be looked up in a table of hashes"
+    assert facts(f" {tokens.give('text', b'b').decode()} | a") == facts(" <text-1> | a")
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(0, 40_000), max_size=6))
+@example([1, 2, 3])
+def test_where_the_input_is_cut_does_not_matter(cuts: list[int]) -> None:
+    log = content_of(CASE) + "".join(docker(line[:20]) + docker(line[20:] + "\n") for line in LINES[:40]).encode()
+    assert redacted(log, tuple(cuts)) == redacted(log)
+
+
+def test_lines_that_wait_for_a_part_that_never_comes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cachedoctor.envelope.rewriter._WAITING_MAX", 1000)
+    redactor = Redactor()
+    assert redactor.feed(docker("srv  get_availabl: updating").encode()) == b""
+    waited = b""
+    for _ in range(40):
+        waited += redactor.feed(docker("srv  get_availabl: updating prompt cache\n", stream="stdout").encode())
+    assert waited.count(b"updating prompt cache") > 20
+    assert (waited + redactor.finish()).count(b"\n") == 41
+
+
+# ---- the text around the place where two prompts part
+
+PART = st.text(st.sampled_from("0123456789abcfgmnot-:/ .;=|\"'éSM"), max_size=14) | st.sampled_from(
+    [" | ", "2026-11-20 14:", "cch=", "cc_version=", "; cc_entrypoint=", "x-anthropic-billing-header", "cc_other=",
+     "12ab34", "date ", "Mon", "1234abcd-12ab", "session: ", "...", "\\n"]
+)  # fmt: skip
+TEXT = st.lists(PART, max_size=7).map("".join)
+
+
+@settings(deadline=None, max_examples=300)
+@given(TEXT, TEXT)
+@example(" 01.e51; cc_entrypoint=cli; cch= | b791f;", " 01.e51; cc_entrypoint=cli; cch= | 0ed9c;")
+@example(" Current time: 2026-11-20 14:02: | 14 UTC", " Current time: 2026-11-20 14:02: | 59 UTC")
+@example("  | 12", "  | 14:02")
+@example(" | b", " | 00000a")
+@example(" | ; cc_entrypoint=", " | 1234abcd-12ab")
+@example("cch=;000b | 00", "cch= 0 | 0000b")
+def test_rules_read_the_same_in_printed_texts(old: str, new: str) -> None:
+    tokens, printed = Tokens(), Printed(facts)
+    a, b = printed.rewrite(old, tokens), printed.rewrite(new, tokens)
+    assert facts(a) == facts(old)
+    assert facts(b) == facts(new)
+    assert volatile_kind(a, b) == volatile_kind(old, new)
+    fields = [(header_field(was), header_field(now)) for was, now in ((old, a), (new, b))]
+    assert all(was == now or now == "cc_field" for was, now in fields)
+
+
+def test_a_bar_that_the_analysis_does_not_see_is_not_shown() -> None:
+    text = "x" * 3000 + " | 14:02"
+    assert " | " not in Printed(facts).rewrite(text, Tokens())
+
+
+FRAGMENT = st.binary(max_size=8) | st.sampled_from(
+    [b"\n", b"\r", b"\0", b" | ", b'{"log":"', b'","stream":"stderr"}\n', b'{"type":"log","msg":"', b'"}\n',
+     b"2026-11-20T12:00:00Z stderr P ", b"2026-11-20T12:00:00Z stderr F ", b"Nov 20 12:00:00 box llama[12]: ",
+     b'time=a level=b msg="', b"[2026-11-20 12:00:00][DEBUG][jane]\n ", b"0.00.205.552 I ", b"[50021] ", b"nan(",
+     b"slot f: id  0 | task 7 | ", b"srv  f: ", b"old: ...", b"n_tokens = 58, memory_seq_rm [58, end)", b"9" * 30,
+     b"updating prompt cache", b"\x1b[31m", b"print_info: "]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(FRAGMENT, max_size=40).map(b"".join))
+def test_any_bytes_give_as_many_lines_and_the_same_report(data: bytes) -> None:
+    out = redacted(data)
+    assert out.decode("ascii").count("\n") == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    assert same_report(data) == []
