@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.prompts import Prompts
 
 
+_TOGETHER = 64
+"""Finished requests that are examined together."""
+_FEW = 2
+"""Requests of a session from which on their number says no more to any rule."""
+
+
 @lru_cache(maxsize=1)
 def catalogue() -> Catalogue:
     """The messages of llama-server, compiled at the first call."""
@@ -108,6 +114,7 @@ class Analyzer:
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
         for tracker in self._trackers.values():
+            self._examine(tracker)
             tracker.quiet()
         return self._collect()
 
@@ -150,7 +157,7 @@ class Analyzer:
             if tracker is None:
                 tracker = self._tracker(origin)
             tracker.feed(event)
-            if tracker.finished:
+            if len(tracker.finished) >= (_TOGETHER if tracker.session.n_requests > _FEW else 1):
                 self._examine(tracker)
 
     def _scanner(self, origin: str | None) -> Scanner:
@@ -163,8 +170,9 @@ class Analyzer:
         tracker = self._trackers.get(origin)
         if tracker is None:
             tracker = Tracker(
-                self._inputs[-1].path, origin, self._new_session, self._next_number, self._scanner(origin), self._build
-            )
+                self._inputs[-1].path, origin, self._new_session, self._next_number,
+                self._scanner(origin), self._build, self._examine,
+            )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker
 
@@ -187,32 +195,46 @@ class Analyzer:
     def _collect(self) -> list[str]:
         """Examine what the ends of inputs and requests left; give the codes of findings that are new."""
         for origin, tracker in list(self._trackers.items()):
+            self._examine(tracker)
             tracker.session.last_line = max(tracker.session.last_line, self._scanner(origin).last_line)
             overdue = self._spool.overdue
             if overdue is not None:
                 tracker.give_up(overdue)
-            self._examine(tracker)
+                self._examine(tracker)
         new, self._new = self._new, []
         return new
 
-    def _examine(self, tracker: Tracker) -> None:
-        """Ask the rules at once, with what the log has said up to here, however the input was cut into chunks."""
+    def _examine(self, tracker: Tracker, count: int | None = None) -> None:
+        """Ask the rules about the first ``count`` finished requests, else all, however the input was cut into chunks.
+
+        Nothing that they rest on has changed since. Several at once, step by step: the processor's cache then holds what
+        a step needs.
+        """
         if tracker.revised:
             for request in tracker.revised:
                 self._new += self._diagnosis.revise(request, self._sessions[request.session])
             tracker.revised.clear()
-        for request in tracker.finished:
-            self._new += self._take(request)
-        tracker.finished.clear()
+        finished = tracker.finished[:count]
+        if not finished:
+            return
+        del tracker.finished[:count]
+        for request in finished:
+            self._new += self._ask(request)
+        for request in finished:
+            self._add(request)
+        for request in finished:
+            self._spool.add(request)
 
-    def _take(self, request: Request) -> list[str]:
+    def _ask(self, request: Request) -> list[str]:
         session = self._sessions[request.session]
         if self._prompts is not None and request.parent is None:
             request.difference = self._prompts.difference(request)
             if self._prompts.matched:
                 session.settings.setdefault("prompts_given", Setting(True, None))
         self._returns.note(request, session)
-        new = self._diagnosis.examine(request, session)
+        return self._diagnosis.examine(request, session)
+
+    def _add(self, request: Request) -> None:
         totals = self._totals
         if request.parent is None:
             totals.requests += 1
@@ -222,11 +244,10 @@ class Analyzer:
                 totals.cached_tokens += cached
                 totals.processed_tokens += request.processed_tokens or 0
                 self._prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
-        self._spool.add(request)
-        return new
 
     def _close_trackers(self) -> None:
         for tracker in self._trackers.values():
+            self._examine(tracker)
             tracker.close_open()
         self._collect()
 

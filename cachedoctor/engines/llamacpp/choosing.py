@@ -210,6 +210,7 @@ def _evicted(tracker: Tracker, event: Event, slot: SlotState) -> None:
     _size(tracker, event.fields.get("size", event.fields.get("state_size")))
     holder = choice.marks if choice is not None else slot.request.marks if slot.request else None
     losses.evicted(tracker, event)
+    tracker.before_change()
     tracker.session.settings.setdefault("ram_evictions", Setting(0, event.line)).value += 1
     tracker.ram.saved.clear()
     if holder is not None:
@@ -220,6 +221,7 @@ def _cleared(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """A slot was emptied: after its save to RAM, or because memory ran out."""
     if event.message == "slot_purge":
         slot = tracker.slot(event.fields["id_slot"])
+        tracker.before_change()
         tracker.session.settings.setdefault("kv_purged", Setting(True, event.line, event.text))
         if slot.request is not None and slot.released:
             requests.finish(tracker, slot)

@@ -58,6 +58,13 @@ def _init_sampler(tracker: Tracker, event: Event, slot: SlotState) -> None:
         request.prompt_tokens = event.fields["n_total"]
 
 
+def _window(tracker: Tracker, event: Event) -> None:
+    window = event.fields.get("n_swa", tracker.session.window)
+    if window != tracker.session.window:
+        tracker.before_change()
+        tracker.session.window = window
+
+
 def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     """``n_past = LCP, slot.prompt.tokens.size() = held``: printed when the memory may be unable to go back."""
     request = requests.of_event(tracker, event, slot)
@@ -66,7 +73,7 @@ def _n_past(tracker: Tracker, event: Event, slot: SlotState) -> None:
     losses.printed_length(tracker, request, event.fields["n_cache_tokens"], mark)
     request.held_tokens = event.fields["n_cache_tokens"]
     request.oldest_position = event.fields["pos_min"]
-    tracker.session.window = event.fields.get("n_swa", tracker.session.window)
+    _window(tracker, event)
 
 
 def first_batch(tracker: Tracker, slot: SlotState, task: int, cached: int, line: int, text: bytes) -> None:
@@ -160,7 +167,7 @@ def _created(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 
 def _erased(tracker: Tracker, event: Event, slot: SlotState) -> None:
-    tracker.session.window = event.fields.get("n_swa", tracker.session.window)
+    _window(tracker, event)
     measure(tracker, event.fields.get("size"))
     if slot.request is not None:
         slot.request.erased = (slot.request.erased or 0) + 1

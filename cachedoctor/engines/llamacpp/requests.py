@@ -191,6 +191,8 @@ def _move(tracker: Tracker, judged: list[Moved], current: Request) -> None:
 
     The report keeps what it said of those that are final: their hits can no longer be taken back.
     """
+    if judged:
+        tracker.before_change()
     for moved in judged:
         request, slot = moved.request, tracker.slot(moved.request.slot)
         if slot.thread == request.thread and slot.length == request.released_tokens:

@@ -72,7 +72,9 @@ class Tracker:
         number: Callable[[], int],
         scanner: Scanner,
         build: int | None = None,
+        hand_over: Callable[[Tracker, int], None] = lambda tracker, count: None,
     ) -> None:
+        """``hand_over``: takes so many of the finished requests, the first ones, before what they rest on changes."""
         self.path = path
         self.origin = origin
         self.number = number
@@ -83,6 +85,9 @@ class Tracker:
         self.forget = scanner.forget
         self._new_session = new_session
         self._build_option = build
+        self._hand_over = hand_over
+        self._earlier = 0
+        """Requests that were finished before this event."""
         self.finished: list[Request] = []
         self.revised: list[Request] = []
         """Requests given before that later ones showed to belong to another conversation."""
@@ -122,6 +127,7 @@ class Tracker:
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
+        self._earlier = len(self.finished)
         if event.row is None:
             together.feed(self, event)
             return
@@ -136,6 +142,12 @@ class Tracker:
         if event.message in STARTUP:
             self._start(event)
 
+    def before_change(self) -> None:
+        """Hand over what earlier events finished: what is known of the session, or of a request, is about to change."""
+        if self._earlier:
+            self._hand_over(self, self._earlier)
+            self._earlier = 0
+
     def slot(self, id: int) -> SlotState:
         """Return the state of the slot with this id."""
         found = self.slots.get(id)
@@ -146,6 +158,7 @@ class Tracker:
 
     def first_sight(self, row: Message) -> None:
         """A wording seen for the first time narrows the build."""
+        self.before_change()
         session = self.session
         self.rows.add(row)
         session.seen.add(row.id)
@@ -175,6 +188,7 @@ class Tracker:
             self._restart(event, event.line)
 
     def _start(self, event: Event) -> None:
+        self.before_change()
         if event.message in ("init_slots", "load_model"):
             self.session.starts_cold = True
             if event.message == "init_slots":
