@@ -15,15 +15,16 @@ import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
-from cachedoctor.doctor.part import Part, add_input, add_totals
+from cachedoctor.doctor.part import Part, add_input
 from cachedoctor.doctor.spool import Spool
+from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.base import Catalogue, Event
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
-from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
+from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
@@ -72,8 +73,7 @@ class Analyzer:
         self._spool = Spool(encode_request if keeps_requests else None)
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
-        self._totals = Totals()
-        self._prompt_ns = 0
+        self._sums = Sums()
         self._follows = self._settled = False
         self._trackers: dict[str | None, Tracker] = {}
         self._open: dict[int, Tracker] = {}
@@ -207,8 +207,8 @@ class Analyzer:
     def _examine(self, tracker: Tracker, count: int | None = None) -> None:
         """Ask the rules about the first ``count`` finished requests, else all, however the input was cut into chunks.
 
-        Nothing that they rest on has changed since. Several at once, step by step: the processor's cache then holds what
-        a step needs.
+        Nothing that they rest on has changed since. Several at once, step by step, so that the processor's cache holds
+        what a step needs.
         """
         if tracker.revised:
             for request in tracker.revised:
@@ -221,7 +221,7 @@ class Analyzer:
         for request in finished:
             self._new += self._ask(request)
         for request in finished:
-            self._add(request)
+            self._sums.add(request)
         for request in finished:
             self._spool.add(request)
 
@@ -233,17 +233,6 @@ class Analyzer:
                 session.settings.setdefault("prompts_given", Setting(True, None))
         self._returns.note(request, session)
         return self._diagnosis.examine(request, session)
-
-    def _add(self, request: Request) -> None:
-        totals = self._totals
-        if request.parent is None:
-            totals.requests += 1
-            cached, prompt = request.cached_tokens, request.prompt_tokens
-            if cached is not None and prompt is not None:
-                totals.prompt_tokens += prompt
-                totals.cached_tokens += cached
-                totals.processed_tokens += request.processed_tokens or 0
-                self._prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
 
     def _close_trackers(self) -> None:
         for tracker in self._trackers.values():
@@ -275,7 +264,7 @@ class Analyzer:
         with open(path, "wb") as file:
             self._spool.copy_to(file)
         return Part(
-            self._inputs, self._sessions, self._totals, self._prompt_ns, self._number,
+            self._inputs, self._sessions, self._sums, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures, self._settled,
         )  # fmt: skip
 
@@ -303,16 +292,11 @@ class Analyzer:
         self._diagnosis.absorb(part.groups, part.doubtful, part.crashed)
         self._sessions += part.sessions
         self._number += part.requests
-        self._prompt_ns += part.prompt_ns
-        add_totals(self._totals, part.totals)
+        self._sums.merge(part.sums)
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        totals = self._totals
-        totals.reuse = totals.cached_tokens / totals.prompt_tokens if totals.prompt_tokens else None
-        totals.avoidable_tokens = self._diagnosis.avoidable_tokens
-        totals.avoidable_ms = round(self._diagnosis.avoidable_ms, 3) if totals.requests else None
-        totals.prompt_ms = round(self._prompt_ns / 1e6, 3)
+        totals = self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.doctor.groups import Groups
-from cachedoctor.model import InputInfo, Session, Totals
+from cachedoctor.doctor.sums import Sums
+from cachedoctor.model import InputInfo, Session
 
 
 class Part(msgspec.Struct):
@@ -13,8 +14,7 @@ class Part(msgspec.Struct):
 
     inputs: list[InputInfo]
     sessions: list[Session]
-    totals: Totals
-    prompt_ns: int
+    sums: Sums
     requests: int
     """How many; as JSON they stand in a file of their own."""
     groups: Groups
@@ -24,14 +24,6 @@ class Part(msgspec.Struct):
     """What rules failed with, by code."""
     settled: bool
     """Behind the last line a new life of the server may begin of which no line before it says anything."""
-
-
-def add_totals(totals: Totals, more: Totals) -> None:
-    """Add up what is a sum of requests."""
-    totals.requests += more.requests
-    totals.prompt_tokens += more.prompt_tokens
-    totals.cached_tokens += more.cached_tokens
-    totals.processed_tokens += more.processed_tokens
 
 
 def add_input(info: InputInfo, more: InputInfo) -> None:

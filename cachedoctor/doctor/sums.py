@@ -1,0 +1,50 @@
+"""Sums over requests, in whole numbers, so that the sums of two parts of a log add up to those of the whole.
+
+Knows requests; knows no rule and no session.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.model import Request, Totals
+
+
+class Sums(msgspec.Struct):
+    """Tokens and nanoseconds of the requests with known accounting; children of ``n > 1`` requests are left out."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    processed_tokens: int = 0
+    prompt_ns: int = 0
+
+    def add(self, request: Request) -> None:
+        """Count a request."""
+        if request.parent is not None:
+            return
+        self.requests += 1
+        cached, prompt = request.cached_tokens, request.prompt_tokens
+        if cached is not None and prompt is not None:
+            self.prompt_tokens += prompt
+            self.cached_tokens += cached
+            self.processed_tokens += request.processed_tokens or 0
+            self.prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
+
+    def merge(self, more: Sums) -> None:
+        """Count the requests of another part."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+
+    def totals(self, avoidable_tokens: int, avoidable_ms: float) -> Totals:
+        """Give the totals of a report."""
+        return Totals(
+            requests=self.requests,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            processed_tokens=self.processed_tokens,
+            reuse=self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None,
+            prompt_ms=round(self.prompt_ns / 1e6, 3),
+            avoidable_tokens=avoidable_tokens,
+            avoidable_ms=round(avoidable_ms, 3) if self.requests else None,
+        )
