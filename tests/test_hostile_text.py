@@ -93,14 +93,14 @@ def test_markup_is_literal() -> None:
 
 @ALL
 def test_the_json_report(payload: str) -> None:
-    """What is in it is data; control characters are escaped by JSON, and all of the text comes back."""
+    """What is in it is data; control characters are escaped by JSON, and the text comes back as far as it is quoted."""
     out = io.BytesIO()
     json_v1.render(analyzed(payload).finish(), out)
     raw = out.getvalue()
     assert not re.search(rb"[\x00-\x09\x0b-\x1f]", raw)
     evidence = [e["text"] for f in json.loads(raw)["findings"] for e in f["evidence"]]
     plain = payload.split("\x1b")[0].split("\r")[0]  # escape sequences are taken off as wrappers are
-    assert any(plain in line for line in evidence)
+    assert any(plain[-40:] in line for line in evidence)
 
 
 @ALL

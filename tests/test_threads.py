@@ -11,6 +11,7 @@ from cachedoctor.engines.base import Catalogue
 from cachedoctor.engines.llamacpp import requests
 from cachedoctor.engines.llamacpp.interleaved import Turn
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.threads import MAX_THREADS, SPAN, Thread, Threads
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
@@ -35,8 +36,9 @@ def test_a_thread_that_another_slot_holds_is_not_continued_on_an_empty_one() -> 
     threads = Threads()
     first = ended(threads, request(0, 3000), None, 3100)
     newcomer = request(1, 3500, held_tokens=0, t_last=-1)
-    assert threads.join(newcomer, {first.id}) is None
-    assert threads.join(newcomer, set()) is first
+    assert threads.join(newcomer, [SlotState(0, length=3100, thread=first.id)]) is None
+    assert threads.join(newcomer, [SlotState(0, length=0, thread=first.id)]) is first
+    assert threads.join(newcomer) is first
 
 
 def test_with_a_shared_head_the_prompt_goes_to_the_thread_it_extends() -> None:
@@ -114,7 +116,7 @@ def test_a_request_judged_again_is_seen_with_what_came_before_it_alone() -> None
         seen.append((s.request.index, before, [r.index for r in s.history]))
         return Hit(1, "low", (Mark(1, b""), ""))
 
-    rule = Rule("CD999", "spy", "", check, lambda _: Words("", "", []), on="any")
+    rule = Rule("CD999", "spy", "", check, lambda _: Words("", "", []), on=("loss",))
     diagnosis, session = Diagnosis([rule], []), Session(0, "server.log", None)
     turns = [request(i, 2000 + i, thread=0, outcome="partial", lost_tokens=1) for i in range(4)]
     for turn in turns:

@@ -111,7 +111,9 @@ class Diagnosis:
         memory = self._memory.pop(session.index) if session.index in self._memory else _Memory()
         self._memory[session.index] = memory
         if len(self._memory) > MAX_SESSIONS:
-            del self._memory[next(iter(self._memory))]
+            oldest = next(iter(self._memory))
+            del self._memory[oldest]
+            self.groups.forget(oldest)
         self._latest = session.index
         return memory
 

@@ -6,7 +6,7 @@ from cachedoctor.knowledge import cmdline
 from cachedoctor.model import Given, Request, Session, Setting
 
 _KEPT = 64
-"""Conversations remembered per session, as the tracker remembers them."""
+"""Conversations remembered per session, as the tracker remembers them; and sessions."""
 
 
 def equip(session: Session, given: list[Given]) -> None:
@@ -33,7 +33,11 @@ class Returns:
         thread = request.thread
         if thread is None:
             return
-        order = self._order.setdefault(session.index, [])
+        order = self._order.get(session.index)
+        if order is None:
+            order = self._order[session.index] = []
+            if len(self._order) > _KEPT:
+                del self._order[next(iter(self._order))]
         if order and order[-1] == thread:
             return
         if thread in order:

@@ -77,6 +77,10 @@ class Groups:
             found = self._speeds[session.index] = PromptSpeed()
         return found
 
+    def forget(self, session: int) -> None:
+        """Unlearn the prompt speed of the session with this number: it is over."""
+        self._speeds.pop(session, None)
+
     def retract(self, request: Request) -> None:
         """Take back what was said of ``request``, unless it is final."""
         said = self._waiting.pop(request.index, None)

@@ -26,7 +26,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._tokens = Tokens()
-        self._spans = Spans(_catalogue())
+        self._spans = Spans(catalogue())
         self._lines = Lines(self._tokens, Printed(facts), is_shaped)
         self._rewriter = Rewriter(self._bodies, self._name)
         self._blocks = Blocks()
@@ -73,7 +73,7 @@ class Redactor:
 
 
 @cache
-def _catalogue() -> Catalogue:
+def catalogue() -> Catalogue:
     """Return the catalogue without the pattern that reads several lines at once; it is made once."""
     return Catalogue(ROWS)
 

@@ -81,21 +81,20 @@ _SESSION = (
 )  # fmt: skip
 
 
-def _session(s: Session) -> dict[str, Any]:
+def _session(session: Session) -> dict[str, Any]:
+    s = quoted.session(session)
     out = {name: getattr(s, name) for name in _SESSION}
     out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
     return out
 
 
 def head(report: Report) -> dict[str, Any]:
-    """Everything of the report that stands before the requests."""
+    """What stands before the sessions."""
     return {
         "schema": SCHEMA,
         "tool": {"name": "cachedoctor", "version": report.tool_version},
         "interrupted": report.interrupted,
         "inputs": report.inputs,
-        "sessions": [_session(s) for s in report.sessions],
-        "totals": report.totals,
     }
 
 
@@ -104,7 +103,7 @@ def tail(report: Report) -> dict[str, Any]:
     return {
         "samples": [],
         "batches": [],
-        "findings": report.findings,
+        "findings": quoted.findings(report),
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
         "restart": report.restart,
@@ -112,11 +111,12 @@ def tail(report: Report) -> dict[str, Any]:
 
 
 def render(report: Report, out: IO[bytes]) -> None:
-    """Write the report to ``out``; requests stream through, one a line."""
-    report = quoted.report(report)
+    """Write the report to ``out``; sessions and requests stream through."""
     report.requests.check()  # now, because half a report is worse than none
     before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
-    out.write(before[:-1] + b',"requests":[')
-    out.write(b"\n")
+    out.write(before[:-1] + b',"sessions":[')
+    for at, session in enumerate(report.sessions):
+        out.write(b"," * (at > 0) + _encoder.encode(_session(session)))
+    out.write(b'],"totals":' + _encoder.encode(report.totals) + b',"requests":[\n')
     report.requests.copy_to(out)
     out.write(b"\n]," + after[1:] + b"\n")

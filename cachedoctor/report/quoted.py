@@ -18,11 +18,9 @@ _PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
 _BAR = " | "
 
 
-def report(shown: Report) -> Report:
-    """Return the report as it may be shown."""
-    return msgspec.structs.replace(
-        shown, sessions=[_session(s) for s in shown.sessions], findings=[finding(f) for f in shown.findings]
-    )
+def findings(shown: Report) -> list[Finding]:
+    """Return the findings as they may be shown."""
+    return [finding(f) for f in shown.findings]
 
 
 def finding(shown: Finding) -> Finding:
@@ -76,7 +74,8 @@ def _first(shown: First | None) -> First | None:
     )
 
 
-def _session(shown: Session) -> Session:
+def session(shown: Session) -> Session:
+    """Return a session as it may be shown; a log can hold very many, so that nobody gets them all at once."""
     settings = {
         name: msgspec.structs.replace(found, value=hidden(found.value)) if isinstance(found.value, str) else found
         for name, found in shown.settings.items()

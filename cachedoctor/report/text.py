@@ -22,10 +22,12 @@ def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False,
         ascii_only: whether ``out`` can show ASCII only.
     """
     page = Page(out, width, color, ascii_only)
-    report = quoted.report(report)
     text_header.show(page, report)
-    where = {s.index: text_header.place(s) for s in report.sessions} if len(report.sessions) > 1 else {}
-    for finding in report.findings:
+    findings = quoted.findings(report)
+    named = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
+    several = len(report.sessions) > 1
+    where = {s.index: text_header.place(s) for s in report.sessions if several and s.index in named}
+    for finding in findings:
         session = finding.evidence[0].session if finding.evidence else -1
         page.gap()
         text_finding.show(page, finding, where.get(session, ""), report.totals.prompt_ms)

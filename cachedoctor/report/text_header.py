@@ -9,6 +9,7 @@ from collections import Counter
 
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Report, Session, Totals
+from cachedoctor.report import quoted
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
 from cachedoctor.report.text_words import count, duration, number, percent
@@ -53,8 +54,9 @@ def describe(session: Session) -> str:
     parts.append(f"{session.memory} memory" if session.memory else "kind of memory unknown")
     slots = count(session.n_slots, "slot") if session.n_slots else "slots unknown"
     parts.append(f"{slots} x {number(session.n_ctx_slot)} tokens" if session.n_ctx_slot else slots)
-    if session.model:
-        parts.append(cut(session.model, 60))
+    model = quoted.session(session).model
+    if model:
+        parts.append(cut(model, 60))
     return " · ".join(parts)
 
 
