@@ -21,7 +21,7 @@ SHARE = 8
 """Logs of equal bytes have the plan's size divided by it."""
 STEEP = 1.2
 """Growth exponent above which a row is marked: 1 is linear, 2 quadratic."""
-LEAST_SECONDS = 0.05
+LEAST_SECONDS = 0.2
 """Shorter times, start-up taken off, are noise: no exponent is given."""
 
 

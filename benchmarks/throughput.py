@@ -54,7 +54,8 @@ def _against(era: str, peer: Peer, log: Path, theirs: Usage | str, speed: float)
         return Row(PART, f"{era}: {peer.case}", None, theirs)
     size = megabytes(log)
     ratio = speed / (size / theirs.cpu)
-    return Row(PART, f"{era}: {peer.case}", theirs, _speed(size, theirs), ratio, "its CPU time / analyze -f json's")
+    meaning = "its CPU time per MB / analyze -f json's"
+    return Row(PART, f"{era}: {peer.case}", theirs, _speed(size, theirs), ratio, meaning)
 
 
 def _side_by_side(plan: Plan, era: str) -> Iterator[Row]:
