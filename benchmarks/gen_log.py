@@ -1,10 +1,11 @@
 # ruff: noqa: E501  # the lines of the log are shown whole
 """Write a llama-server log of a chosen size with the message shapes of a chosen era, to standard output.
 
-usage: gen_log.py --era b8352|b9713|b11549-trace|b11549-default --size 1G [--slots 4] [--seed 1]
+usage: gen_log.py --era b8352|b9713|b11549-trace|b11549-default --size 1G [--slots 4] [--lives 1] [--seed 1]
 
 The traffic: conversations that grow turn by turn on a few slots; now and then one changes its head (all is recomputed), drops its tail,
 or loses its slot to another conversation. Numbers are consistent per request (prompt = cached + processed); text is synthetic.
+With ``--lives`` the server is restarted in between: as many lives of about one size, each with its own clock and tasks from zero.
 The same arguments give the same bytes, so that measurements of different days can be compared.
 """
 
@@ -206,20 +207,26 @@ def write_turn(log: Log, turn: Turn) -> None:
     write_end(log, turn)
 
 
-def blocks(era: str, size: int, slots: int, seed: int) -> Iterator[str]:
-    """The log in pieces of some thousand lines, until at least ``size`` characters were given."""
+def life(era: str, size: int, slots: int, seed: int, flush: int = FLUSH_LINES) -> Iterator[str]:
+    """One life of a server in pieces of about ``flush`` lines, until at least ``size`` characters were given."""
     rnd = random.Random(seed)
     log, written = Log(era, rnd), 0
     chats = [rnd.randint(2000, 20000) for _ in range(slots)]
     log.line(f"srv    load_model: initializing, n_slots = {slots}, n_ctx_slot = 262144, kv_unified = 'false'")
     for turn in turns(chats, rnd):
         write_turn(log, turn)
-        if len(log.lines) > FLUSH_LINES:
+        if len(log.lines) > flush:
             text = log.take()
             written += len(text)
             yield text
             if written >= size:
                 return
+
+
+def blocks(era: str, size: int, slots: int = 4, seed: int = 1, lives: int = 1) -> Iterator[str]:
+    """The log in pieces of some lines. Many lives are short: their pieces are, too, or none would end in time."""
+    for number in range(lives):
+        yield from life(era, size // lives, slots, seed + number, FLUSH_LINES // lives)
 
 
 def size_of(text: str) -> int:
@@ -233,9 +240,10 @@ def main() -> None:
     parser.add_argument("--era", default="b11549-trace", choices=ERAS)
     parser.add_argument("--size", default="100M")
     parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    for block in blocks(options.era, size_of(options.size), options.slots, options.seed):
+    for block in blocks(options.era, size_of(options.size), options.slots, options.seed, options.lives):
         sys.stdout.write(block)
 
 

@@ -22,6 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import hostile_inputs as made
 import patterns
+from plan import Plan
+from table import Row
 
 from cachedoctor.diff import inputs
 from cachedoctor.diff.align import edit_script
@@ -193,6 +195,10 @@ SUITES = {
 }
 
 
+LONGEST = "patterns"
+"""The suite that takes more than a minute."""
+
+
 def once(work: Work, times: int) -> float:
     """Seconds of processor time of one of ``times`` repetitions."""
     gc.collect()
@@ -210,6 +216,24 @@ def measure(make: Callable[[int], Work], n: int) -> tuple[float, float]:
     return min(r[0] for r in rounds), min(r[1] for r in rounds)
 
 
+def ratios(suite: str) -> Iterator[tuple[str, int, float, float]]:
+    """Of every input of a suite its name, its size n, and the seconds at n and at ``GROWTH * n``."""
+    for name, n, make in SUITES[suite]():
+        yield name, n, *measure(make, n)
+
+
+def rows(plan: Plan) -> Iterator[Row]:
+    """The worst input of every suite as a row of the table of all measurements."""
+    for suite in SUITES:
+        if plan.is_quick and suite == LONGEST:
+            continue
+        found = list(ratios(suite))
+        name, n, small, big = max(found, key=lambda one: one[3] / one[2])
+        case = f"{suite}, {len(found)} inputs; worst: {name if len(name) < 20 else name[:17] + '...'}"
+        measured = f"n = {n:,}: {small * 1e3:.2f} ms, 4n: {big * 1e3:.2f} ms"
+        yield Row("hostile", case, None, measured, big / small, f"times the time at {GROWTH} times the size", WORST)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; all of them by default")
@@ -219,8 +243,7 @@ def main() -> int:
     print(f"{'suite':14} {'input':40} {'n':>8} {'ms':>9} {'ms at 4n':>9} {'ratio':>6}")
     worse = []
     for suite in wanted or SUITES:
-        for name, n, make in SUITES[suite]():
-            small, big = measure(make, n)
+        for name, n, small, big in ratios(suite):
             ratio = big / small
             print(f"{suite:14} {name:40} {n:8,} {small * 1e3:9.2f} {big * 1e3:9.2f} {ratio:6.1f}", flush=True)
             if ratio > WORST:

@@ -29,7 +29,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import IO
+from typing import IO, NamedTuple
+
+from plan import Plan
+from table import Row
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from command import FIRST, SECOND
@@ -47,6 +50,9 @@ ROWS = [
 ]
 NOISE = b"0.00.841.591 I srv  update_slots: all slots are idle\n"
 PATIENCE = 60.0
+FINDINGS, IDLE, SEED = 120, 10.0, 1
+QUICK = 8, 1.0
+"""Findings and seconds of silence of a run of less than a minute."""
 PROMPT = (0.05, 0.4)
 """Seconds that the last line of a request comes after the others, from and to."""
 
@@ -136,23 +142,57 @@ def idle_share(group: int, seconds: float) -> float:
     return 100 * (processor_time(group) - before) / (time.monotonic() - began)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--findings", type=int, default=120)
-    parser.add_argument("--idle", type=float, default=10.0, metavar="SECONDS")
-    parser.add_argument("--seed", type=int, default=1)
-    a = parser.parse_args()
-    columns = ("min", "median", "p99", "max ms", "idle %")
-    print(f"{'reader':24}{'log':8}{'output':8}" + "".join(f"{c:>9}" for c in columns))
+class Reading(NamedTuple):
+    """What one reader of a growing log took."""
+
+    name: str
+    pace: str
+    output: str
+    ms: list[float]
+    """From a line to its finding, sorted."""
+    idle: float
+    """Percent of one core."""
+
+    def numbers(self) -> list[float]:
+        """Least, median, 99th percentile and most of the milliseconds, and the idle share."""
+        ms = self.ms
+        return [ms[0], median(ms), ms[math.ceil(len(ms) * 0.99) - 1], ms[-1], self.idle]
+
+
+def readings(findings: int, idle: float, seed: int) -> Iterator[Reading]:
+    """Every reader, into a pipe and a pseudo-terminal, with ``findings`` each and ``idle`` seconds of silence."""
     for name, command, words, pace in ROWS:
         for output in ("pipe", "pty"):
             with tempfile.TemporaryDirectory(prefix="cachedoctor-live-") as folder:
                 log = Path(folder) / "server.log"
                 log.touch()
                 with started(command.format(log=shlex.quote(str(log))), output == "pty") as (group, fd):
-                    ms = latencies(log, fd, words, pace == "steady", a.findings, random.Random(a.seed))
-                    cells = [ms[0], median(ms), ms[math.ceil(len(ms) * 0.99) - 1], ms[-1], idle_share(group, a.idle)]
-            print(f"{name:24}{pace:8}{output:8}" + "".join(f"{c:9.1f}" for c in cells), flush=True)
+                    ms = latencies(log, fd, words, pace == "steady", findings, random.Random(seed))
+                    yield Reading(name, pace, output, ms, idle_share(group, idle))
+
+
+def rows(plan: Plan) -> Iterator[Row]:
+    """The readers as rows of the table of all measurements, against the first of them."""
+    peers: dict[str, float] = {}
+    findings, idle = QUICK if plan.is_quick else (FINDINGS, IDLE)
+    for reading in readings(findings, idle, SEED):
+        least, middle, p99, most, share = reading.numbers()
+        peer = peers.setdefault(reading.output, middle)
+        measured = f"{least:.1f} / {middle:.1f} / {p99:.1f} / {most:.1f} ms, idle {share:.1f} %"
+        case = f"{reading.name}, {reading.pace} log, {reading.output}"
+        yield Row("live", case, None, measured, middle / peer, "times the median of tail -F | grep")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--findings", type=int, default=FINDINGS)
+    parser.add_argument("--idle", type=float, default=IDLE, metavar="SECONDS")
+    parser.add_argument("--seed", type=int, default=SEED)
+    a = parser.parse_args()
+    columns = ("min", "median", "p99", "max ms", "idle %")
+    print(f"{'reader':24}{'log':8}{'output':8}" + "".join(f"{c:>9}" for c in columns))
+    for r in readings(a.findings, a.idle, a.seed):
+        print(f"{r.name:24}{r.pace:8}{r.output:8}" + "".join(f"{c:9.1f}" for c in r.numbers()), flush=True)
     return 0
 
 

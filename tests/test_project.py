@@ -71,13 +71,16 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "script", ["scripts/demo", "scripts/test", "scripts/check-readme", "scripts/make-rules-doc", ".ci/run"]
+    "script",
+    ["scripts/demo", "scripts/test", "scripts/check-readme", "scripts/make-rules-doc", "benchmarks/run", ".ci/run"],
 )
 def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md", "docs/rules.md"])
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md", "docs/rules.md", "docs/performance.md"]
+)
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
     assert [t for t in targets if not ((ROOT / page).parent / t).exists()] == []
