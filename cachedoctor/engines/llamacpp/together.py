@@ -120,8 +120,7 @@ def _choice(tracker: Tracker, event: Event, match: re.Match[bytes], lines: list[
         choosing.choose(tracker, slot, event.line, lines[0], float(similarity), float(keep), None)
     else:
         choosing.choose(tracker, slot, event.line, lines[0], None, None, int(t_last))
-    tracker.check_restart(event, task, stamp_of(lines[at]))
-    slot = tracker.slot(event.slot)
+    tracker.launched(task, stamp_of(lines[at]))  # it is no restart, else it were read line by line
     requests.launch(tracker, slot, task, event.lines[at], lines[at], False)
     request = slot.request
     if plain and request is not None:

@@ -208,6 +208,10 @@ class Tracker:
             choice = self.slot(event.slot).choice
             self._restart(event, event.line if choice is None else choice.line)
             self.slot(event.slot).choice = choice
+        self.launched(task, now)
+
+    def launched(self, task: int, now: bytes) -> None:
+        """Remember clock and number of a launch of this life."""
         self._stamp = now or self._stamp
         if task > self._last_task:
             self._last_task = task
