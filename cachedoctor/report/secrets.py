@@ -51,6 +51,33 @@ _PATTERNS: list[tuple[re.Pattern[str], str | _Hide]] = [
 ]
 
 
+_INSTEAD = re.compile(r"<\w+>\Z")
+
+
+def parted(pieces: list[str]) -> list[str]:
+    """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
+    for pattern, instead in _PATTERNS:
+        pieces = _across(pieces, pattern, instead)
+    return [hidden(piece) for piece in pieces]
+
+
+def _across(pieces: list[str], pattern: re.Pattern[str], instead: str | _Hide) -> list[str]:
+    shown = list(pieces)
+    for found in reversed(list(pattern.finditer("".join(pieces)))):  # what stands before a change keeps its place
+        new = found.expand(instead) if isinstance(instead, str) else instead(found)
+        rest = _INSTEAD.search(new.removesuffix("@"))
+        if rest is None:  # it is no secret
+            continue
+        begin = 0
+        for at, piece in enumerate(pieces):
+            first, last = max(found.start() - begin, 0), min(found.end() - begin, len(piece))
+            if first < last:
+                shown[at] = shown[at][:first] + new + shown[at][last:]
+                new = rest[0]
+            begin += len(piece)
+    return shown
+
+
 def hidden(text: str) -> str:
     """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
     for pattern, instead in _PATTERNS:
