@@ -163,7 +163,7 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path) -> None:
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
     expected = whole(case)
-    monkeypatch.setattr(analyzer, "_catalogue", plain_catalogue)
+    monkeypatch.setattr(analyzer, "catalogue", plain_catalogue)
     monkeypatch.setattr(analyzer, "PLAN", msgspec.structs.replace(analyzer.PLAN, fused_groups=0))
     assert json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case)) == expected
 
