@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cachedoctor
-from cachedoctor.doctor.analyzer import _catalogue
+from cachedoctor.doctor.analyzer import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
@@ -42,7 +42,7 @@ class Attack(NamedTuple):
 
 def compiled() -> dict[str, re.Pattern[Any]]:
     """All patterns by the name of where they are."""
-    found: dict[str, re.Pattern[Any]] = {"the catalogue": _catalogue().pattern}
+    found: dict[str, re.Pattern[Any]] = {"the catalogue": catalogue().pattern}
     for module in pkgutil.walk_packages(cachedoctor.__path__, "cachedoctor."):
         if not module.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(module.name)).items():

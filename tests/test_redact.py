@@ -203,9 +203,8 @@ def test_a_secret_has_one_token_and_another_has_another() -> None:
 
 
 def test_a_secret_has_its_token_wherever_it_stands() -> None:
-    lines = redacted(
-        "srv f: failed to allocate memory for prompt cache state: acme\nslot f: id  0 | task 1 | clearing slot with 7 tokens acme\n"
-    )
+    state = "srv f: failed to allocate memory for prompt cache state: acme\n"
+    lines = redacted(f"{state}slot f: id  0 | task 1 | clearing slot with 7 tokens acme\n")
     assert re.findall("<text-[0-9]>", lines.decode()) == ["<text-1>", "<text-1>"]
 
 
