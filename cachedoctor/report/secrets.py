@@ -31,7 +31,7 @@ _PREFIXED = (
 )
 _NAMED = (
     r"((?:\b|_|--)(?:api[-_ ]?key|access[-_ ]?key|secret(?:[-_ ]?key)?|auth[-_ ]?token|token|password|passwd|pwd"
-    r"|passphrase|authorization|set-cookie|cookie)\b[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)[\"']?)"
+    r"|passphrase|authorization|set-cookie|cookie)\b\\{0,3}[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)\\{0,3}[\"']?)"
     r"(?!\d{1,9}\b|<|bearer |basic )[^\s\"',;]{4,}"
 )
 _PEM = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
