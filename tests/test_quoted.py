@@ -11,6 +11,8 @@ from command import FIRST, HEAD, TURN, run
 from conftest import report_of
 from secret_places import SECRETS
 
+from cachedoctor.model import Cost, Evidence, Finding
+from cachedoctor.report import quoted
 from cachedoctor.report.secrets import hidden
 
 LOOKS_LIKE_A_SECRET = (
@@ -40,6 +42,7 @@ def test_what_looks_like_a_secret_is_hidden(kind: str) -> None:
         ("https://jane:hunter2@host/x", "https://<user>:<password>@host/x"),
         ("llama-server --api-key hunter2 -np 4", "llama-server --api-key <secret> -np 4"),
         ('{"password": "hunter2", "n": 4}', '{"password": "<secret>", "n": 4}'),
+        (r"{\"password\": \"hunter2\", \"n\": 4}", r'{\"password\": \"<secret>", \"n\": 4}'),
         ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY12", "wJal<key>"),
         ("0123456789abcdef0123456789abcdef", "0123<key>"),
         ("new: ... sk-ant-api03-abcdef | ghijkl. Be", "new: ... sk-ant-<key> | <key> Be"),
@@ -118,6 +121,49 @@ def test_diff_hides_secrets(tmp_path: Path) -> None:
         assert b"Zq8" not in done.stdout
         assert b"zq@" not in done.stdout
         assert b"Monday" in done.stdout
+
+
+KEY = "sk-ant-api03-" + "Zq8-_" * 30
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (" key sk-an | t-api03-Zq81kkTTvv29. Be", " key sk-ant-<key> | <key>. Be"),
+        (" key s | k-proj-Zq81kkTTvv29sL. Be", " key sk-proj-<key> | <key>. Be"),
+        (" password=hun | zqter2 and", " password=<secret> | <secret> and"),
+        (' {"api_key": "abcd | zqabcd"}', ' {"api_key": "<secret> | <secret>"}'),
+        (" Bearer abcdefgh | zqijkl and", " Bearer <token> | <token> and"),
+        (" to zqjane.doe@exam | ple.org or", " to <mail> | <mail> or"),
+        (" /home/zq | jane/models", " /home/<user> | <user>/models"),
+        (f" {KEY} | . And", " sk-ant-<key> | . And"),
+        (f" and | {KEY}", " and | sk-ant-<key>"),
+        (" -----BEGIN PRIVATE KEY-----" + "Zq81/" * 40 + " | Zq81", " <key> | <key>"),
+        ("; cc_entrypoint=cli; cch= | b791f;", "; cc_entrypoint=cli; cch= | b791f;"),
+        (" session 123e4567-e89b-12d3-a456-426 | 614174000", " session 123e4567-e89b-12d3-a456-426 | 614174000"),
+    ],
+)
+def test_a_secret_across_the_bar_or_longer_than_the_quote_is_hidden(printed: str, shown: str) -> None:
+    text = "slot update_slots: id  0 | task 9 | new: ..."
+    evidence = quoted.finding(finding_of(text + printed)).evidence[0].text
+    assert evidence == text + shown
+
+
+def finding_of(text: str) -> Finding:
+    """A finding with ``text`` as its only line."""
+    line = Evidence("server.log", 0, 1, text, "primary", "")
+    return Finding("CD102", "volatile-prefix", "note", "low", "", [0], 1, [line], Cost(0, None), "", [], None, [], [])
+
+
+def test_diff_hides_a_secret_in_which_the_prompts_part(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    a.write_text("The key is sk-ant-api03-Zq81kkTTvv29sLLm and that is all there is to say.")
+    b.write_text("The key is sk-ant-api03-Zq81kkXXvv29sLLm and that is all there is to say.")
+    for done in (run("diff", a, b), run("diff", a, b, "-f", "json")):
+        assert done.returncode == 1
+        assert b"TTvv" not in done.stdout
+        assert b"XXvv" not in done.stdout
+        assert b"29sLLm" not in done.stdout
 
 
 def test_an_explained_line_hides_secrets() -> None:

@@ -202,6 +202,18 @@ def test_a_secret_has_one_token_and_another_has_another() -> None:
     assert re.findall("<path-[0-9]>", redacted(lines).decode()) == ["<path-1>", "<path-2>", "<path-1>"]
 
 
+def test_a_secret_has_its_token_wherever_it_stands() -> None:
+    state = "srv f: failed to allocate memory for prompt cache state: acme\n"
+    lines = redacted(f"{state}slot f: id  0 | task 1 | clearing slot with 7 tokens acme\n")
+    assert re.findall("<text-[0-9]>", lines.decode()) == ["<text-1>", "<text-1>"]
+
+
+@pytest.mark.parametrize("name", ["4111111111111111", "491511234567"])
+def test_the_name_of_a_service_may_be_a_number(name: str) -> None:
+    assert name not in one(f"[{name}] srv  get_availabl: updating prompt cache")
+    assert one("[50021] srv  get_availabl: updating prompt cache") == "[50021] srv  get_availabl: updating prompt cache"
+
+
 def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cachedoctor.redact.tokens._NUMBERED", 1)
     tokens = Tokens()

@@ -6,7 +6,6 @@ Knows every stage and its order. Knows no file, no terminal, no format but the w
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -36,12 +35,19 @@ _TOGETHER = 64
 """Finished requests that are examined together."""
 _FEW = 2
 """Requests of a session from which on their number says no more to any rule."""
+_LIVES = 16
+"""Sessions among which one with requests is looked for: it says that the server was restarted."""
 
 
 @lru_cache(maxsize=1)
 def catalogue() -> Catalogue:
     """The messages of llama-server, compiled at the first call."""
     return Catalogue(ROWS, fused.PATTERN)
+
+
+def printable(name: str) -> str:
+    """Return a text that holds names of files, which need not be UTF-8, so that any format can hold it."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 class Analyzer:
@@ -94,7 +100,7 @@ class Analyzer:
         """
         self.close()
         self._follows = line > 1
-        path = os.fsencode(path).decode("utf-8", "replace")  # file names need not be UTF-8
+        path = printable(path)
         if not continues:
             self._close_trackers()
             self._trackers = {}
@@ -178,9 +184,9 @@ class Analyzer:
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)
-        if (self._follows and not self._sessions) or any(
-            s.path == path and s.origin == origin and s.n_requests for s in self._sessions[-16:]
-        ):
+        before = self._sessions[-_LIVES:]
+        follows = self._follows and origin is None and len(self._sessions) < _LIVES
+        if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
             session.settings["restarted"] = Setting(True, None)
         equip(session, self._given)
         self._sessions.append(session)

@@ -6,6 +6,7 @@ lines of the engine. Knows no request.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from io import FileIO
 
@@ -24,6 +25,7 @@ _BACK = 4 << 20
 _WORDS = (b"build", b"initializing", b"loading model '")
 """One of them stands in every line that begins a life."""
 _REQUEST = b"processing task"
+_CONTROL = re.compile(rb"[\0\r\x1b]")
 
 
 def spans(path: str, parts: int, catalogue: Catalogue) -> list[Span]:
@@ -77,7 +79,11 @@ def _places(block: bytes) -> Iterator[int]:
 
 
 def _begins_life(line: bytes, catalogue: Catalogue) -> bool:
-    return len(line) < _LINE and any(event.message in RESTART_MARKS for event in catalogue.recognise(line))
+    """Lines with control characters are none: what is read of them is decided where wrappers are taken off."""
+    line = line.removesuffix(b"\r")
+    if len(line) >= _LINE or _CONTROL.search(line):
+        return False
+    return any(event.message in RESTART_MARKS for event in catalogue.recognise(line))
 
 
 def _follows_requests(file: FileIO, place: int, catalogue: Catalogue) -> bool:

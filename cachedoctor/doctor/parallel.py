@@ -6,11 +6,13 @@ that know nothing of each other, its file is read once more as a whole. Knows pr
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -67,11 +69,11 @@ def feed_parallel(analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms)
     """
     catalogue()  # compiled once, before the processes part
     errors: list[SourceError] = []
-    with tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(jobs) as pool:
+    plan = list(_plan(paths, jobs))
+    busy = min(jobs, sum(map(len, plan)))
+    with _pipes_may_break(), tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(busy) as pool:
         try:
-            work = [
-                (chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in _plan(paths, jobs)
-            ]
+            work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
             for units, futures in work:
                 for done in _parts(pool, units, futures, terms, folder):
                     analyzer.absorb(done.part, done.requests, done.line)
@@ -88,16 +90,38 @@ def feed_parallel(analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms)
     return errors
 
 
+@contextlib.contextmanager
+def _pipes_may_break() -> Iterator[None]:
+    """The pipe to a process that was ended breaks while it is written to: that must not end us, too."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGPIPE, before)
+
+
 def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Forked where that is safe: nothing has to be imported and compiled again."""
+    """Fork where that is safe: nothing has to be imported and compiled again. All are started at once, busy or not."""
     method = "fork" if sys.platform == "linux" else "spawn"
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_leave_signals)
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_prepare)
 
 
-def _leave_signals() -> None:
-    """Ctrl-C reaches every process of the terminal; the first one says when to stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _prepare() -> None:
+    """Ctrl-C, and a terminal that is closed, reach every process; the first one says when to stop."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """The first process may be killed without a chance to end the others: nobody would wait for them."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:

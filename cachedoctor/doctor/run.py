@@ -6,7 +6,7 @@ import os
 import re
 from typing import IO, TYPE_CHECKING
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analyzer import Analyzer, printable
 from cachedoctor.model import Report
 from cachedoctor.sources.base import Source, SourceError
 from cachedoctor.sources.order import in_time_order
@@ -38,7 +38,7 @@ def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: 
             else:
                 analyzer.idle()
     except SourceError as error:
-        info.error = error.message
+        info.error = printable(error.message)
         analyzer.close()
         return error
     analyzer.close()

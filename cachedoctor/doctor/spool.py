@@ -61,6 +61,8 @@ class Spool:
             self._write()
 
     def _write(self) -> None:
+        if len(self._ready) < 2:
+            return
         last = self._ready.pop()  # stays, so that what is on disk always ends with a comma
         try:
             self._store(b",\n".join(self._ready) + b",\n")

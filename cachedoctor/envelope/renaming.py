@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_NUMBER = re.compile(rb" *\d+")
+_NUMBER = re.compile(rb" *\d{1,5}")
 _COUNTED = re.compile(rb"[-_]\d\Z")
 _HARMLESS = {"pid": re.compile(rb"-|\d{1,10}"), "zone": re.compile(rb"[A-Z]{1,5}|[+-]\d{2,4}")}
 

@@ -88,7 +88,7 @@ class Unwrapper:
     @property
     def settled(self) -> bool:
         """No line before has a say in what the next one means."""
-        return not (self._below_header or self._held or self._prefixes.known)
+        return not (self._below_header or self._held or self._prefixes.known or self._origins)
 
     def flush(self) -> list[Segment]:
         """Return the lines that were waiting for their last part."""

@@ -33,4 +33,5 @@ class Tokens:
 
     def give(self, kind: str, secret: bytes) -> bytes:
         """Return the token of ``secret``, ``<path-1>``; nothing for nothing."""
-        return b"<%s>" % self.name(kind, secret) if secret.strip() else secret.strip()
+        secret = secret.strip()  # blanks around it make no other secret
+        return b"<%s>" % self.name(kind, secret) if secret else b""

@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from cachedoctor.model import Evidence, Explanation, Finding, First, Line, PromptDiff, Report, Session
-from cachedoctor.report.secrets import hidden
+from cachedoctor.report.secrets import hidden, parted
 
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
@@ -35,13 +35,25 @@ def finding(shown: Finding) -> Finding:
 
 def diff(shown: PromptDiff) -> PromptDiff:
     """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays."""
-    excerpt = shown.excerpt
+    excerpt, first = shown.excerpt, shown.first
     if excerpt is not None:
+        by_a = parted([excerpt.before, excerpt.a, excerpt.after_a])
+        by_b = parted([excerpt.before, excerpt.b, excerpt.after_b])
+        before = by_a[0] if by_a[0] != hidden(excerpt.before) else by_b[0]
+        if first is not None:
+            first = msgspec.structs.replace(
+                first, a=_like(first.a, excerpt.a, by_a[1]), b=_like(first.b, excerpt.b, by_b[1])
+            )
         excerpt = msgspec.structs.replace(
-            excerpt, **{name: hidden(getattr(excerpt, name)) for name in excerpt.__struct_fields__}
+            excerpt, before=before, a=by_a[1], after_a=by_a[2], b=by_b[1], after_b=by_b[2]
         )
     explanation = hidden(shown.explanation)
-    return msgspec.structs.replace(shown, first=_first(shown.first), explanation=explanation, excerpt=excerpt)
+    return msgspec.structs.replace(shown, first=_first(first), explanation=explanation, excerpt=excerpt)
+
+
+def _like(text: str, excerpt: str, shown: str) -> str:
+    """Hide what an excerpt of the same place hides because of the text around it."""
+    return text if shown == hidden(excerpt) else shown
 
 
 def line(shown: Line) -> Line:
@@ -84,17 +96,20 @@ def session(shown: Session) -> Session:
 
 
 def _evidence(shown: Evidence) -> Evidence:
-    return msgspec.structs.replace(shown, text=hidden(_few(shown.text)))
+    return msgspec.structs.replace(shown, text=_few(shown.text))
 
 
 def _few(text: str) -> str:
-    """Leave of a printed prompt what stands next to the bar."""
+    """Leave of a printed prompt what stands next to the bar; secrets are hidden first, while they are whole."""
     found = _PRINTED.search(text)
     if found is None:
-        return text
-    head, prompt = text[: found.end()], text[found.end() :]
+        return hidden(text)
+    head, prompt = hidden(text[: found.end()]), text[found.end() :]
     before, bar, after = prompt.partition(_BAR)
-    return head + _ending(before) + bar + _beginning(after) if bar else head + _beginning(prompt)
+    if not bar:
+        return head + _beginning(hidden(prompt))
+    before, after = parted([before, after])
+    return head + _ending(before) + bar + _beginning(after)
 
 
 def _ending(text: str) -> str:

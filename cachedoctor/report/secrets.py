@@ -31,7 +31,7 @@ _PREFIXED = (
 )
 _NAMED = (
     r"((?:\b|_|--)(?:api[-_ ]?key|access[-_ ]?key|secret(?:[-_ ]?key)?|auth[-_ ]?token|token|password|passwd|pwd"
-    r"|passphrase|authorization|set-cookie|cookie)\b[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)[\"']?)"
+    r"|passphrase|authorization|set-cookie|cookie)\b\\{0,3}[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)\\{0,3}[\"']?)"
     r"(?!\d{1,9}\b|<|bearer |basic )[^\s\"',;]{4,}"
 )
 _PEM = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
@@ -49,6 +49,33 @@ _PATTERNS: list[tuple[re.Pattern[str], str | _Hide]] = [
     (re.compile(_WINDOWS, re.I), r"\1<user>"),
     (re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{32,}={0,2}(?![\w/+.-])"), _long),
 ]
+
+
+_INSTEAD = re.compile(r"<\w+>\Z")
+
+
+def parted(pieces: list[str]) -> list[str]:
+    """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
+    for pattern, instead in _PATTERNS:
+        pieces = _across(pieces, pattern, instead)
+    return [hidden(piece) for piece in pieces]
+
+
+def _across(pieces: list[str], pattern: re.Pattern[str], instead: str | _Hide) -> list[str]:
+    shown = list(pieces)
+    for found in reversed(list(pattern.finditer("".join(pieces)))):  # what stands before a change keeps its place
+        new = found.expand(instead) if isinstance(instead, str) else instead(found)
+        rest = _INSTEAD.search(new.removesuffix("@"))
+        if rest is None:  # it is no secret
+            continue
+        begin = 0
+        for at, piece in enumerate(pieces):
+            first, last = max(found.start() - begin, 0), min(found.end() - begin, len(piece))
+            if first < last:
+                shown[at] = shown[at][:first] + new + shown[at][last:]
+                new = rest[0]
+            begin += len(piece)
+    return shown
 
 
 def hidden(text: str) -> str:
