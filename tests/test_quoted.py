@@ -42,7 +42,7 @@ def test_what_looks_like_a_secret_is_hidden(kind: str) -> None:
         ("https://jane:hunter2@host/x", "https://<user>:<password>@host/x"),
         ("llama-server --api-key hunter2 -np 4", "llama-server --api-key <secret> -np 4"),
         ('{"password": "hunter2", "n": 4}', '{"password": "<secret>", "n": 4}'),
-        (r"{\"password\": \"hunter2\", \"n\": 4}", r'{\"password\": \"<secret>", \"n\": 4}'),
+        (r"{\"password\": \"hunter2\", \"n\": 4}", r'{\"password\": \"<secret>\", \"n\": 4}'),
         ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY12", "wJal<key>"),
         ("0123456789abcdef0123456789abcdef", "0123<key>"),
         ("new: ... sk-ant-api03-abcdef | ghijkl. Be", "new: ... sk-ant-<key> | <key> Be"),
@@ -174,3 +174,39 @@ def test_an_explained_line_hides_secrets() -> None:
         assert b"zqjane" not in done.stdout
         if done.stdout.startswith(b"{"):
             assert json.loads(done.stdout)["readings"][0]["fields"][0]["text"] == "/home/<user>/models/x.gguf"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("clientSecret=abcdefgh12 x", "clientSecret=<secret> x"),
+        ("PGPASSWORD=hunter2 psql", "PGPASSWORD=<secret> psql"),
+        ('"private_key": "abcd1234"', '"private_key": "<secret>"'),
+        ("https://x.y/a?key=AbCd1234&b=1", "https://x.y/a?key=<secret>&b=1"),
+        ("--hf-token abcdEF12 -c 1", "--hf-token <secret> -c 1"),
+        ("Authorization: Token abcdef0123456789", "Authorization: Token <token>"),
+        ("redis://:pa55w0rd@host:6379/0", "redis://<user>:<password>@host:6379/0"),
+        ("postgres://u:p@ss/w0rd@db:5432/x", "postgres://<user>:<password>@db:5432/x"),
+        ("%2Fhome%2Fzq%2Fx", "%2Fhome%2F<user>%2Fx"),
+        ("https://hooks.slack.com/services/T00/B00/XXXX", "https://hooks.slack.com/services/<secret>"),
+        ('{\\"api_key\\": \\"abcd1234efgh\\"}', '{\\"api_key\\": \\"<secret>\\"}'),
+        ("SG.abcdefgh.ijkl xai-abcdefgh1", "SG.<key> xai-<key>"),
+    ],
+)
+def test_secrets_in_settings_addresses_and_headers(text: str, shown: str) -> None:
+    assert hidden(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n_tokens = 4000, memory_seq_rm [0, end)",
+        "task.n_tokens = 1234, n_keep = 0",
+        "http://localhost:8080/a",
+        "x-anthropic-billing-header: cc_version=2.1.37.abc; cch=a1b2c;",
+        "special token: <|im_end|>",
+        "keep the token as it was",
+    ],
+)
+def test_what_proves_a_finding_stays(text: str) -> None:
+    assert hidden(text) == text

@@ -27,13 +27,25 @@ def _long(found: re.Match[str]) -> str:
 
 _PREFIXED = (
     r"\b(?P<kind>sk-(?:ant-|proj-|or-)?|[sr]k_(?:live|test)_|hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AIza|npm_|pypi-"
-    r"|gsk_|r8_|nvapi-|ya29\.)[\w-]{6,}"
+    r"|gsk_|r8_|nvapi-|ya29\.|glrt-|xai-|whsec_|pplx-|SG\.|dop_v1_|shpat_|lin_api_)[\w-]{6,}(?:\.[\w-]{1,200}){0,2}"
 )
+_VALUE = r"(?:[^\s\"',;\\]|\\(?![\"'])){4,}"
+"""A value up to its end; in JSON that is quoted once more, the end is an escaped quote."""
+_SCHEMES = r"bearer |basic |token |apikey |digest |negotiate "
 _NAMED = (
     r"((?:\b|_|--)(?:api[-_ ]?key|access[-_ ]?key|secret(?:[-_ ]?key)?|auth[-_ ]?token|token|password|passwd|pwd"
     r"|passphrase|authorization|set-cookie|cookie)\b\\{0,3}[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)\\{0,3}[\"']?)"
-    r"(?!\d{1,9}\b|<|bearer |basic )[^\s\"',;]{4,}"
+    r"(?!\d{1,9}\b|<|" + _SCHEMES + r")" + _VALUE
 )
+# clientSecret=, PGPASSWORD=, private_key: names of settings in programs
+_SETTING = (
+    r"(\b[A-Za-z]\w{0,40}(?:Secret|Password|Passwd|ApiKey|AccessKey|PrivateKey|[a-z]Token|PASSWORD|SECRET|_TOKEN|_KEY|_key)"
+    r"\\{0,3}[\"']?\s{0,3}[=:]\s{0,3}\\{0,3}[\"']?)(?!\d{1,9}\b|<)" + _VALUE
+)
+_OPTION = r"(--(?:hf-)?(?:token|password|api-key|secret|key)\s{1,3})(?![<-]|\d{1,9}\b)[^\s\"',;]{4,}"
+_QUERY = r"([?&;](?:key|sig|signature|token|auth|access_token|x-amz-signature)=)(?!<)[^\s&\"'<>]{4,}"
+_SCHEME = r"(\bauthorization\b\W{1,4}(?:" + _SCHEMES + r"))(?!<)[^\s\"',;]{6,}"
+_HOOK = r"(\bhooks\.slack\.com/services/|\bdiscord(?:app)?\.com/api/webhooks/|\bapi\.telegram\.org/bot)(?!<)[\w/:-]{6,}"
 _PEM = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
 _WINDOWS = r"(\b[a-z]:(?:\\{1,2}|/)(?:users|documents and settings)(?:\\{1,2}|/))(?!<)[^\\/'\"]+"
 _PATTERNS: list[tuple[re.Pattern[str], str | _Hide]] = [
@@ -42,10 +54,16 @@ _PATTERNS: list[tuple[re.Pattern[str], str | _Hide]] = [
     (re.compile(_PREFIXED + _BAR), _key),
     (re.compile(r"\b(?P<kind>AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}" + _BAR), _key),
     (re.compile(r"\b((?:bearer|basic)\s+)(?!<)[\w.~+/=-]{6,}", re.I), r"\1<token>"),
-    (re.compile(r"(\b\w{1,20}://)[^\s/@:]{1,200}(:)[^\s/@]{1,200}@"), r"\1<user>\2<password>@"),
+    (re.compile(r"(\b\w{1,20}://)[^\s/@:]{0,200}(:)[^\s\"'<>]{1,200}@(?=[\w\[])"), r"\1<user>\2<password>@"),
     (re.compile(_NAMED, re.I), r"\1<secret>"),
+    (re.compile(_SETTING), r"\1<secret>"),
+    (re.compile(_OPTION), r"\1<secret>"),
+    (re.compile(_QUERY, re.I), r"\1<secret>"),
+    (re.compile(_SCHEME, re.I), r"\1<token>"),
+    (re.compile(_HOOK), r"\1<secret>"),
     (re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), "<mail>"),
     (re.compile(r"(/home/|/Users/)(?!<)[^/\s'\"]+(?: [^/\s'\"]+(?=/))*"), r"\1<user>"),
+    (re.compile(r"(%2F(?:home|Users)%2F)(?!<)(?:(?!%2F)[^\s'\"]){1,200}", re.I), r"\1<user>"),
     (re.compile(_WINDOWS, re.I), r"\1<user>"),
     (re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{32,}={0,2}(?![\w/+.-])"), _long),
 ]
