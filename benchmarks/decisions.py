@@ -54,9 +54,9 @@ class Watching(Analyzer):
         super().__init__(build)
         self.seen: list[tuple[Request, Session]] = []
 
-    def _take(self, request: Request) -> list[str]:
+    def _ask(self, request: Request) -> list[str]:
         self.seen.append((request, self._sessions[request.session]))
-        return super()._take(request)
+        return super()._ask(request)
 
 
 def judge(work: tuple[Path, bool]) -> tuple[Path, list[Row]]:

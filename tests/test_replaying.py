@@ -27,9 +27,9 @@ class Watching(Analyzer):
         super().__init__(build)
         self.seen: list[Request] = []
 
-    def _take(self, request: Request) -> list[str]:
+    def _ask(self, request: Request) -> list[str]:
         self.seen.append(request)
-        return super()._take(request)
+        return super()._ask(request)
 
 
 def watch(log: bytes, build: int | None = None) -> list[tuple[Request, Situation]]:
