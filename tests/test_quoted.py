@@ -42,7 +42,7 @@ def test_what_looks_like_a_secret_is_hidden(kind: str) -> None:
         ("https://jane:hunter2@host/x", "https://<user>:<password>@host/x"),
         ("llama-server --api-key hunter2 -np 4", "llama-server --api-key <secret> -np 4"),
         ('{"password": "hunter2", "n": 4}', '{"password": "<secret>", "n": 4}'),
-        (r"{\"password\": \"hunter2\", \"n\": 4}", r'{\"password\": \"<secret>\", \"n\": 4}'),
+        (r"{\"password\": \"hunter2\", \"n\": 4}", r"{\"password\": \"<secret>\", \"n\": 4}"),
         ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY12", "wJal<key>"),
         ("0123456789abcdef0123456789abcdef", "0123<key>"),
         ("new: ... sk-ant-api03-abcdef | ghijkl. Be", "new: ... sk-ant-<key> | <key> Be"),
