@@ -147,9 +147,20 @@ def test_a_request_of_long_ago_is_not_judged_twice(others: int, again: list[int]
     assert side.thread != main.id
 
 
-def test_a_server_that_restarts_for_ever_is_not_remembered_for_ever() -> None:
+def test_a_life_that_is_over_is_forgotten() -> None:
     diagnosis = Diagnosis([], [])
-    sessions = [Session(number, "server.log", None) for number in range(3 * MAX_SESSIONS)]
+    for number in range(3):
+        for turn in range(2):
+            session = Session(number, "server.log", None)
+            diagnosis.examine(request(2 * number + turn, 2000, thread=0, outcome="cold"), session)
+    assert list(diagnosis._memory) == [2]
+    diagnosis.forget()
+    assert not diagnosis._memory
+
+
+def test_very_many_servers_are_not_remembered_for_ever() -> None:
+    diagnosis = Diagnosis([], [])
+    sessions = [Session(number, "server.log", str(number)) for number in range(3 * MAX_SESSIONS)]
     for session in sessions:
         diagnosis.examine(request(2 * session.index, 2000, thread=0, outcome="cold"), sessions[0])
         diagnosis.examine(request(2 * session.index + 1, 2000, thread=0, outcome="cold"), session)

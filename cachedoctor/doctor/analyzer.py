@@ -104,6 +104,7 @@ class Analyzer:
         if not continues:
             self._close_trackers()
             self._trackers = {}
+            self._diagnosis.forget()
         for tracker in self._trackers.values():
             tracker.path = path
         self._scanners = {}

@@ -30,12 +30,12 @@ from cachedoctor.rules.signs import OF_LOSS, Plan, signs_of
 
 WINDOW = 8
 """Requests of a thread that a rule can look back on."""
-MAX_THREADS = 256
-"""Threads remembered per session: they come and go, the oldest has long been forgotten."""
+MAX_THREADS = 64
+"""Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _FINAL = 64
 """Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 MAX_SESSIONS = 256
-"""Sessions whose requests are remembered; a server that is restarted again and again needs those of its last life."""
+"""Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"slept", "stale", "slot_file"})
@@ -63,6 +63,8 @@ class Diagnosis:
         """What rules failed with, by code."""
         self.groups = Groups()
         self._memory: dict[int, _Memory] = {}
+        self._lives: dict[tuple[str, str | None], int] = {}
+        """Last session of each server, by path and origin."""
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
         self.sessions: list[Session] = []
@@ -105,17 +107,30 @@ class Diagnosis:
         self.failures.update(failures)
 
     def _of(self, session: Session) -> _Memory:
-        """What is remembered of a session; the one unused for longest is forgotten."""
+        """What is remembered of a session; the life before it is forgotten, or else the one unused for longest."""
         if session.index == self._latest:
             return self._memory[session.index]
         memory = self._memory.pop(session.index) if session.index in self._memory else _Memory()
+        server = (session.path, session.origin)
+        before, self._lives[server] = self._lives.get(server, session.index), session.index
+        if before < session.index:
+            self._forget(before)
         self._memory[session.index] = memory
         if len(self._memory) > MAX_SESSIONS:
-            oldest = next(iter(self._memory))
-            del self._memory[oldest]
-            self.groups.forget(oldest)
+            self._forget(next(iter(self._memory)))
         self._latest = session.index
         return memory
+
+    def _forget(self, session: int) -> None:
+        self._memory.pop(session, None)
+        self.groups.forget(session)
+
+    def forget(self) -> None:
+        """No session of the inputs so far goes on."""
+        for session in list(self._memory):
+            self._forget(session)
+        self._lives.clear()
+        self._latest = None
 
     def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
         thread = request.thread
@@ -236,11 +251,12 @@ def _remember(memory: _Memory, request: Request) -> None:
     while len(served) > 1 and served[1].index < request.index - _FINAL:
         served.popleft()
     if request.thread is not None:
-        queue = memory.threads.get(request.thread)
+        queue = memory.threads.pop(request.thread, None)
         if queue is None:
             if len(memory.threads) >= MAX_THREADS:
                 del memory.threads[next(iter(memory.threads))]
-            queue = memory.threads[request.thread] = deque(maxlen=WINDOW)
+            queue = deque(maxlen=WINDOW)
+        memory.threads[request.thread] = queue  # the one used last stands last
         _insert(queue, request)
 
 

@@ -28,6 +28,9 @@ from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.file import is_stream
 from cachedoctor.sources.span import Span, SpanSource, plain_size
 
+_PARTS = 4
+"""Parts of each process: lives are of any length, and who is done early takes another part."""
+
 
 class Terms(msgspec.Struct, frozen=True):
     """How every part is analysed."""
@@ -129,8 +132,8 @@ def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
     logs = chains(paths)
     sizes = [plain_size(chain[0]) if len(chain) == 1 else 0 for chain in logs]
     for chain, size in zip(logs, sizes, strict=True):
-        share = -(-jobs * size // max(1, sum(sizes)))
-        cut = spans(chain[0], share, catalogue()) if share > 1 and len(logs) < 2 * jobs else []
+        share = -(-jobs * _PARTS * size // max(1, sum(sizes)))
+        cut = spans(chain[0], share, catalogue()) if len(logs) < _PARTS * jobs else []
         yield [_Unit(chain, span) for span in cut] or [_Unit(chain)]
 
 
