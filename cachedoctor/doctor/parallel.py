@@ -22,12 +22,14 @@ import msgspec
 from cachedoctor.doctor.analyzer import Analyzer, catalogue
 from cachedoctor.doctor.cuts import spans
 from cachedoctor.doctor.part import Part
-from cachedoctor.doctor.run import chains, drive, drive_chain
+from cachedoctor.doctor.run import chains, drive, drive_chain, feed_all
 from cachedoctor.model import CacheDoctorError, Given
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.file import is_stream
 from cachedoctor.sources.span import Span, SpanSource, plain_size
 
+_MOST = 64
+"""Processes that are started however many are asked for; each takes some 45 MB."""
 _PARTS = 4
 """Parts of each process: lives are of any length, and who is done early takes another part."""
 
@@ -73,7 +75,9 @@ def feed_parallel(analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms)
     catalogue()  # compiled once, before the processes part
     errors: list[SourceError] = []
     plan = list(_plan(paths, jobs))
-    busy = min(jobs, sum(map(len, plan)))
+    busy = min(jobs, sum(map(len, plan)), _MOST)
+    if busy < 2:
+        return feed_all(analyzer, paths, terms.max_unpacked)
     with _pipes_may_break(), tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(busy) as pool:
         try:
             work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
