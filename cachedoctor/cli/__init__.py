@@ -51,9 +51,8 @@ def main() -> None:
     if hasattr(signal, "SIGPIPE"):
         # A reader that went away (| head) ends us silently, as it ends every Unix tool.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    gc.set_threshold(
-        25_000, 20, 20
-    )  # requests hold no cycles: looking for some at every turn costs a tenth of the time
+    # Requests hold no cycles: looking for some at every turn costs a tenth of the time.
+    gc.set_threshold(25_000, 20, 20)
     try:
         app()
     except Exception as error:

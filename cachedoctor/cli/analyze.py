@@ -14,6 +14,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import Live
+from cachedoctor.cli.options import MaxUnpacked
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -88,12 +89,7 @@ def analyze(
             "--jobs", "-j", min=0, metavar="N", help="Processes that read several or large files; 0: one per core."
         ),
     ] = 1,
-    max_unpacked: Annotated[
-        int | None,
-        typer.Option(
-            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
-        ),
-    ] = None,
+    max_unpacked: MaxUnpacked = None,
     color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
     width: Annotated[
         int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.options import MaxUnpacked
 
 
 def export(
@@ -17,12 +18,7 @@ def export(
     build: Annotated[
         int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
     ] = None,
-    max_unpacked: Annotated[
-        int | None,
-        typer.Option(
-            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
-        ),
-    ] = None,
+    max_unpacked: MaxUnpacked = None,
 ) -> None:
     """Write one row per request: token counts, slot choice, outcome, findings.
 

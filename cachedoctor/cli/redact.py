@@ -8,6 +8,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.options import MaxUnpacked
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -25,12 +26,7 @@ def redact(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the redacted log to FILE, not to standard output."),
     ] = None,
-    max_unpacked: Annotated[
-        int | None,
-        typer.Option(
-            parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
-        ),
-    ] = None,
+    max_unpacked: MaxUnpacked = None,
 ) -> None:
     """Write a copy of a log that can be shown to others; analyze says the same of it.
 

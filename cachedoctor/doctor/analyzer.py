@@ -82,7 +82,6 @@ class Analyzer:
         self._sums = Sums()
         self._follows = self._settled = False
         self._trackers: dict[str | None, Tracker] = {}
-        self._open: dict[int, Tracker] = {}
         self._number = 0
         self._intake: Intake | None = None
         self._interrupted = False

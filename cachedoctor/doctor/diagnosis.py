@@ -67,7 +67,6 @@ class Diagnosis:
         """Last session of each server, by path and origin."""
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
-        self.sessions: list[Session] = []
         self.doubtful = 0
         """Requests that lost tokens, or of which the log does not tell."""
 

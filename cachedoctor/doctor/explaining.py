@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from cachedoctor.doctor.intake import Intake
-from cachedoctor.engines.base import Message
+from cachedoctor.engines.base import HOLE, Message
 from cachedoctor.engines.llamacpp.fields import field
 from cachedoctor.engines.llamacpp.meanings import MEANINGS, PARTS
 from cachedoctor.engines.llamacpp.messages import ROWS
@@ -18,7 +18,6 @@ from cachedoctor.engines.reading import Found, LineReading, nearest, read
 from cachedoctor.knowledge import builds, verbosity
 from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 
-_HOLE = re.compile(r"\{([A-Za-z_][\w.]*):\w+\}")
 _LABEL = re.compile(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
 """The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
 _NAMED_MAX = 3
@@ -115,7 +114,7 @@ def _is(text: str, value: float) -> bool:
 
 def _label(row: Message, name: str) -> str:
     """Return the name that the line prints before the value; that of the catalogue when it prints none."""
-    for hole in _HOLE.finditer(row.template):
+    for hole in HOLE.finditer(row.template):
         if hole[1] == name:
             before = row.template[: hole.start()]
             printed = _LABEL.search(before[before.rfind("}") + 1 :])
@@ -125,7 +124,7 @@ def _label(row: Message, name: str) -> str:
 
 def wording(row: Message) -> str:
     """Return the message with its fields by name, ``new prompt, n_ctx_slot = <n_ctx_slot>``."""
-    return _HOLE.sub(r"<\1>", row.template)
+    return HOLE.sub(r"<\1>", row.template)
 
 
 def _builds(first: int, last: int) -> str:

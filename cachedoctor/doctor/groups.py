@@ -117,8 +117,7 @@ class Groups:
         self._ns += later._ns
 
     def renumber(self, requests: int, sessions: int) -> None:
-        """Count requests and sessions from here on; the sessions themselves are numbered by whoever holds them."""
-        self.finish()
+        """Count requests and sessions from here on, once finished; whoever holds the sessions numbers them."""
         for group in self._final.values():
             group.first = [number + requests for number in group.first]
             group.top = [(tokens, number + requests) for tokens, number in group.top]

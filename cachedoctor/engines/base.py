@@ -15,7 +15,10 @@ from cachedoctor.engines.heads import literal_pattern, trie_pattern
 
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
-_HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
+HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
+"""A hole of a template: its name and its kind."""
+GROUPS = ("slot", "srv", "bare")
+"""Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
 
 
 def _text(raw: bytes) -> str:
@@ -161,7 +164,7 @@ class Message:
     def _pattern(self, template: str) -> bytes:
         out, at, lazy = [], 0, False
         self._holes.clear()
-        for hole in _HOLE.finditer(template):
+        for hole in HOLE.finditer(template):
             literal = template[at : hole.start()]
             # a text ends where its blanks begin; to look for the literal behind each of them would cost their square
             out.append(b"(?<![ \t])" if lazy and literal[:1] == " " else b"")

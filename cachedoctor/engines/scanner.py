@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.base import Catalogue, Event, Message
+from cachedoctor.engines.base import GROUPS, Catalogue, Event, Message
 from cachedoctor.model import Segment
 
-_KINDS = ("slot", "srv", "bare")
 _NO_FIELDS: dict[str, Any] = {}
 _MAX_COUNTS = 4096
 """Counts waiting to be taken; lines of requests that never end must not fill the memory."""
@@ -156,7 +155,7 @@ class Scanner:
 
     def _learn(self, group: int, head: bytes) -> list[Message]:
         """Rows for a spelling of a head that is met for the first time; none when nobody listens to any of them."""
-        rows = self._catalogue.candidates(_KINDS[group - self._first_group], head)
+        rows = self._catalogue.candidates(GROUPS[group - self._first_group], head)
         bare = group == self._first_group + 2
         if not bare and not any(row.id in self._plan.wanted for row in rows):
             rows = []

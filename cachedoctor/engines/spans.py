@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cachedoctor.engines.base import Catalogue, Message
+from cachedoctor.engines.base import GROUPS, HOLE, Catalogue, Message
 
-_GROUPS = ("slot", "srv", "bare")
-_HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 _MAX_SPELLINGS = 4096
 """Spellings of heads that are remembered: they differ in blanks only, and hostile text must not fill the memory."""
 
@@ -68,7 +66,7 @@ class Spans:
     def _candidates(self, group: int, head: bytes) -> list[Message]:
         rows = self._rows.get((group, head))
         if rows is None:
-            rows = self._catalogue.candidates(_GROUPS[group], head)
+            rows = self._catalogue.candidates(GROUPS[group], head)
             for row in rows:
                 row.prepare()
             if len(self._rows) < _MAX_SPELLINGS:
@@ -95,6 +93,6 @@ class Spans:
     def _holes(self, row: Message, match: re.Match[bytes]) -> list[Hole]:
         kinds = self._kinds.get(row)
         if kinds is None:
-            named = _HOLE.findall(row.template)
+            named = HOLE.findall(row.template)
             kinds = self._kinds[row] = named[1:] if row.has_func else named
         return [Hole(name, kind, *match.span(i)) for i, (name, kind) in enumerate(kinds, 1)]

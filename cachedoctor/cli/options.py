@@ -1,0 +1,16 @@
+"""Options that several commands have. Knows their names and words; knows no command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cachedoctor.cli import terminal
+
+MaxUnpacked = Annotated[
+    int | None,
+    typer.Option(
+        parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
+    ),
+]
