@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import runs
 
-from cachedoctor.diff import bodies, compare, session, tokenize
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import bodies, compare, session, tokenize
+from cachedoctor.prompts.prompt import Prompt
 
 BEFORE_NORMALISING = 1
 """Build to assume when a run does not say it; one wheel of the runs does not, and it is older than b8929."""

@@ -25,16 +25,16 @@ import patterns
 from plan import Plan
 from table import Row
 
-from cachedoctor.diff import inputs
-from cachedoctor.diff.align import edit_script
-from cachedoctor.diff.bodies import kind_of, prompts_of
-from cachedoctor.diff.conversations import common_prefix, walk
-from cachedoctor.diff.prompt import Prompt
-from cachedoctor.diff.volatile import recognise
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.redaction import Redactor
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import inputs
+from cachedoctor.prompts.align import edit_script
+from cachedoctor.prompts.bodies import kind_of, prompts_of
+from cachedoctor.prompts.conversations import common_prefix, walk
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.volatile import recognise
 from cachedoctor.report.secrets import hidden
 
 ROUNDS = 3

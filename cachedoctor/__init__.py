@@ -1,7 +1,7 @@
 """Why was my prompt recomputed? Reads llama-server logs and answers with evidence.
 
-The whole public API: ``analyze(path) -> Report`` and ``diff_prompts(a, b) -> PromptDiff`` (``diff`` is the name of the
-room that does it). Importing this package imports nothing heavy.
+The whole public API: ``analyze(path) -> Report`` and ``diff(a, b) -> PromptDiff``. Importing this package imports
+nothing heavy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cachedoctor.model import PromptDiff, Report
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze", "diff_prompts"]
+__all__ = ["__version__", "analyze", "diff"]
 
 
 def analyze(*paths: str | PathLike[str], build: int | None = None) -> Report:
@@ -31,7 +31,7 @@ def analyze(*paths: str | PathLike[str], build: int | None = None) -> Report:
     return analyze_paths([str(p) for p in paths], build=build)
 
 
-def diff_prompts(
+def diff(
     a: str | PathLike[str],
     b: str | PathLike[str],
     *,
@@ -51,6 +51,6 @@ def diff_prompts(
     Raises:
         CacheDoctorError: an input cannot be used.
     """
-    from cachedoctor.diff.session import Ask, answer
+    from cachedoctor.prompts.session import Ask, answer
 
     return answer(str(a), str(b), Ask(tokenizer, template, full=full, build=build))[0]

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from cachedoctor.diff import inputs
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import inputs
+from cachedoctor.prompts.prompt import Prompt
 
 
 def one(value: object) -> Prompt:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cachedoctor.diff.bodies import kind_of, prompts_of
-from cachedoctor.diff.conversations import common_prefix
-from cachedoctor.diff.prompt import Prompt
-from cachedoctor.diff.volatile import recognise
+from cachedoctor.prompts.bodies import kind_of, prompts_of
+from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.volatile import recognise
 
 REST = "\nYou have access to the tools below. Use them with care.\n"
 

@@ -8,8 +8,9 @@ from hostile_inputs import SEQUENCES, tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.diff import anchors
-from cachedoctor.diff.align import (
+from cachedoctor.model import Edit
+from cachedoctor.prompts import anchors
+from cachedoctor.prompts.align import (
     SMALL,
     apply,
     common_prefix,
@@ -17,7 +18,6 @@ from cachedoctor.diff.align import (
     edit_script,
     summary,
 )
-from cachedoctor.model import Edit
 
 # Few different tokens repeat a lot, many hardly ever: both ends of what anchors see.
 FEW = st.lists(st.integers(0, 3), max_size=60)

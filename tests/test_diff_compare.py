@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cachedoctor.diff import align, session
-from cachedoctor.diff.compare import Options, _user_starts, compare, describe, digest, hashed
-from cachedoctor.diff.prompt import Prompt, Span
-from cachedoctor.diff.tokenize import Tokens
 from cachedoctor.model import CacheDoctorError, Edit, PromptDiff
+from cachedoctor.prompts import align, session
+from cachedoctor.prompts.compare import Options, _user_starts, compare, describe, digest, hashed
+from cachedoctor.prompts.prompt import Prompt, Span
+from cachedoctor.prompts.tokenize import Tokens
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 
@@ -191,12 +191,12 @@ def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
 
 
 def test_the_library_gives_the_same_answer() -> None:
-    """`diff_prompts` is what the command calls."""
+    """`diff` is what the command calls."""
     import cachedoctor
 
     folder = Path(__file__).parent.parent / "fixtures/prompts/billing-header"
-    found = cachedoctor.diff_prompts(folder / "a.json", folder / "b.json")
+    found = cachedoctor.diff(folder / "a.json", folder / "b.json")
     assert not found.equal
     assert found.first is not None
     assert (found.first.kind, found.first.field) == ("billing-header", "cch")
-    assert cachedoctor.diff_prompts(folder / "a.json", folder / "a.json").equal
+    assert cachedoctor.diff(folder / "a.json", folder / "a.json").equal

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_files import one
 
-from cachedoctor.diff import slots_dump
-from cachedoctor.diff.conversations import common_prefix, walk
-from cachedoctor.diff.prompt import Prompt
+from cachedoctor.prompts import slots_dump
+from cachedoctor.prompts.conversations import common_prefix, walk
+from cachedoctor.prompts.prompt import Prompt
 
 
 def chat(*turns: str, system: str = "S") -> Prompt:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from prompt_files import fails, one
 
-from cachedoctor.diff import inputs
-from cachedoctor.diff.conversations import common_prefix
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import inputs
+from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.prompt import Prompt
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 PNG = "iVBORw0KGgo="

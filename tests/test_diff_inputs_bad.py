@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_files import fails
 
-from cachedoctor.diff import inputs, render
-from cachedoctor.diff.conversations import walk
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import inputs, render
+from cachedoctor.prompts.conversations import walk
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 

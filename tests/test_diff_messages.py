@@ -22,7 +22,7 @@ from prompt_forms import (
     responses,
 )
 
-from cachedoctor.diff.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt
 
 
 @forms

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.diff import inputs, render
-from cachedoctor.diff.conversations import common_prefix
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import inputs, render
+from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.prompt import Prompt
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 LAB = render.chat_template(str(PROMPTS / "template.jinja"))

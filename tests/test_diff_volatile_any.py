@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_forms import body, text
 
-from cachedoctor.diff.conversations import common_prefix
-from cachedoctor.diff.recognisers.base import MAX_SHOWN
-from cachedoctor.diff.volatile import Recognised, recognise
+from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.recognisers.base import MAX_SHOWN
+from cachedoctor.prompts.volatile import Recognised, recognise
 
 SCRAPS = st.sampled_from(
     [

@@ -13,10 +13,10 @@ import pytest
 from command import DIFF, FIRST, SIMILARITY, TURN, run
 from conftest import report_of
 
-from cachedoctor.diff import compare, inputs, tokenize
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.explaining import explain
 from cachedoctor.frames import write
+from cachedoctor.prompts import compare, inputs, tokenize
 from cachedoctor.report import diff_json, diff_text, json_v1, line_json, line_text, text
 
 PAYLOADS = {

@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
 
-from cachedoctor.diff import tokenize
 from cachedoctor.doctor.prompts import Prompts
 from cachedoctor.model import Request
+from cachedoctor.prompts import tokenize
 
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
 TEMPLATE = str(FIXTURES / "prompts" / "template.jinja")

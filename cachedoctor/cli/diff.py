@@ -52,7 +52,7 @@ def diff(
 
     Exit status: 0 equal; 1 different; 2 an error.
     """
-    from cachedoctor.diff import session
+    from cachedoctor.prompts import session
 
     ask = session.Ask(tokenizer, template, slot, full, context, build, hash_text)
     answers = session.answer(prompt1, prompt2, ask)

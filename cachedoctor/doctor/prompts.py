@@ -9,9 +9,9 @@ from collections import deque
 
 import msgspec
 
-from cachedoctor.diff import compare, inputs, session, tokenize
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
+from cachedoctor.prompts import compare, inputs, session, tokenize
+from cachedoctor.prompts.prompt import Prompt
 
 AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cachedoctor.diff import compare, inputs, render, tokenize
-from cachedoctor.diff.bodies import kind_of, prompts_of
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.explaining import explain as explained
 from cachedoctor.doctor.prompts import Prompts
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.prompts import compare, inputs, render, tokenize
+from cachedoctor.prompts.bodies import kind_of, prompts_of
 from cachedoctor.report import diff_json, diff_text, json_v1, line_json, line_text, text
 from cachedoctor.report.text_safe import visible
 from cachedoctor.sources.base import SourceError

@@ -15,9 +15,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from cachedoctor.diff.bpe import SPACE, Change, Pipeline, Words, split_units
-from cachedoctor.diff.pretokens import GPT2, Cutter, Special, Specials
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.bpe import SPACE, Change, Pipeline, Words, split_units
+from cachedoctor.prompts.pretokens import GPT2, Cutter, Special, Specials
 
 _INSTEAD = "give the model's .gguf, or http://host:port of a server that has it loaded"
 _Spec = dict[str, Any]

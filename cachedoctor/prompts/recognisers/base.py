@@ -9,8 +9,8 @@ from functools import cached_property
 
 import msgspec
 
-from cachedoctor.diff.prompt import Prompt
-from cachedoctor.diff.recognisers.turns import MARKER
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.recognisers.turns import MARKER
 
 MAX_SHOWN = 80
 """Code points of a differing value that are shown."""

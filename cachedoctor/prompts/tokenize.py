@@ -9,8 +9,8 @@ from typing import Protocol
 
 import msgspec
 
-from cachedoctor.diff.pretokens import PIECES, Cutter
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.pretokens import PIECES, Cutter
 
 
 class Tokens(msgspec.Struct):
@@ -92,7 +92,7 @@ def load(spec: str) -> Tokenizer:
     A directory stands for the ``tokenizer.json`` in it. Raises ``CacheDoctorError`` with a hint when it cannot be used.
     """
     if spec.startswith(("http://", "https://")):
-        from cachedoctor.diff.remote import ServerTokenizer
+        from cachedoctor.prompts.remote import ServerTokenizer
 
         return ServerTokenizer(spec)
     path = Path(spec)
@@ -104,10 +104,10 @@ def load(spec: str) -> Tokenizer:
         hint = "give a tokenizer.json, a .gguf, or http://host:port of a running llama-server"
         raise CacheDoctorError(f"cannot read the tokenizer {spec}: {error.strerror or error}", hint) from None
     if magic == b"GGUF" or path.suffix == ".gguf":
-        from cachedoctor.diff.tokenizer_gguf import from_gguf
+        from cachedoctor.prompts.tokenizer_gguf import from_gguf
 
         return from_gguf(path)
-    from cachedoctor.diff.tokenizer_json import from_json
+    from cachedoctor.prompts.tokenizer_json import from_json
 
     return from_json(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.diff.recognisers.base import Difference, Found, covering
+from cachedoctor.prompts.recognisers.base import Difference, Found, covering
 
 _FULL_DAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DAY = rf"(?:{_FULL_DAY}|Mon|Tue|Wed|Thu|Fri|Sat|Sun)"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cachedoctor.diff.bpe import SPACE, Change, Pipeline, Whole, Words, split_units
-from cachedoctor.diff.gguf import read_metadata
-from cachedoctor.diff.pretokens import TABLE, Cutter, Special, Specials
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.bpe import SPACE, Change, Pipeline, Whole, Words, split_units
+from cachedoctor.prompts.gguf import read_metadata
+from cachedoctor.prompts.pretokens import TABLE, Cutter, Special, Specials
 
 _INSTEAD = "give the model's tokenizer.json, or http://host:port of a server that has it loaded"
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4

@@ -9,10 +9,10 @@ import re
 
 import msgspec
 
-from cachedoctor.diff import compare, conversations, inputs, slots_dump, tokenize
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.prompts import compare, conversations, inputs, slots_dump, tokenize
+from cachedoctor.prompts.prompt import Prompt
 
 _CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
 _NORMALISED = 8929
@@ -109,7 +109,7 @@ def rendered(prompt: Prompt, ask: Ask, cutter: tokenize.Tokenizer) -> Prompt:
     """Render a chat body with the template that was given, or that the tokenizer's source holds."""
     if prompt.kind not in _CHAT or prompt.body is None:
         return prompt
-    from cachedoctor.diff import render
+    from cachedoctor.prompts import render
 
     template = render.chat_template(ask.template) if ask.template else cutter.chat_template
     if template is None:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cachedoctor.diff import bodies, slots_dump
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import bodies, slots_dump
+from cachedoctor.prompts.prompt import Prompt
 
 DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from cachedoctor.diff.recognisers.base import Difference, Found, covering, goes_on_alike, label, value_start
-from cachedoctor.diff.recognisers.stamps import timestamp
+from cachedoctor.prompts.recognisers.base import Difference, Found, covering, goes_on_alike, label, value_start
+from cachedoctor.prompts.recognisers.stamps import timestamp
 
 _UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
 _PREFIXED = re.compile(

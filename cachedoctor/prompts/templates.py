@@ -61,7 +61,7 @@ def _token(value: Any) -> str:
 
 
 def _from_gguf(source: str) -> ChatTemplate:
-    from cachedoctor.diff.gguf import read_metadata
+    from cachedoctor.prompts.gguf import read_metadata
 
     data = read_metadata(source)
     text = data.get("tokenizer.chat_template")

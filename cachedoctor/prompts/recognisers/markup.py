@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.diff.recognisers.base import Difference, Found, snippet
-from cachedoctor.diff.recognisers.history import Histories, of_bodies, of_texts
-from cachedoctor.diff.recognisers.turns import MARKER, THINKING, Turn
+from cachedoctor.prompts.recognisers.base import Difference, Found, snippet
+from cachedoctor.prompts.recognisers.history import Histories, of_bodies, of_texts
+from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, Turn
 
 _WINDOW = 600
 _ENOUGH = 48

@@ -10,12 +10,12 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from cachedoctor.diff import marks
-from cachedoctor.diff.bodies import clean
-from cachedoctor.diff.chat import Mark, Style, convert, join
-from cachedoctor.diff.prompt import Prompt, Span
-from cachedoctor.diff.templates import ChatTemplate, chat_template
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import marks
+from cachedoctor.prompts.bodies import clean
+from cachedoctor.prompts.chat import Mark, Style, convert, join
+from cachedoctor.prompts.prompt import Prompt, Span
+from cachedoctor.prompts.templates import ChatTemplate, chat_template
 
 __all__ = ["ChatTemplate", "chat_template", "with_template"]
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import msgspec
 
-from cachedoctor.diff.recognisers.base import Difference, Found, shown, snippet
-from cachedoctor.diff.recognisers.turns import Turn, from_body, from_text, head
+from cachedoctor.prompts.recognisers.base import Difference, Found, shown, snippet
+from cachedoctor.prompts.recognisers.turns import Turn, from_body, from_text, head
 
 _TRIES = 8
 """Places of a repeated message that are tried."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.diff.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt
 
 THINKING = (
     ("<think>", "</think>"),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diff.advice import advise
-from cachedoctor.diff.prompt import Prompt
-from cachedoctor.diff.recognisers import header, history, jsons, markup, tools, values
-from cachedoctor.diff.recognisers.base import Difference, Found, Recogniser, shown, snippet
 from cachedoctor.model import Advice
+from cachedoctor.prompts.advice import advise
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.recognisers import header, history, jsons, markup, tools, values
+from cachedoctor.prompts.recognisers.base import Difference, Found, Recogniser, shown, snippet
 
 __all__ = ["REGISTRY", "Recognised", "recognise"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import Advice
+from cachedoctor.prompts.prompt import Prompt
 
 _LOOK = 20_000
 """Code points at the head of a prompt in which a client names itself."""

@@ -11,11 +11,11 @@ from bisect import bisect_right
 
 import msgspec
 
-from cachedoctor.diff import align, tokenize, volatile
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Excerpt, First, PromptDiff, Side
+from cachedoctor.prompts import align, tokenize, volatile
+from cachedoctor.prompts.prompt import Prompt
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diff.bodies import Builder
-from cachedoctor.diff.conversations import common_prefix
-from cachedoctor.diff.prompt import Prompt
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.bodies import Builder
+from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.prompt import Prompt
 
 MAX_MATRIX = 128
 """Slots a side that are still compared each with each."""

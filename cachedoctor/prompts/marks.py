@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from cachedoctor.diff.prompt import Span
+from cachedoctor.prompts.prompt import Span
 
 LIMIT = 0xFFFE
 """Marks that fit into a private-use plane."""

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from cachedoctor.diff.recognisers.base import Difference, Found, snippet
+from cachedoctor.prompts.recognisers.base import Difference, Found, snippet
 
 _REACH = 32_768
 """Code points before the offset in which an enclosing object or array is looked for, and the longest one parsed."""

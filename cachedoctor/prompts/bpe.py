@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from cachedoctor.diff.pretokens import Specials
-from cachedoctor.diff.tokenize import Tokens
+from cachedoctor.prompts.pretokens import Specials
+from cachedoctor.prompts.tokenize import Tokens
 
 SPACE = "\u2581"
 """Stands for a blank in vocabularies of the SentencePiece kind."""

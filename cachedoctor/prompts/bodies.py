@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.diff.chat import marker, media
-from cachedoctor.diff.prompt import Kind, Prompt, Span
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.chat import marker, media
+from cachedoctor.prompts.prompt import Kind, Prompt, Span
 
 MAX_DEPTH = 200
 """Levels of JSON nesting; a tool schema has a dozen. Bounds every recursion below."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.diff.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt
 
 LOOK_BACK = 64
 """Earlier prompts that a prompt is compared with: more conversations than any server has slots."""

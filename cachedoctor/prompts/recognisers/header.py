@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.diff.recognisers.base import Difference, Found
+from cachedoctor.prompts.recognisers.base import Difference, Found
 
 NAME = "x-anthropic-billing-header:"
 _HEADER = re.compile(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.diff.recognisers.base import Difference, Found, snippet
+from cachedoctor.prompts.recognisers.base import Difference, Found, snippet
 
 _BLOCKS = (("<tools>", "</tools>"), ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"), ("<functions>", "</functions>"))
 _NEAR = 4000

@@ -14,8 +14,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from cachedoctor.diff.anchors import Gap, Pair, Run, backward, find_moves, forward, split
 from cachedoctor.model import Edit, Op
+from cachedoctor.prompts.anchors import Gap, Pair, Run, backward, find_moves, forward, split
 
 Pattern = Literal[
     "equal", "appended", "front-dropped", "tail-replaced", "inserted-block", "removed-block", "scattered", "unrelated"

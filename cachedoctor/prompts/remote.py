@@ -8,8 +8,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from cachedoctor.diff.tokenize import Tokens, char_at, char_offsets
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.tokenize import Tokens, char_at, char_offsets
 
 TIMEOUT_SECONDS = 30.0
 """For one answer; a server that is reading a prompt of 250,000 tokens still tokenises within a second."""
