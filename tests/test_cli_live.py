@@ -21,8 +21,8 @@ import pytest
 from command import FIRST, LOG, PYTHON, SECOND, THIRD, one_line, run
 
 from cachedoctor.cli import live
-from cachedoctor.cli.terminal import Look
 from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.report.base import Look
 
 PATIENCE = 120
 """Seconds after which a test gives up. Nothing here measures: it only keeps a test that failed from hanging."""

@@ -80,8 +80,8 @@ def test_a_new_life_begins_with_the_choice_of_the_slot_of_its_first_launch() -> 
     """Lines that are read together belong to two lives when the task number falls back."""
     first, second = (CHOICE.format(ms=ms) + LAUNCH.format(ms=ms, task=task) for ms, task in ((100, 0), (200, 0)))
     report = same_by_line(first + second)
-    assert b'"first_line":1,"last_line":2}' in report
-    assert b'"first_line":3,"last_line":4}' in report
+    assert b'"first_line":1,"last_line":2,"n_requests":1' in report
+    assert b'"first_line":3,"last_line":4,"n_requests":1' in report
 
 
 def test_a_log_that_begins_with_a_timing_block_has_its_request() -> None:

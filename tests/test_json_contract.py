@@ -71,12 +71,14 @@ KEYS = {
     "tool": "name version",
     "input": "path engine bytes lines recognised error",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
-    "settings first_line last_line",
+    "settings first_line last_line n_requests",
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms",
     "request": "index session path slot task parent thread first_line last_line prompt_tokens cached_tokens "
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
-    "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing",
-    "checkpoints": "tried restored created erased",
+    "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "
+    "turn reference_tokens held_tokens client_lost_tokens server_lost_tokens saved_to_ram time uptime_ms client "
+    "endpoint",
+    "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
     "references",
     "evidence": "path session line text role label",

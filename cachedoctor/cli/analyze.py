@@ -16,6 +16,7 @@ from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import Live
 from cachedoctor.cli.options import MaxUnpacked
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
@@ -32,7 +33,7 @@ class _Job(NamedTuple):
     paths: list[str]
     prompts: Prompts | None
     follow: str | None
-    format: Literal["text", "json"]
+    format: FormatName
     build: int | None
     fail_on: Literal["note", "warning", "error"] | None
     given: list[Given]
@@ -46,7 +47,7 @@ def analyze(
         list[str] | None,
         typer.Argument(metavar="LOG", help="Logs of one server, plain or gz, xz, bz2, zst; - is standard input."),
     ] = None,
-    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the report.")] = "text",
+    format: Annotated[FormatName, typer.Option("--format", "-f", help="Format of the report.")] = "text",
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
@@ -148,7 +149,7 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
     raise typer.Exit(_FAULT)
 
 
-def _run(job: _Job, sink: Sink, look: terminal.Look, interrupts: Interrupts) -> int:
+def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     live = Live(sink, look) if _is_live(job, sink) else None
     analyzer = _stepwise(job, live, interrupts)
     errors, interrupted = _feed(job, analyzer)
@@ -218,7 +219,7 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
                     live.step(new, True, self.findings)
                 return new
 
-    return Stepwise(job.build, job.prompts, job.given, keeps_requests=job.format == "json")
+    return Stepwise(job.build, job.prompts, job.given, keeps_requests=FORMATS[job.format].lists_requests)
 
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
@@ -232,7 +233,7 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
                 from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
-                    terms = Terms(job.build, job.given, job.format == "json", limit)
+                    terms = Terms(job.build, job.given, FORMATS[job.format].lists_requests, limit)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms), False
             return feed_all(analyzer, job.paths, limit), False
         from cachedoctor.sources.follow import FollowSource
@@ -243,21 +244,11 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
         return [], True
 
 
-def _write(report: Report, job: _Job, sink: Sink, look: terminal.Look) -> None:
-    if job.format == "json":
-        from cachedoctor.report.json_v1 import render as render_json
-
-        with sink.writing() as out:
-            render_json(report, out)
-    elif any(i.error is None or i.lines for i in report.inputs):  # else the errors on standard error say it all
-        import io
-
-        from cachedoctor.report.text import render
-
-        text = io.StringIO()
-        render(report, text, look.width, color=look.color, ascii_only=look.ascii_only)
-        with sink.writing() as out:
-            out.write(look.encode(text.getvalue()))
+def _write(report: Report, job: _Job, sink: Sink, look: Look) -> None:
+    if job.format == "text" and not any(i.error is None or i.lines for i in report.inputs):
+        return  # the errors on standard error say it all
+    with sink.writing() as out:
+        write(job.format, report, out, look)
 
 
 def _status(job: _Job, report: Report, crashed: bool) -> int:

@@ -9,6 +9,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.sink import Sink
+from cachedoctor.report.base import Look
 
 if TYPE_CHECKING:
     from cachedoctor.model import PromptDiff
@@ -62,7 +63,7 @@ def diff(
     raise typer.Exit(_EQUAL if all(answer.equal for answer in answers) else _DIFFERENT)
 
 
-def _write(answers: list[PromptDiff], sink: Sink, format: str, look: terminal.Look) -> None:
+def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Look) -> None:
     if format == "json":
         import cachedoctor
         from cachedoctor.report.diff_json import render as render_json

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cachedoctor.cli.sink import Sink
-    from cachedoctor.cli.terminal import Look
     from cachedoctor.model import Finding
+    from cachedoctor.report.base import Look
 
 _PATIENCE = 0.05
 """Seconds that a finding waits while the input has never fallen silent: it may be a finished log that is piped in,

@@ -7,24 +7,13 @@ import os
 import shutil
 import signal
 import sys
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, TextIO
+
+from cachedoctor.report.base import Look
 
 Color = Literal["auto", "always", "never"]
 
 _BUG = "this is a bug: please report it with the output of CACHEDOCTOR_DEBUG=1"
-
-
-class Look(NamedTuple):
-    """How text is to be shown on one output."""
-
-    width: int
-    color: bool
-    ascii_only: bool
-    encoding: str
-
-    def encode(self, text: str) -> bytes:
-        """Give the bytes for the output; no character is ever a reason to fail."""
-        return text.encode(self.encoding, "backslashreplace")
 
 
 def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from cachedoctor.model import CacheDoctorError, Request
+from cachedoctor.model import CacheDoctorError, Request, RequestRow, read_rows
 
 _BLOCK = 1 << 20
 _INDEX, _SESSION = b'{"index":', b'"session":'
@@ -109,6 +109,10 @@ class Spool:
             shutil.copyfileobj(self._file, out, 1 << 20)
             self._file.seek(0, 2)
         out.write(b",\n".join([*self._ready, *self._encoded()]))
+
+    def __iter__(self) -> Iterator[RequestRow]:
+        """Yield every request taken so far."""
+        return read_rows(self.lines())
 
     def lines(self) -> Iterator[bytes]:
         """Yield every request taken so far; numbers still missing are skipped."""

@@ -22,6 +22,7 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
+from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Advice",
     "CacheDoctorError",
     "Check",
+    "CheckpointRow",
     "Confidence",
     "Cost",
     "Dropped",
@@ -55,6 +57,7 @@ __all__ = [
     "Report",
     "Request",
     "RequestLines",
+    "RequestRow",
     "Restart",
     "RuleInfo",
     "RuledOut",
@@ -66,4 +69,5 @@ __all__ = [
     "Sizes",
     "Totals",
     "Wording",
+    "read_rows",
 ]

@@ -8,6 +8,7 @@ from typing import IO, Protocol
 import msgspec
 
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
+from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
 
 
@@ -36,10 +37,13 @@ class Totals(msgspec.Struct):
 
 
 class RequestLines(Protocol):
-    """Finished requests as JSON objects, in the order in which they started."""
+    """Finished requests in the order in which they started, as rows or as JSON; a new pass at each call."""
 
     def check(self) -> None:
         """Raise ``CacheDoctorError`` when some of them were lost."""
+
+    def __iter__(self) -> Iterator[RequestRow]:
+        """Yield every request."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield one JSON object per request, without newline."""

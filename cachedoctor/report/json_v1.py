@@ -1,7 +1,7 @@
-"""The JSON report, ``cachedoctor.report/1``: frozen wire types, written as a stream.
+"""The JSON report, ``cachedoctor.report/1``: frozen, and written as a stream.
 
-Knows the contract (docs/schemas/report-v1.schema.json). Only additions are allowed here. Knows nothing
-of how a value came about.
+The wire form of a request is ``model.RequestRow``. Knows the contract (docs/schemas/report-v1.schema.json). Only
+additions are allowed. Knows nothing of how a value came about.
 """
 
 from __future__ import annotations
@@ -10,74 +10,43 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import Report, Request, Session
+from cachedoctor.model import CheckpointRow, Report, Request, RequestRow, Session
 from cachedoctor.report import quoted
+from cachedoctor.report.base import Look
 
 SCHEMA = "cachedoctor.report/1"
 
 
-class CheckpointsV1(msgspec.Struct):
-    """Context checkpoints of a request; null where the build hides them."""
-
-    tried: int | None
-    restored: int | None
-    created: int | None
-    erased: int | None
-
-
-class RequestV1(msgspec.Struct):
-    """A row of ``requests``."""
-
-    index: int
-    session: int
-    path: str
-    slot: int
-    task: int
-    parent: int | None
-    thread: int | None
-    first_line: int
-    last_line: int
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    processed_tokens: int | None
-    generated_tokens: int | None
-    derived: list[str]
-    prompt_ms: float | None
-    selected_by: str | None
-    similarity: float | None
-    f_keep: float | None
-    common_prefix_tokens: int | None
-    restored_from_ram: bool | None
-    checkpoints: CheckpointsV1
-    lost_tokens: int | None
-    outcome: str
-    partial: bool
-    codes: list[str]
-    expected_cached: int | None
-    replay_missing: list[str]
-
-
 _encoder = msgspec.json.Encoder()
-_HIDDEN = CheckpointsV1(None, None, None, None)
+_HIDDEN = CheckpointRow(None, None, None, None)
 """Counts of a request whose log hides checkpoints."""
 
 
 def encode_request(r: Request) -> bytes:
     """One request as a JSON object without newline."""
-    checkpoints = _HIDDEN if r.tried is None else CheckpointsV1(r.tried, r.restored, r.created, r.erased)
+    checkpoints = _HIDDEN if r.tried is None and not r.lost_tokens else _checkpoints(r)
     return _encoder.encode(
-        RequestV1(
+        RequestRow(
             r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, r.codes, r.expected_cached, r.replay_missing,
+            r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
+            r.lost_client, r.lost_server, r.ram_saved,
         )
     )  # fmt: skip
 
 
+def _checkpoints(r: Request) -> CheckpointRow:
+    held = sorted({(c.pos_min, c.pos_max) for c in r.checks}.union(r.held_positions)) if r.lost_tokens else []
+    if r.tried is None:
+        return CheckpointRow(None, None, None, None, held, r.restored_at)
+    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.restored_at)
+
+
 _SESSION = (
     "index", "path", "origin", "engine", "build", "build_min", "build_max", "build_source", "model", "memory",
-    "n_slots", "n_ctx_slot", "settings", "first_line", "last_line",
+    "n_slots", "n_ctx_slot", "settings", "first_line", "last_line", "n_requests",
 )  # fmt: skip
 
 
@@ -120,3 +89,8 @@ def render(report: Report, out: IO[bytes]) -> None:
     out.write(b'],"totals":' + _encoder.encode(report.totals) + b',"requests":[\n')
     report.requests.copy_to(out)
     out.write(b"\n]," + after[1:] + b"\n")
+
+
+def write(report: Report, out: IO[bytes], _: Look) -> None:
+    """Write the report; JSON looks the same everywhere."""
+    render(report, out)

@@ -5,10 +5,12 @@ Knows the Report and how its parts are shown. Never asks the terminal: width and
 
 from __future__ import annotations
 
-from typing import TextIO
+import io
+from typing import IO, TextIO
 
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.report import quoted, text_finding, text_header
+from cachedoctor.report.base import Look
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
 
@@ -36,6 +38,13 @@ def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False,
         _not_evaluated(page, report.not_evaluated, report.restart)
     page.gap()
     _footer(page, report)
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write the report as it is to look on one output."""
+    text = io.StringIO()
+    render(report, text, look.width, color=look.color, ascii_only=look.ascii_only)
+    out.write(look.encode(text.getvalue()))
 
 
 def render_finding(

@@ -1,0 +1,47 @@
+"""``cachedoctor report``: a JSON report in another format, without its log. Knows arguments; knows no format."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.report.base import FormatName, write
+
+
+def report(
+    stored: Annotated[str, typer.Argument(metavar="REPORT", help="JSON report of analyze; - is standard input.")],
+    format: Annotated[FormatName, typer.Option("--format", "-f", help="Format to write.")] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
+    ] = None,
+    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+    width: Annotated[
+        int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
+    ] = None,
+) -> None:
+    """Write a JSON report in another format; the log is not needed.
+
+    Exit status: 0 written; 2 wrong usage, or no report of this version.
+    """
+    from cachedoctor.report.stored import read
+
+    spare_inputs(output, [stored])
+    found = read(_bytes(stored), stored)
+    with Sink(output) as sink, sink.writing() as out:
+        write(format, found, out, terminal.look(sink.path is not None, color, width))
+
+
+def _bytes(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read()
+    from cachedoctor.model import CacheDoctorError
+
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,51 @@
+"""What a format is, and the table of all formats. Knows their names; what each writes is known by its module."""
+
+from __future__ import annotations
+
+import importlib
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from cachedoctor.model import Report
+
+FormatName = Literal["text", "json"]
+
+
+class Look(NamedTuple):
+    """How text is to be shown on one output."""
+
+    width: int = 80
+    """Cells of a row."""
+    color: bool = False
+    """The output understands escape codes."""
+    ascii_only: bool = False
+    encoding: str = "utf-8"
+    pages: str | None = None
+    """What stands before the ``url`` of a rule to make it a link; None where the output knows no links."""
+
+    def encode(self, text: str) -> bytes:
+        """Give the bytes for the output; no character is ever a reason to fail."""
+        return text.encode(self.encoding, "backslashreplace")
+
+
+class Format(NamedTuple):
+    """One way to write a report. Its module in this room has ``write(report, out, look)``."""
+
+    name: FormatName
+    module: str
+    lists_requests: bool
+    """It lists every request, so that all of them must be kept."""
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("text", "text", False),
+        Format("json", "json_v1", True),
+    )
+}
+
+
+def write(name: FormatName, report: Report, out: IO[bytes], look: Look) -> None:
+    """Write ``report`` in the format ``name``; a format that cannot be written raises before the first byte."""
+    importlib.import_module(f"cachedoctor.report.{FORMATS[name].module}").write(report, out, look)

@@ -1,0 +1,78 @@
+"""A JSON report is read back: every other format can be written from it, and it is written again byte for byte."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from command import run
+from conftest import CASES, content_of, given_of, json_of, prompts_of
+
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.report import json_v1, text
+from cachedoctor.report.stored import read
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+def test_a_report_that_was_read_back_is_the_same(case: Path) -> None:
+    """In JSON to the byte, findings with differences of prompts included."""
+    data = json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case))
+    again = io.BytesIO()
+    json_v1.render(read(data, "report.json"), again)
+    assert again.getvalue() == data
+
+
+def test_the_text_needs_no_log(tmp_path: Path) -> None:
+    """`report` prints what `analyze` printed."""
+    log = str(CASES[0] / "server.log")
+    stored = tmp_path / "report.json"
+    assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
+    assert run("report", stored).stdout == run("analyze", log).stdout
+
+
+def test_a_report_of_an_earlier_version_is_read() -> None:
+    """Keys that were added since are missing in it."""
+    data = json.loads(json_of([content_of(CASES[0])]))
+    for request in data["requests"]:
+        for key in ("turn", "time", "client", "held_tokens", "expected_cached"):
+            del request[key]
+        del request["checkpoints"]["held"]
+    data["sessions"][0].pop("n_requests")
+    data["sessions"][0]["from_the_future"] = {"a": 1}
+    found = read(json.dumps(data, indent=1).encode(), "report.json")
+    assert len(list(found.requests)) == found.sessions[0].n_requests == len(data["requests"])
+    out = io.StringIO()
+    text.render(found, out)
+    assert "No findings" in out.getvalue() or "findings:" in out.getvalue() or "finding:" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe{", b'{"schema": 1}', b'{"schema": "cachedoctor.diff/1"}',
+     b'{"schema": "cachedoctor.report/1"}', b'{"schema": "cachedoctor.report/1", "requests": 3}'],
+)  # fmt: skip
+def test_what_is_no_report_is_refused(data: bytes) -> None:
+    with pytest.raises(CacheDoctorError, match=r"x\.json: is no report of cachedoctor"):
+        read(data, "x.json")
+
+
+def test_a_newer_schema_is_named() -> None:
+    with pytest.raises(CacheDoctorError, match=r"cachedoctor\.report/2; this version reads cachedoctor\.report/1") as e:
+        read(b'{"schema": "cachedoctor.report/2", "everything": "else"}', "x.json")
+    assert e.value.hint
+
+
+def test_bad_input_of_the_command_is_one_line_and_status_2(tmp_path: Path) -> None:
+    """And an output that exists stays as it is."""
+    kept = tmp_path / "kept.txt"
+    kept.write_text("before")
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"schema": "cachedoctor.report/9"}')
+    for path in (bad, tmp_path / "missing.json", tmp_path):
+        done = run("report", path, "-o", kept)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.count(b"\n") == 1
+        assert done.stderr.startswith(b"cachedoctor: error: ")
+        assert kept.read_text() == "before"
