@@ -164,7 +164,7 @@ def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.Monke
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
     expected = whole(case)
     monkeypatch.setattr(analyzer, "catalogue", plain_catalogue)
-    monkeypatch.setattr(analyzer, "PLAN", msgspec.structs.replace(analyzer.PLAN, fused_groups=0))
+    monkeypatch.setattr(analyzer, "LISTING_PLAN", msgspec.structs.replace(analyzer.LISTING_PLAN, fused_groups=0))
     assert json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case)) == expected
 
 

@@ -21,8 +21,9 @@ from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.base import Catalogue, Event
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
+from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
+from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
@@ -77,6 +78,8 @@ class Analyzer:
         self._diagnosis = Diagnosis(self._rules, broken)
         self._returns = Returns()
         self._spool = Spool(encode_request if keeps_requests else None)
+        self._plan = LISTING_PLAN if keeps_requests else PLAN
+        self._stored: dict[int, bytes] = {}
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._sums = Sums()
@@ -134,6 +137,7 @@ class Analyzer:
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
+        self._stored = segments[0].stored
         if len(segments) == 1:
             self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
         else:  # several servers in one file: their requests count in the order of the lines
@@ -169,7 +173,7 @@ class Analyzer:
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            scanner = self._scanners[origin] = Scanner(catalogue(), PLAN)
+            scanner = self._scanners[origin] = Scanner(catalogue(), self._plan)
         return scanner
 
     def _tracker(self, origin: str | None) -> Tracker:
@@ -177,10 +181,14 @@ class Analyzer:
         if tracker is None:
             tracker = Tracker(
                 self._inputs[-1].path, origin, self._new_session, self._next_number,
-                self._scanner(origin), self._build, self._examine,
+                self._scanner(origin), self._build, self._examine, self._time_of,
             )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker
+
+    def _time_of(self, line: int) -> str | None:
+        stored = self._stored.get(line)
+        return None if stored is None else wall_time(stored)
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)

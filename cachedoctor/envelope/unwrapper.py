@@ -41,13 +41,13 @@ class _Demux:
         found[0].append(data)
         found[1].extend(numbers)
 
-    def segments(self) -> list[Segment]:
+    def segments(self, stored: dict[int, bytes]) -> list[Segment]:
         made = []
         for origin, (parts, counted) in self._bodies.items():
             first = counted[0]
             consecutive = counted == list(range(first, first + len(counted)))
             name = None if origin is None else origin.decode("utf-8", "backslashreplace")
-            made.append(Segment(name, b"".join(parts), first, None if consecutive else counted))
+            made.append(Segment(name, b"".join(parts), first, None if consecutive else counted, stored))
         return made
 
 
@@ -64,6 +64,7 @@ class Unwrapper:
         self._below_header = False
         self._origins: set[bytes] = set()
         self._out = _Demux()
+        self._stored: dict[int, bytes] = {}
 
     def feed(self, block: bytes, first: int) -> list[Segment]:
         """Return the bodies of the complete lines in ``block``; ``first`` is the 1-based number of its first line."""
@@ -98,7 +99,8 @@ class Unwrapper:
 
     def _taken(self) -> list[Segment]:
         out, self._out = self._out, _Demux()
-        return out.segments()
+        stored, self._stored = self._stored, {}
+        return out.segments(stored)
 
     def _pass_on(self, lines: bytes, number: int) -> int:
         after = number + lines.count(b"\n")
@@ -111,6 +113,7 @@ class Unwrapper:
             line = line[1:]  # LM Studio indents the text below its header by one space
         self._below_header = HEADER.fullmatch(line) is not None
         if not self._below_header:
+            self._stored[number] = line
             self._line(line, number, None, 0)
 
     def _line(self, line: bytes, number: int, origin: bytes | None, depth: int) -> None:

@@ -153,4 +153,9 @@ class Request(msgspec.Struct):
     """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
     replay_missing: list[str] = msgspec.field(default_factory=list)
     """Names of the numbers that the log lacks for ``expected_cached``."""
+    time: str | None = None
+    """When it started, ISO 8601, as the wrapper of its first line says."""
+    client: str | None = None
+    endpoint: str | None = None
+    """Who asked, and what for, where the log says it without doubt; only looked for where requests are listed."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)

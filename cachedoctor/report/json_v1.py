@@ -6,6 +6,7 @@ additions are allowed. Knows nothing of how a value came about.
 
 from __future__ import annotations
 
+import re
 from typing import IO, Any
 
 import msgspec
@@ -20,6 +21,7 @@ SCHEMA = "cachedoctor.report/1"
 _encoder = msgspec.json.Encoder()
 _HIDDEN = CheckpointRow(None, None, None, None)
 """Counts of a request whose log hides checkpoints."""
+_UPTIME = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ")
 
 
 def encode_request(r: Request) -> bytes:
@@ -32,9 +34,18 @@ def encode_request(r: Request) -> bytes:
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, r.codes, r.expected_cached, r.replay_missing,
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
-            r.lost_client, r.lost_server, r.ram_saved,
+            r.lost_client, r.lost_server, r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
         )
     )  # fmt: skip
+
+
+def _uptime(r: Request) -> float | None:
+    """Milliseconds from ``M.SS.mmm.uuu``; minutes are unbounded."""
+    found = _UPTIME.match(r.marks["start"].text) if "start" in r.marks else None
+    if found is None:
+        return None
+    minutes, seconds, millis, micros = map(int, found.groups())
+    return minutes * 60_000 + seconds * 1000 + millis + micros / 1000
 
 
 def _checkpoints(r: Request) -> CheckpointRow:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from cachedoctor.engines.base import Event, Message, uptime_seconds
 from cachedoctor.engines.llamacpp import choosing, fused, losses, processing, requests, together
+from cachedoctor.engines.llamacpp.clients import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.slot_state import IdleSave, RamCache, SlotState
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP, Startup
 from cachedoctor.engines.llamacpp.threads import Threads
@@ -59,6 +62,8 @@ PLAN = Plan(
     counted=frozenset({"ckpt_created", "ckpt_created_swa"}),
     fused_groups=fused.GROUPS,
 )
+LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})
+"""With what is only of interest where every request is listed."""
 
 
 class Tracker:
@@ -73,8 +78,14 @@ class Tracker:
         scanner: Scanner,
         build: int | None = None,
         hand_over: Callable[[Tracker, int], None] = lambda tracker, count: None,
+        time_of: Callable[[int], str | None] = lambda line: None,
     ) -> None:
-        """``hand_over``: takes so many of the finished requests, the first ones, before what they rest on changes."""
+        """Begin without a line.
+
+        Args:
+            hand_over: takes so many of the finished requests, the first ones, before what they rest on changes.
+            time_of: wall clock of the line with this number, where its wrapper has one.
+        """
         self.path = path
         self.origin = origin
         self.number = number
@@ -86,6 +97,7 @@ class Tracker:
         self._new_session = new_session
         self._build_option = build
         self._hand_over = hand_over
+        self.time_of = time_of
         self._earlier = 0
         """Requests that were finished before this event."""
         self.finished: list[Request] = []
@@ -124,12 +136,16 @@ class Tracker:
         self._last_task = -1
         self._zero_seen = False
         self.clears_idle: bool | None = None
+        self.clients = Clients()
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
         self._earlier = len(self.finished)
         if event.row is None:
             together.feed(self, event)
+            return
+        if event.message == ANSWERED:  # it is asked for only where requests are listed, and must not tell the build
+            self.clients.answered(event)
             return
         if event.message in RESTART_MARKS:
             self._check_life(event)

@@ -1,0 +1,36 @@
+"""Reads the wall clock that a wrapper puts before a line. Knows one stored line; must not know any message."""
+
+from __future__ import annotations
+
+import re
+
+_HEAD = 300
+"""Bytes at the beginning of a line in which a wrapper has its time; a JSON record may have it at its end."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_CLOCK = r"(?P<clock>(?:[01]\d|2[0-4]):[0-5]\d:[0-6]\d)(?:[.,](?P<part>\d{1,6})\d{0,3})?"
+_ZONE = r" ?(?P<zone>Z\b|UTC\b|[+-]\d\d:?\d\d(?!\d))?"
+_DATE = re.compile(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK + _ZONE)
+_MONTH = re.compile(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
+
+
+def wall_time(stored: bytes) -> str | None:
+    """Return the time of a stored line as ISO 8601, ``--MM-DDTHH:MM:SS`` without a year, or None.
+
+    Times are as the wrapper wrote them, in its zone; a zone that is no offset is left out.
+    """
+    head = stored[:_HEAD]
+    if stored[:1] == b"{":  # docker writes it last, behind the text
+        head = stored[-_HEAD:]
+    text = head.decode("latin-1")
+    if found := _DATE.search(text):
+        zone = found["zone"] or ""
+        offset = "Z" if zone in ("Z", "UTC") else f"{zone[:3]}:{zone[-2:]}" if zone else ""
+        return f"{found['date'].replace('/', '-')}T{_clock(found)}{offset}"
+    found = _MONTH.search(text)
+    if found is None or found["month"] not in _MONTHS:
+        return None
+    return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"
+
+
+def _clock(found: re.Match[str]) -> str:
+    return found["clock"] + (f".{found['part']}" if found["part"] else "")

@@ -1,0 +1,81 @@
+"""When requests started and who asked: from wrappers, from the uptime, from the lines of the HTTP server."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import report_of
+
+from cachedoctor.envelope.clock import wall_time
+
+LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
+
+
+@pytest.mark.parametrize(
+    ("stored", "time"),
+    [
+        ("2026-11-20T12:00:02.686000+00:00 box llama-server[42]: " + LAUNCH, "2026-11-20T12:00:02.686000+00:00"),
+        ("2026-11-20T12:00:02+0100 box llama-server[42]: " + LAUNCH, "2026-11-20T12:00:02+01:00"),
+        ("2026-11-20T12:00:00.546000123Z 0.00.368.207 I " + LAUNCH, "2026-11-20T12:00:00.546000Z"),
+        ("2026-05-14 22:40:29.046 | " + LAUNCH, "2026-05-14T22:40:29.046"),
+        ("[2026/05/14 22:40:29,046] " + LAUNCH, "2026-05-14T22:40:29.046"),
+        ("Fri 2026-11-20 12:00:02 CET box llama-server[42]: " + LAUNCH, "2026-11-20T12:00:02"),
+        ("Fri 2026-11-20 12:00:02 UTC box llama-server[42]: " + LAUNCH, "2026-11-20T12:00:02Z"),
+        ("llama-1  | 2026-11-20T12:00:02.686Z " + LAUNCH, "2026-11-20T12:00:02.686Z"),
+        ("Nov 20 12:00:02 box llama-server[42]: " + LAUNCH, "--11-20T12:00:02"),
+        ("<30>Feb  3 01:02:03 box llama-server: " + LAUNCH, "--02-03T01:02:03"),
+        ('{"log":"' + LAUNCH + '\\n","time":"2026-11-20T12:00:00.280092Z"}', "2026-11-20T12:00:00.280092Z"),
+        ("[53409] 0.00.118.712 I " + LAUNCH, None),
+        ("llama-1  | " + LAUNCH, None),
+        ("Foo 20 12:00:02 box llama-server[42]: " + LAUNCH, None),
+        ("2026-13-20T12:00:02Z " + LAUNCH, None),
+        ("2026-11-20T25:00:02Z " + LAUNCH, None),
+    ],
+)  # fmt: skip
+def test_the_time_of_a_wrapper(stored: str, time: str | None) -> None:
+    assert wall_time(stored.encode()) == time
+
+
+def request(task: int, uptime: str = "") -> str:
+    at = f"slot {{}}: id  0 | task {task} | "
+    return (
+        f"{uptime}{at.format('launch_slot_')}processing task\n"
+        f"{uptime}{at.format('update_slots')}new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1900\n"
+        f"{uptime}{at.format('update_slots')}n_tokens = 0, memory_seq_rm [0, end)\n"
+        f"{uptime}{at.format('release')}stop processing: n_tokens = 1905, truncated = 0\n"
+    )
+
+
+def answer(address: str, path: str = "/v1/messages", method: str = "POST") -> str:
+    return f"srv  log_server_r: done request: {method} {path} {address} 200\n"
+
+
+def asked(log: str) -> list[tuple[str | None, str | None]]:
+    return [(r["client"], r["endpoint"]) for r in report_of(log)["requests"]]
+
+
+def test_the_uptime_is_that_of_the_first_line() -> None:
+    """Minutes are unbounded: 61 min 2.003004 s."""
+    (only,) = report_of(request(1, "61.02.003.004 I "))["requests"]
+    assert only["uptime_ms"] == 3_662_003.004
+    assert report_of(request(1))["requests"][0]["uptime_ms"] is None
+
+
+def test_each_request_has_the_client_of_its_answer() -> None:
+    """Other addresses of the server, and queries in the path, are no part of it."""
+    log = request(1) + answer("10.0.0.1", "/v1/messages?beta=true") + answer("10.0.0.9", "/slots", "GET")
+    log += request(9) + answer("10.0.0.9", "/tokenize") + answer("10.0.0.2", "/v1/chat/completions")
+    assert asked(log) == [("10.0.0.1", "/v1/messages"), ("10.0.0.2", "/v1/chat/completions")]
+
+
+def test_requests_at_once_have_a_client_only_when_all_answers_agree() -> None:
+    """The line names no task."""
+    one, other = request(1), request(2).replace("id  0", "id  1")
+    begun = "".join(a + b for a, b in zip(one.splitlines(True), other.splitlines(True), strict=True))
+    same = [("10.0.0.1", "/v1/messages")] * 2
+    assert asked(begun + answer("10.0.0.1") * 2) == same
+    assert asked(begun + answer("10.0.0.1") + answer("10.0.0.2")) == [(None, None)] * 2
+
+
+def test_a_request_without_an_answer_leaves_the_next_ones_open() -> None:
+    """Nothing is guessed while an answer is missing."""
+    assert asked(request(1) + request(2) + answer("10.0.0.1")) == [(None, None)] * 2
