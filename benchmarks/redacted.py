@@ -43,6 +43,8 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
     for session in report["sessions"]:
         session["model"] = session["model"] and "model"
         session["origin"] = session["origin"] and "origin"
+    for request in report["requests"]:
+        request["client"] = request["client"] and "client"
     for finding in report["findings"]:
         for line in finding["evidence"]:
             line["text"] = "text"

@@ -60,7 +60,9 @@ def rewritten(line: bytes, text: bytes) -> bytes:
     if line[:1] == b"{":
         return _rewritten_json(line, text.decode("utf-8", "replace"))
     if line[:1] == b"t":
-        return b"time=- level=INFO msg=" + msgspec.json.encode(text.decode("utf-8", "replace"))
+        stamp = _STAMP.match(line, len(b"time="))
+        time = stamp[0] if stamp is not None else b"-"
+        return b"time=" + time + b" level=INFO msg=" + msgspec.json.encode(text.decode("utf-8", "replace"))
     match = _CRI.match(line)
     if match is None:
         raise ValueError("not a record")
