@@ -148,7 +148,7 @@ def test_truncated_archive_reports_what_was_read(tmp_path: Path) -> None:
 
 
 def test_wrong_usage(log: Path) -> None:
-    """Click's words, status 2."""
+    """Status 2, and no traceback."""
     for args in (["--bad"], ["--format", "xml"], ["--follow", str(log)], ["--build", "0"], ["--width", "x"]):
         done = run("analyze", log, *args)
         assert done.returncode == 2, args
@@ -216,3 +216,24 @@ def test_a_command_line_is_checked(log: Path) -> None:
         assert done.returncode == 2
         assert done.stdout == b""
         one_line(done, "--cmdline")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["analyze", "-f", "pdf", "x"], "'pdf' is not one of 'text'"),
+        (["analyze", "--jobs", "x", "y"], "invalid value for '--jobs'"),
+        (["analyze", "--jbos", "2", "y"], "no such option: --jbos"),
+        (["analyze", "x", "-f"], "option '-f' requires an argument"),
+        (["analyse"], "no such command 'analyse'"),
+        (["diff"], "missing argument"),
+        (["analyze", "--color", "\x1b[31m\u202e", "x"], "is not one of 'auto'"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_a_hint(args: list[str], said: str) -> None:
+    """No page of usage, and nothing of what was typed reaches the terminal as it is."""
+    done = run(*args)
+    assert (done.returncode, done.stdout) == (2, b"")
+    one_line(done, said, "(hint: cachedoctor ")
+    assert b"\x1b" not in done.stderr
+    assert "\u202e".encode() not in done.stderr

@@ -10,6 +10,7 @@ import signal
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from cachedoctor.cli import analyze, diff, explain, export, redact, report, rules, terminal
 
@@ -55,6 +56,22 @@ def main() -> None:
     # Requests hold no cycles: looking for some at every turn costs a tenth of the time.
     gc.set_threshold(25_000, 20, 20)
     try:
-        app()
+        status = app(standalone_mode=False)
+    except TyperException as error:
+        raise SystemExit(_refused(error)) from None
     except Exception as error:
         raise SystemExit(terminal.failed(error)) from None
+    raise SystemExit(status)
+
+
+def _refused(error: TyperException) -> int:
+    """Say in one line what is wrong with the arguments, and give the exit status."""
+    message = error.format_message()
+    if "\n" in message:  # the help, because nothing was asked for
+        typer.echo(message, err=True)
+        return 2
+    context = getattr(error, "ctx", None)
+    command = "cachedoctor" if context is None else context.command_path
+    what = message[:1].lower() + message[1:].rstrip(".").replace("Value error, ", "")
+    terminal.complain(what, f"{command} --help says what there is")
+    return 2
