@@ -234,6 +234,6 @@ def test_wrong_usage_is_one_line_with_a_hint(args: list[str], said: str) -> None
     """No page of usage, and nothing of what was typed reaches the terminal as it is."""
     done = run(*args)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, said, "(hint: cachedoctor ")
+    one_line(done, said, "--help says what there is")
     assert b"\x1b" not in done.stderr
     assert "\u202e".encode() not in done.stderr
