@@ -20,9 +20,8 @@ from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.doctor.part import Part
     from cachedoctor.doctor.prompts import Prompts
-    from cachedoctor.model import Given, InputInfo, Report
+    from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
 
 _INTERRUPTED, _FAULT, _NOTHING, _FOUND = 130, 2, 3, 1
@@ -150,15 +149,23 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    live = Live(sink, look) if _is_live(job, sink) else None
-    analyzer = _stepwise(job, live, interrupts)
+    from cachedoctor.cli.stepwise import Stepwise, Stream
+
+    stream = Stream(sink) if job.format == "jsonl" else None
+    live = stream or (Live(sink, look) if _is_live(job, sink) else None)
+    witness = None if stream is None else stream.witness
+    lists = FORMATS[job.format].lists_requests
+    analyzer = Stepwise(interrupts, live, witness, job.build, job.prompts, job.given, keeps_requests=lists)
     errors, interrupted = _feed(job, analyzer)
     written = False
     try:
         # Who interrupts for the second time does not want to wait for the report.
         with contextlib.nullcontext() if interrupted else interrupts.held():
             report = analyzer.finish(interrupted)
-            _write(report, job, sink, look)
+            if stream is None:
+                _write(report, job, sink, look)
+            else:
+                stream.close(report)
             written = True
     except KeyboardInterrupt:
         if not written:
@@ -187,41 +194,6 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
-def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
-    from cachedoctor.doctor.analyzer import Analyzer
-
-    class Stepwise(Analyzer):
-        """An interrupt never finds a step half done; live output hears of every step."""
-
-        def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
-            with interrupts.held():
-                return super().open(path, continues=continues, line=line)
-
-        def absorb(self, part: Part, path: str, line: int = 1) -> None:
-            with interrupts.held():
-                super().absorb(part, path, line)
-
-        def close(self) -> None:
-            with interrupts.held():
-                super().close()
-
-        def feed(self, chunk: bytes) -> list[str]:
-            with interrupts.held():
-                new = super().feed(chunk)
-                if live is not None:
-                    live.step(new, False, self.findings)
-                return new
-
-        def idle(self) -> list[str]:
-            with interrupts.held():
-                new = super().idle()
-                if live is not None:
-                    live.step(new, True, self.findings)
-                return new
-
-    return Stepwise(job.build, job.prompts, job.given, keeps_requests=FORMATS[job.format].lists_requests)
-
-
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
@@ -229,7 +201,8 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     try:
         if job.follow is None:
             limit = job.max_unpacked or MAX_BYTES
-            if job.jobs > 1 and job.prompts is None:  # bodies are matched to requests in their order
+            # Bodies are matched to requests in their order, and events are told in theirs.
+            if job.jobs > 1 and job.prompts is None and job.format != "jsonl":
                 from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):

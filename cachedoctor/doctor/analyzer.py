@@ -21,14 +21,17 @@ from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.base import Catalogue, Event
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
+from cachedoctor.engines.singly import SingleScanner
 from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.prompts import Prompts
+    from cachedoctor.doctor.witness import Witness
 
 
 _TOGETHER = 64
@@ -43,6 +46,12 @@ _LIVES = 16
 def catalogue() -> Catalogue:
     """The messages of llama-server, compiled at the first call."""
     return Catalogue(ROWS, fused.PATTERN)
+
+
+@lru_cache(maxsize=1)
+def _single_lines() -> Catalogue:
+    """The same for whoever has to hear of every line on its own."""
+    return Catalogue(ROWS)
 
 
 def printable(name: str) -> str:
@@ -60,6 +69,7 @@ class Analyzer:
         given: list[Given] | None = None,
         *,
         keeps_requests: bool = True,
+        witness: Witness | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -67,7 +77,8 @@ class Analyzer:
             build: of llama.cpp, when the log does not say it.
             prompts: those given beside the log.
             given: options of the command line that started the server; what the log says comes before them.
-            keeps_requests: the report lists every request.
+            keeps_requests: the report lists every request; with a witness, that is who keeps them.
+            witness: hears of everything as it happens. Lines are then read one by one, which takes longer.
         """
         self._build = build
         self._given = given or []
@@ -76,7 +87,8 @@ class Analyzer:
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
         self._returns = Returns()
-        self._spool = Spool(encode_request if keeps_requests else None)
+        self._witness = witness
+        self._spool = Spool(encode_request if keeps_requests else None) if witness is None else witness.spool
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._sums = Sums()
@@ -109,6 +121,8 @@ class Analyzer:
         self._scanners = {}
         self._intake = Intake(path, line)
         self._inputs.append(self._intake.info)
+        if self._witness is not None:
+            self._witness.opened(len(self._inputs) - 1, self._intake.info)
         return self._intake.info
 
     def feed(self, chunk: bytes) -> list[str]:
@@ -134,14 +148,14 @@ class Analyzer:
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
-        if len(segments) == 1:
+        if len(segments) == 1 and self._witness is None:
             self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
-        else:  # several servers in one file: their requests count in the order of the lines
+        else:  # one by one; of several servers in one file the requests count in the order of the lines
             merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
             for origin, event in merged:
                 tracker = self._tracker(origin)
                 tracker.feed(event)
-                if tracker.finished:
+                if tracker.finished and self._witness is None:  # who hears of the event before its request
                     self._examine(tracker)
         info = self._inputs[-1]
         info.recognised = sum(scanner.recognised for scanner in self._scanners.values())
@@ -169,8 +183,18 @@ class Analyzer:
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            scanner = self._scanners[origin] = Scanner(catalogue(), PLAN)
+            scanner = Scanner(catalogue(), PLAN) if self._witness is None else self._telling(origin, self._witness)
+            self._scanners[origin] = scanner
         return scanner
+
+    def _telling(self, origin: str | None, witness: Witness) -> Scanner:
+        def tell(event: Event) -> None:
+            tracker = self._trackers.get(origin)
+            witness.event(event, self._inputs[-1].path, origin, None if tracker is None else tracker.session)
+            if tracker is not None:
+                self._examine(tracker)
+
+        return SingleScanner(_single_lines(), PLAN, PROGRESS, tell)
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)
@@ -216,16 +240,20 @@ class Analyzer:
         Nothing that they rest on has changed since. Several at once, step by step, so that the processor's cache holds
         what a step needs.
         """
-        if tracker.revised:
-            for request in tracker.revised:
+        known = len(self._new)
+        revised, finished = tracker.revised, tracker.finished[:count]
+        if revised:
+            tracker.revised = []
+            for request in revised:
                 self._new += self._diagnosis.revise(request, self._sessions[request.session])
-            tracker.revised.clear()
-        finished = tracker.finished[:count]
-        if not finished:
+        if not finished and not revised:
             return
         del tracker.finished[:count]
         for request in finished:
             self._new += self._ask(request)
+        if self._witness is not None:
+            judged = [(request, self._sessions[request.session]) for request in (*revised, *finished)]
+            self._witness.examined(judged, self.findings() if len(self._new) > known else [])
         for request in finished:
             self._sums.add(request)
         for request in finished:
