@@ -114,11 +114,12 @@ class Analyzer:
         path = printable(path)
         if not continues:
             self._close_trackers()
-            self._trackers = {}
+            self._trackers, self._scanners = {}, {}
             self._diagnosis.forget()
         for tracker in self._trackers.values():
             tracker.path = path
-        self._scanners = {}
+        for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
+            scanner.recognised = scanner.last_line = 0
         self._intake = Intake(path, line)
         self._inputs.append(self._intake.info)
         if self._witness is not None:
