@@ -25,7 +25,7 @@ from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.engines.singly import SingleScanner
-from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting
+from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
@@ -275,6 +275,15 @@ class Analyzer:
             tracker.close_open()
         self._collect()
 
+    @property
+    def trackers(self) -> list[Tracker]:
+        """One per server that writes to the open input."""
+        return list(self._trackers.values())
+
+    def totals(self) -> Totals:
+        """Sums so far."""
+        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
+
     def findings(self) -> list[Finding]:
         """Findings so far, the costliest first."""
         return self._diagnosis.findings()
@@ -331,7 +340,6 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        totals = self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
@@ -340,6 +348,6 @@ class Analyzer:
         findings += [finding for finding in unknown if finding is not None]
         left = self._diagnosis.not_evaluated(sessions)
         return Report(
-            cachedoctor.__version__, self._inputs, sessions, totals, self._spool, findings,
+            cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left),
         )  # fmt: skip
