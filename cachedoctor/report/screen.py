@@ -32,19 +32,25 @@ class _Rows:
     def row(self, *parts: Part) -> None:
         if self.left <= 0:
             return
-        text = Text(no_wrap=True, end="")
+        text = Text(no_wrap=True)
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part
             # Four characters may stand in one cell, and a name may be a million long.
             text.append(visible(words[: 4 * self.width], self._ascii), style)
-        text.truncate(self.width, overflow="crop")
+        if text.cell_len > self.width:  # marked, since a number that is cut is another number
+            mark = "..." if self._ascii else "…"
+            text.truncate(self.width - len(mark), overflow="crop")
+            text.append(mark)
         self.taken.append(text)
         self.left -= 1
 
     def keyed(self, key: str, words: str, most: int = 1) -> None:
         """Write a key and words behind it, broken at spaces into ``most`` rows."""
-        broken = rows(visible(words, self._ascii), self.width - 10, self.width - 10)
-        for at, part in enumerate(broken[:most]):
+        room = self.width - 10
+        broken = rows(visible(words, self._ascii), room, room) if most > 1 else [words]
+        if len(broken) > most:
+            broken = [*broken[: most - 1], " ".join(broken[most - 1 :])]
+        for at, part in enumerate(broken):
             self.row((f"{'' if at else key:<10}", "bold"), part)
 
     def gap(self) -> None:
@@ -63,7 +69,7 @@ def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[
     if tall:
         page.gap()
     room = page.left - min(causes, max(3, page.left // 3)) - tall
-    _slots(page, slots, min(len(slots) + 1, room), several=len(view.servers) > 1)
+    _slots(page, slots, min(len(slots) + tall, room), tall, several=len(view.servers) > 1)
     if tall:
         page.gap()
     _findings(page, view.findings)
@@ -97,11 +103,11 @@ def _head(page: _Rows, view: View, tall: bool) -> None:
             page.keyed(key, words)
         return
     totals = view.totals
-    shares = [count(totals.requests, "request")]
+    shares = []
     if totals.prompt_tokens:
         shares.append(f"{percent(totals.cached_tokens, totals.prompt_tokens)} reused")
         shares.append(f"{percent(totals.avoidable_tokens, totals.prompt_tokens)} avoidable")
-    page.row(", ".join(shares))
+    page.row(", ".join([*shares, count(totals.requests, "request")]))
 
 
 def _name(session: Session) -> str:
@@ -111,48 +117,52 @@ def _name(session: Session) -> str:
 # ---- slots
 
 
-def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, several: bool) -> None:
+def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, headed: bool, several: bool) -> None:
     """One row for each slot; of too many, those that compute come first."""
-    if not slots or room < 2:
+    room -= headed
+    if not slots or room < 1:
         return
-    head = ("slot", "state", "prompt", "reused", "progress, or how the last request ended")
-    _cells(page, several, ("server", *head), ["bold"] * 6, ("last request", "bold"))
+    if headed:
+        head = ("server", "slot", "state", "prompt", "reused", "progress, or how the last request ended")
+        _cells(page, several, head, ["bold"] * 6, ("last request", "bold"))
     shown = slots
-    if len(slots) > room - 1:
-        shown = sorted(slots, key=lambda at: (at[1].request is None, at[1].last is None))[: max(room - 2, 1)]
+    if len(slots) > room:
+        shown = sorted(slots, key=lambda at: (at[1].request is None, at[1].last is None))[: max(room - 1, 1)]
         shown.sort(key=lambda at: (at[0].session.index, at[1].slot))
     for server, slot in shown:
         _slot(page, several, server, slot)
-    if len(shown) < len(slots) and room > 2:
+    if len(shown) < len(slots) and room > 1:
         page.row((f"and {count(len(slots) - len(shown), 'other slot')}", "dim"))
 
 
 def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> None:
     request = slot.request or slot.last
     prompt, reused = ("", "") if request is None else (tokens(request.prompt_tokens), tokens(request.cached_tokens))
-    if slot.request is not None:
-        words, style = _progress(slot), ""
-    else:
-        words, style = ("", "") if slot.last is None else _ended(slot)
-    cells = (_name(server.session), str(slot.slot), _STATES[slot.state], prompt, reused, words)
+    words, style = _ended(slot) if slot.request is None else (_progress(slot), "")
+    task = "" if request is None or page.width < _WIDE else f"task {request.task}: "
+    cells = (
+        _name(server.session),
+        str(slot.slot),
+        _STATES[slot.state],
+        prompt,
+        reused,
+        f"{task}{words}" if words else "",
+    )
     last = _ended(slot) if slot.request is not None and slot.last is not None else ("", "")
     _cells(page, several, cells, ["", "", _STYLES[slot.state], "", "", style], last)
 
 
 def _progress(slot: SlotView) -> str:
-    request = slot.request
-    task = "" if request is None else f"task {request.task}: "
+    prompt = None if slot.request is None else slot.request.prompt_tokens
     if slot.generated is not None:
-        return f"{task}{count(slot.generated, 'token')} generated"
-    prompt = None if request is None else request.prompt_tokens
+        return f"{count(slot.generated, 'token')} generated"
     if slot.state == "reply":
-        return f"{task}prompt done"
+        return "prompt done"
     if slot.share is not None:
-        return f"{task}{percent(min(slot.share, 1.0), 1)} of the prompt"
-    if slot.tokens is not None:
-        done = f"{percent(min(slot.tokens, prompt), prompt)} of the prompt" if prompt else count(slot.tokens, "token")
-        return task + done
-    return f"{task}progress unknown"
+        return f"{percent(min(slot.share, 1.0), 1)} of the prompt"
+    if slot.tokens is not None and prompt:
+        return f"{percent(min(slot.tokens, prompt), prompt)} of the prompt"
+    return "progress unknown" if slot.tokens is None else count(slot.tokens, "token")
 
 
 def _ended(slot: SlotView) -> tuple[str, str]:
@@ -160,7 +170,7 @@ def _ended(slot: SlotView) -> tuple[str, str]:
     if last is None:
         return "", ""
     lost = bool(last.lost_tokens) and last.outcome in ("partial", "reprocessed")
-    return f"task {last.task}: {outcome(last)}", "yellow" if lost else ""
+    return outcome(last), "yellow" if lost else ""
 
 
 def _cells(page: _Rows, several: bool, cells: tuple[str, ...], styles: list[str], last: tuple[str, str]) -> None:
@@ -195,7 +205,11 @@ def _findings(page: _Rows, findings: list[Finding]) -> None:
             return
         finding = quoted.finding(raw)
         style = SEVERITY_STYLE[finding.severity]
-        page.row((f"{finding.severity}[{finding.code}]", style), f" {finding.name}: {cost(finding) or finding.claim}")
+        said = cost(finding) or finding.claim
+        if page.width < _WIDE:
+            page.row((finding.code, style), f" {said}: {finding.name}")
+        else:
+            page.row((f"{finding.severity}[{finding.code}]", style), f" {finding.name}: {said}")
         left -= 1
         if deep or page.left > max(2 * left, 1):
             advice = fix(finding)

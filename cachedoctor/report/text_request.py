@@ -11,7 +11,7 @@ def outcome(request: Request) -> str:
     words = {"cold": "nothing to reuse", "unknown": "reuse unknown"}.get(request.outcome, request.outcome)
     lost = f", lost {count(request.lost_tokens, 'token')}" if request.lost_tokens else ""
     codes = f" ({', '.join(request.codes)})" if request.codes else ""
-    return f"{words}{lost}{codes}"
+    return f"{words}{codes}{lost}"
 
 
 def tokens(value: int | None) -> str:
