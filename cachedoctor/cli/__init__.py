@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from cachedoctor.cli import analyze, diff, explain, export, redact, report, rules, terminal
+from cachedoctor.cli import analyze, diff, explain, export, redact, report, rules, terminal, watch
 
 app = typer.Typer(
     name="cachedoctor",
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("analyze")(analyze.analyze)
+app.command("watch")(watch.watch)
 app.command("report")(report.report)
 app.command("diff")(diff.diff)
 app.command("redact")(redact.redact)

@@ -5,28 +5,24 @@ Knows the order of the steps and the exit statuses. Knows no log line.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import Build, Cmdline, MaxUnpacked, given_options
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.doctor.part import Part
     from cachedoctor.doctor.prompts import Prompts
-    from cachedoctor.model import Given, InputInfo, Report
+    from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
-
-_INTERRUPTED, _FAULT, _NOTHING, _FOUND = 130, 2, 3, 1
-_PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
 
 
 class _Job(NamedTuple):
@@ -54,18 +50,8 @@ def analyze(
     follow: Annotated[
         str | None, typer.Option(metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.")
     ] = None,
-    build: Annotated[
-        int | None,
-        typer.Option(
-            parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when the log does not say it."
-        ),
-    ] = None,
-    cmdline: Annotated[
-        str | None,
-        typer.Option(
-            "--cmdline", metavar="'llama-server ...'", help="What started the server; its options are checked."
-        ),
-    ] = None,
+    build: Build = None,
+    cmdline: Cmdline = None,
     fail_on: Annotated[
         Literal["note", "warning", "error"] | None, typer.Option(help="Exit with 1 when a finding is that severe.")
     ] = None,
@@ -109,15 +95,15 @@ def analyze(
         format,
         build,
         fail_on,
-        _given(cmdline),
+        given_options(cmdline),
         jobs or os.cpu_count() or 1,
         max_unpacked,
     )
     spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, color, width)
-        status = _run(job, sink, look, interrupts)
-    raise typer.Exit(status)
+        code = _run(job, sink, look, interrupts)
+    raise typer.Exit(code)
 
 
 def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Prompts | None:
@@ -126,14 +112,6 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Pr
     from cachedoctor.doctor.prompts import Prompts
 
     return Prompts(paths, tokenizer, template)
-
-
-def _given(line: str | None) -> list[Given]:
-    if line is None:
-        return []
-    from cachedoctor.knowledge.cmdline import parse
-
-    return parse(line)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]:
@@ -146,34 +124,25 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
     if terminal.piped():
         return ["-"]
     typer.echo(ctx.get_help(), err=True)
-    raise typer.Exit(_FAULT)
+    raise typer.Exit(FAULT)
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    live = Live(sink, look) if _is_live(job, sink) else None
-    analyzer = _stepwise(job, live, interrupts)
+    from cachedoctor.cli.stepwise import Stepwise, Stream
+
+    stream = Stream(sink) if job.format == "jsonl" else None
+    live = stream or (Live(sink, look) if _is_live(job, sink) else None)
+    witness = None if stream is None else stream.witness
+    lists = FORMATS[job.format].lists_requests
+    analyzer = Stepwise(interrupts, live, witness, job.build, job.prompts, job.given, keeps_requests=lists)
     errors, interrupted = _feed(job, analyzer)
-    written = False
-    try:
-        # Who interrupts for the second time does not want to wait for the report.
-        with contextlib.nullcontext() if interrupted else interrupts.held():
-            report = analyzer.finish(interrupted)
-            _write(report, job, sink, look)
-            written = True
-    except KeyboardInterrupt:
-        if not written:
-            raise
-        interrupted = True
+    end = stream.close if stream is not None else lambda report: _write(report, job, sink, look)
+    report, interrupted = conclude(analyzer, interrupted, interrupts, end)
     if job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
-    for error in errors:
-        terminal.complain(error.message, error.hint)
-    if analyzer.crashed:
-        terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
-    if interrupted:
-        return _INTERRUPTED
-    return _status(job, report, analyzer.crashed)
+    complain(errors, analyzer)
+    return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.fail_on)
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
@@ -187,41 +156,6 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
-def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
-    from cachedoctor.doctor.analyzer import Analyzer
-
-    class Stepwise(Analyzer):
-        """An interrupt never finds a step half done; live output hears of every step."""
-
-        def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
-            with interrupts.held():
-                return super().open(path, continues=continues, line=line)
-
-        def absorb(self, part: Part, path: str, line: int = 1) -> None:
-            with interrupts.held():
-                super().absorb(part, path, line)
-
-        def close(self) -> None:
-            with interrupts.held():
-                super().close()
-
-        def feed(self, chunk: bytes) -> list[str]:
-            with interrupts.held():
-                new = super().feed(chunk)
-                if live is not None:
-                    live.step(new, False, self.findings)
-                return new
-
-        def idle(self) -> list[str]:
-            with interrupts.held():
-                new = super().idle()
-                if live is not None:
-                    live.step(new, True, self.findings)
-                return new
-
-    return Stepwise(job.build, job.prompts, job.given, keeps_requests=FORMATS[job.format].lists_requests)
-
-
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
@@ -229,7 +163,8 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
     try:
         if job.follow is None:
             limit = job.max_unpacked or MAX_BYTES
-            if job.jobs > 1 and job.prompts is None:  # bodies are matched to requests in their order
+            # Bodies are matched to requests in their order, and events are told in theirs.
+            if job.jobs > 1 and job.prompts is None and job.format != "jsonl":
                 from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
@@ -245,21 +180,7 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
 
 
 def _write(report: Report, job: _Job, sink: Sink, look: Look) -> None:
-    if job.format == "text" and not any(i.error is None or i.lines for i in report.inputs):
-        return  # the errors on standard error say it all
+    if job.format == "text" and not has_content(report):
+        return
     with sink.writing() as out:
         write(job.format, report, out, look)
-
-
-def _status(job: _Job, report: Report, crashed: bool) -> int:
-    from cachedoctor.model import SEVERITY_ORDER
-
-    if crashed or any(i.error is not None for i in report.inputs):
-        return _FAULT
-    if not any(i.recognised for i in report.inputs):
-        empty = not any(i.bytes for i in report.inputs)
-        what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
-        terminal.complain(what, _PIPE if empty else "cachedoctor explain unknown-format says what is expected")
-        return _NOTHING
-    levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    return _FOUND if job.fail_on and max(levels, default=-1) >= SEVERITY_ORDER[job.fail_on] else 0

@@ -45,6 +45,11 @@ class Interrupts:
             self._pending = False
             raise KeyboardInterrupt
 
+    @property
+    def holding(self) -> bool:
+        """Whether a step is under way: nobody may look at what it changes."""
+        return self._held
+
     def _strike(self, _: int, __: FrameType | None) -> None:
         if self._held and not self._pending:
             self._pending = True

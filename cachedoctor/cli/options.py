@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cachedoctor.cli import terminal
+
+if TYPE_CHECKING:
+    from cachedoctor.model import Given
 
 MaxUnpacked = Annotated[
     int | None,
@@ -14,3 +17,20 @@ MaxUnpacked = Annotated[
         parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
     ),
 ]
+Build = Annotated[
+    int | None,
+    typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when the log does not say it."),
+]
+Cmdline = Annotated[
+    str | None,
+    typer.Option("--cmdline", metavar="'llama-server ...'", help="What started the server; its options are checked."),
+]
+
+
+def given_options(line: str | None) -> list[Given]:
+    """Read the command line of a server, where one was given."""
+    if line is None:
+        return []
+    from cachedoctor.knowledge.cmdline import parse
+
+    return parse(line)

@@ -25,6 +25,11 @@ def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look
     return Look(width or shutil.get_terminal_size((80, 24)).columns, wanted, ascii_only, encoding)
 
 
+def fitted(look: Look) -> Look:
+    """Return the same for a terminal whose size may have changed."""
+    return look._replace(width=shutil.get_terminal_size((80, 24)).columns)
+
+
 def _colorful(tty: bool) -> bool:
     if os.environ.get("NO_COLOR"):
         return False

@@ -21,15 +21,18 @@ from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.base import Catalogue, Event
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
+from cachedoctor.engines.singly import SingleScanner
 from cachedoctor.envelope.clock import wall_time
-from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting
+from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.prompts import Prompts
+    from cachedoctor.doctor.witness import Witness
 
 
 _TOGETHER = 64
@@ -44,6 +47,12 @@ _LIVES = 16
 def catalogue() -> Catalogue:
     """The messages of llama-server, compiled at the first call."""
     return Catalogue(ROWS, fused.PATTERN)
+
+
+@lru_cache(maxsize=1)
+def _single_lines() -> Catalogue:
+    """The same for whoever has to hear of every line on its own."""
+    return Catalogue(ROWS)
 
 
 def printable(name: str) -> str:
@@ -61,6 +70,7 @@ class Analyzer:
         given: list[Given] | None = None,
         *,
         keeps_requests: bool = True,
+        witness: Witness | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -68,7 +78,8 @@ class Analyzer:
             build: of llama.cpp, when the log does not say it.
             prompts: those given beside the log.
             given: options of the command line that started the server; what the log says comes before them.
-            keeps_requests: the report lists every request.
+            keeps_requests: the report lists every request; with a witness, that is who keeps them.
+            witness: hears of everything as it happens. Lines are then read one by one, which takes longer.
         """
         self._build = build
         self._given = given or []
@@ -77,7 +88,8 @@ class Analyzer:
         self._rules, broken = registry.load()
         self._diagnosis = Diagnosis(self._rules, broken)
         self._returns = Returns()
-        self._spool = Spool(encode_request if keeps_requests else None)
+        self._witness = witness
+        self._spool = Spool(encode_request if keeps_requests else None) if witness is None else witness.spool
         self._plan = LISTING_PLAN if keeps_requests else PLAN
         self._stored: dict[int, bytes] = {}
         self._inputs: list[InputInfo] = []
@@ -105,13 +117,16 @@ class Analyzer:
         path = printable(path)
         if not continues:
             self._close_trackers()
-            self._trackers = {}
+            self._trackers, self._scanners = {}, {}
             self._diagnosis.forget()
         for tracker in self._trackers.values():
             tracker.path = path
-        self._scanners = {}
+        for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
+            scanner.recognised = scanner.last_line = 0
         self._intake = Intake(path, line)
         self._inputs.append(self._intake.info)
+        if self._witness is not None:
+            self._witness.opened(len(self._inputs) - 1, self._intake.info)
         return self._intake.info
 
     def feed(self, chunk: bytes) -> list[str]:
@@ -138,14 +153,14 @@ class Analyzer:
         if not segments:
             return []
         self._stored = segments[0].stored
-        if len(segments) == 1:
+        if len(segments) == 1 and self._witness is None:
             self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
-        else:  # several servers in one file: their requests count in the order of the lines
+        else:  # one by one; of several servers in one file the requests count in the order of the lines
             merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
             for origin, event in merged:
                 tracker = self._tracker(origin)
                 tracker.feed(event)
-                if tracker.finished:
+                if tracker.finished and self._witness is None:  # who hears of the event before its request
                     self._examine(tracker)
         info = self._inputs[-1]
         info.recognised = sum(scanner.recognised for scanner in self._scanners.values())
@@ -173,8 +188,19 @@ class Analyzer:
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            scanner = self._scanners[origin] = Scanner(catalogue(), self._plan)
+            witness = self._witness
+            scanner = Scanner(catalogue(), self._plan) if witness is None else self._telling(origin, witness)
+            self._scanners[origin] = scanner
         return scanner
+
+    def _telling(self, origin: str | None, witness: Witness) -> Scanner:
+        def tell(event: Event) -> None:
+            tracker = self._trackers.get(origin)
+            witness.event(event, self._inputs[-1].path, origin, None if tracker is None else tracker.session)
+            if tracker is not None:
+                self._examine(tracker)
+
+        return SingleScanner(_single_lines(), self._plan, PROGRESS, tell)
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)
@@ -224,16 +250,20 @@ class Analyzer:
         Nothing that they rest on has changed since. Several at once, step by step, so that the processor's cache holds
         what a step needs.
         """
-        if tracker.revised:
-            for request in tracker.revised:
+        known = len(self._new)
+        revised, finished = tracker.revised, tracker.finished[:count]
+        if revised:
+            tracker.revised = []
+            for request in revised:
                 self._new += self._diagnosis.revise(request, self._sessions[request.session])
-            tracker.revised.clear()
-        finished = tracker.finished[:count]
-        if not finished:
+        if not finished and not revised:
             return
         del tracker.finished[:count]
         for request in finished:
             self._new += self._ask(request)
+        if self._witness is not None:
+            judged = [(request, self._sessions[request.session]) for request in (*revised, *finished)]
+            self._witness.examined(judged, self.findings() if len(self._new) > known else [])
         for request in finished:
             self._sums.add(request)
         for request in finished:
@@ -253,6 +283,15 @@ class Analyzer:
             self._examine(tracker)
             tracker.close_open()
         self._collect()
+
+    @property
+    def trackers(self) -> list[Tracker]:
+        """One per server that writes to the open input."""
+        return list(self._trackers.values())
+
+    def totals(self) -> Totals:
+        """Sums so far."""
+        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
 
     def findings(self) -> list[Finding]:
         """Findings so far, the costliest first."""
@@ -310,7 +349,6 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        totals = self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
@@ -319,6 +357,6 @@ class Analyzer:
         findings += [finding for finding in unknown if finding is not None]
         left = self._diagnosis.not_evaluated(sessions)
         return Report(
-            cachedoctor.__version__, self._inputs, sessions, totals, self._spool, findings,
+            cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left),
         )  # fmt: skip

@@ -28,6 +28,17 @@ def _source(path: str, max_unpacked: int) -> Source:
     return FileSource(path, max_unpacked)
 
 
+def growing(path: str) -> Source:
+    """Return the source of a log that is still written: a pipe as it comes, a file with what is appended to it."""
+    from cachedoctor.sources.file import is_stream
+
+    if path == "-" or is_stream(path):
+        return _source(path, MAX_BYTES)
+    from cachedoctor.sources.follow import FollowSource
+
+    return FollowSource(path)
+
+
 def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: int = 1) -> SourceError | None:
     """Feed one source to its end; returns the error that stopped it, or None."""
     info = analyzer.open(source.path, continues=continues, line=line)

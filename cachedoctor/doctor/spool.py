@@ -56,9 +56,14 @@ class Spool:
             self._open.clear()
             return
         while len(self._open) > OPEN:
-            self._ready.append(self._encode(self._open.popleft()))
+            self._settle(self._open.popleft())
         if len(self._ready) > _BATCH:
             self._write()
+
+    def _settle(self, request: Request) -> None:
+        """Keep a request that no longer changes."""
+        if self._encode is not None:
+            self._ready.append(self._encode(request))
 
     def _write(self) -> None:
         if len(self._ready) < 2:

@@ -24,6 +24,7 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
+from cachedoctor.model.view import ServerView, SlotView, View
 
 __all__ = [
     "CONFIDENCE_ORDER",
@@ -62,12 +63,15 @@ __all__ = [
     "RuleInfo",
     "RuledOut",
     "Segment",
+    "ServerView",
     "Session",
     "Setting",
     "Severity",
     "Side",
     "Sizes",
+    "SlotView",
     "Totals",
+    "View",
     "Wording",
     "read_rows",
 ]

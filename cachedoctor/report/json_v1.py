@@ -61,8 +61,9 @@ _SESSION = (
 )  # fmt: skip
 
 
-def _session(session: Session) -> dict[str, Any]:
-    s = quoted.session(session)
+def session(shown: Session) -> dict[str, Any]:
+    """One session with the keys of the contract."""
+    s = quoted.session(shown)
     out = {name: getattr(s, name) for name in _SESSION}
     out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
     return out
@@ -95,8 +96,8 @@ def render(report: Report, out: IO[bytes]) -> None:
     report.requests.check()  # now, because half a report is worse than none
     before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
     out.write(before[:-1] + b',"sessions":[')
-    for at, session in enumerate(report.sessions):
-        out.write(b"," * (at > 0) + _encoder.encode(_session(session)))
+    for at, found in enumerate(report.sessions):
+        out.write(b"," * (at > 0) + _encoder.encode(session(found)))
     out.write(b'],"totals":' + _encoder.encode(report.totals) + b',"requests":[\n')
     report.requests.copy_to(out)
     out.write(b"\n]," + after[1:] + b"\n")

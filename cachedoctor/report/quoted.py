@@ -6,6 +6,7 @@ Knows which parts of a report, a diff and an explained line come from a user. Kn
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,8 @@ from cachedoctor.report.secrets import hidden, parted
 
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
+_READ = 4096
+"""Code points of a field that are looked at."""
 _PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
 _BAR = " | "
 
@@ -95,6 +98,16 @@ def session(shown: Session) -> Session:
     return msgspec.structs.replace(shown, model=shown.model and hidden(shown.model), settings=settings)
 
 
+def fields(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an event as they may be shown; a text may be a prompt, and a million characters long."""
+    return {name: _field(value) if isinstance(value, str) else value for name, value in shown.items()}
+
+
+def _field(text: str) -> str:
+    more = len(text) - _READ
+    return _printed(text) if more <= 0 else f"{_printed(text[:_READ])} [... {more:,} more ...]"
+
+
 def _evidence(shown: Evidence) -> Evidence:
     return msgspec.structs.replace(shown, text=_few(shown.text))
 
@@ -104,12 +117,15 @@ def _few(text: str) -> str:
     found = _PRINTED.search(text)
     if found is None:
         return hidden(text)
-    head, prompt = hidden(text[: found.end()]), text[found.end() :]
+    return hidden(text[: found.end()]) + _printed(text[found.end() :])
+
+
+def _printed(prompt: str) -> str:
     before, bar, after = prompt.partition(_BAR)
     if not bar:
-        return head + _beginning(hidden(prompt))
+        return _beginning(hidden(prompt))
     before, after = parted([before, after])
-    return head + _ending(before) + bar + _beginning(after)
+    return _ending(before) + bar + _beginning(after)
 
 
 def _ending(text: str) -> str:

@@ -25,7 +25,7 @@ def show(page: Page, report: Report) -> None:
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
         _keyed(page, "server", words)
     if report.sessions:
-        for key, words in _traffic(report.totals):
+        for key, words in traffic(report.totals):
             _keyed(page, key, words)
     for info in report.inputs:
         if info.error is not None:
@@ -72,7 +72,8 @@ def _extent(session: Session, several_inputs: bool) -> str:
     return f"{origin}{count(session.n_requests, 'request')}, {path}{lines}"
 
 
-def _traffic(totals: Totals) -> list[tuple[str, str]]:
+def traffic(totals: Totals) -> list[tuple[str, str]]:
+    """What came, what was reused, computed and avoidable: pairs of a key and words."""
     requests = count(totals.requests, "request")
     if not totals.prompt_tokens:
         unknown = "; the log does not say how long their prompts were" if totals.requests else ""

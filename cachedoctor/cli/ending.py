@@ -1,0 +1,64 @@
+"""How an analysis ends: its report, what is said beside it, the exit status. Knows no format and no option but one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.model import Report
+    from cachedoctor.sources.base import SourceError
+
+INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
+_PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
+
+
+def conclude(
+    analyzer: Analyzer, interrupted: bool, interrupts: Interrupts, write: Callable[[Report], None]
+) -> tuple[Report, bool]:
+    """Make the report and have it written; gives it, and whether an interrupt came before the end."""
+    written = False
+    try:
+        # Who interrupts for the second time does not want to wait for the report.
+        with contextlib.nullcontext() if interrupted else interrupts.held():
+            report = analyzer.finish(interrupted)
+            write(report)
+            written = True
+    except KeyboardInterrupt:
+        if not written:
+            raise
+        interrupted = True
+    return report, interrupted
+
+
+def complain(errors: Iterable[SourceError], analyzer: Analyzer) -> None:
+    """Name inputs that could not be read and rules that failed, on the standard error."""
+    for error in errors:
+        terminal.complain(error.message, error.hint)
+    if analyzer.crashed:
+        terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
+
+
+def status(report: Report, crashed: bool, fail_on: Literal["note", "warning", "error"] | None = None) -> int:
+    """Give the exit status of an analysis that was not interrupted."""
+    from cachedoctor.model import SEVERITY_ORDER
+
+    if crashed or any(i.error is not None for i in report.inputs):
+        return FAULT
+    if not any(i.recognised for i in report.inputs):
+        empty = not any(i.bytes for i in report.inputs)
+        what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
+        terminal.complain(what, _PIPE if empty else "cachedoctor explain unknown-format says what is expected")
+        return NOTHING
+    levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
+    return FOUND if fail_on and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
+
+
+def has_content(report: Report) -> bool:
+    """Whether anything was read; else the errors on the standard error say it all."""
+    return any(i.error is None or i.lines for i in report.inputs)

@@ -1,0 +1,101 @@
+"""The live view on a terminal: when a picture is drawn, and how large. Knows the terminal; knows no layout.
+
+Imported when a view begins, since it brings rich with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.doctor.view import Observer
+from cachedoctor.report.base import Look
+from cachedoctor.report.screen import draw
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.model import Finding
+
+_PAUSE = 0.1
+"""Seconds between two pictures while lines keep coming."""
+_SMALLEST = (20, 4)
+
+
+class Screen:
+    """Draws on the alternate screen of a terminal while its ``with`` block lasts; what was there before comes back."""
+
+    def __init__(self, look: Look, interrupts: Interrupts) -> None:
+        self.witness = Observer()
+        self.analyzer: Analyzer | None = None
+        """Whom to show; to be set before anything is drawn."""
+        self._look = look
+        self._interrupts = interrupts
+        self._console = Console(
+            file=sys.stdout, color_system="standard" if look.color else None, no_color=not look.color,
+            force_terminal=True, force_jupyter=False, legacy_windows=False, highlight=False, markup=False, emoji=False,
+        )  # fmt: skip
+        self._live = Live(
+            console=self._console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+        self._drawn = 0.0
+        self._busy = False
+        self._stale = False
+        """Something changed since the last picture."""
+        self._before: Any = None
+
+    def __enter__(self) -> Screen:
+        self._console.size = _size()
+        self._live.start()
+        if hasattr(signal, "SIGWINCH"):
+            self._before = signal.signal(signal.SIGWINCH, self._resized)
+        self._show()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGWINCH, self._before)
+        self._live.stop()
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Draw unless that was just done; a silence, which follows every burst of lines, shows the rest."""
+        self._stale = self._stale or not silent
+        if self._stale and (silent or time.monotonic() - self._drawn >= _PAUSE):
+            self._show()
+
+    def _resized(self, _: int, __: FrameType | None) -> None:
+        self._stale = True
+        if not self._busy and not self._interrupts.holding:  # else when the step ends, or in the silence behind it
+            self._show()
+
+    def _show(self) -> None:
+        if self.analyzer is None:
+            return
+        self._busy = True
+        try:
+            while True:  # until no resize came in between
+                self._stale = False
+                self._console.size = width, height = _size()
+                view = self.witness.view(self.analyzer)
+                self._live.update(Group(*draw(view, width, height, self._look.ascii_only)), refresh=True)
+                if not self._stale:
+                    break
+        finally:
+            self._busy = False
+        self._drawn = time.monotonic()
+
+
+def _size() -> tuple[int, int]:
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        found = os.terminal_size((80, 24))
+    return max(found.columns or 80, _SMALLEST[0]), max(found.lines or 24, _SMALLEST[1])

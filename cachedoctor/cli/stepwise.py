@@ -1,0 +1,96 @@
+"""The analysis step by step: an interrupt never finds a step half done, and somebody hears of every step.
+
+Imported when an analysis begins, since it brings all stages with it. Knows interrupts and the sink; knows no format but
+the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.sink import Sink
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.narration import Narration
+from cachedoctor.doctor.part import Part
+from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.doctor.witness import Witness
+from cachedoctor.model import Finding, Given, InputInfo, Report
+
+
+class Hearer(Protocol):
+    """Who shows something while the analysis runs."""
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Hear that bytes were taken, or that the input is silent; ``new`` are the codes of new findings."""
+
+
+class Stepwise(Analyzer):
+    """An analyzer whose steps are held together."""
+
+    def __init__(
+        self,
+        interrupts: Interrupts,
+        hearer: Hearer | None,
+        witness: Witness | None = None,
+        build: int | None = None,
+        prompts: Prompts | None = None,
+        given: list[Given] | None = None,
+        *,
+        keeps_requests: bool = False,
+    ) -> None:
+        """``hearer`` hears of steps, ``witness`` of what happens in them; the others are the analyzer's own."""
+        super().__init__(build, prompts, given, keeps_requests=keeps_requests, witness=witness)
+        self._interrupts = interrupts
+        self._hearer = hearer
+
+    def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
+        """Begin an input."""
+        with self._interrupts.held():
+            return super().open(path, continues=continues, line=line)
+
+    def absorb(self, part: Part, path: str, line: int = 1) -> None:
+        """Take what another analyzer found."""
+        with self._interrupts.held():
+            super().absorb(part, path, line)
+
+    def close(self) -> None:
+        """End of the open input."""
+        with self._interrupts.held():
+            super().close()
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take bytes of the open input."""
+        with self._interrupts.held():
+            return self._heard(super().feed(chunk), False)
+
+    def idle(self) -> list[str]:
+        """The live input fell silent."""
+        with self._interrupts.held():
+            return self._heard(super().idle(), True)
+
+    def _heard(self, new: list[str], silent: bool) -> list[str]:
+        if self._hearer is not None:
+            self._hearer.step(new, silent, self.findings)
+        return new
+
+
+class Stream:
+    """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.witness = Narration()
+        self._sink = sink
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Write what happened; whoever reads the other end of a pipe gets it at once."""
+        lines = self.witness.take()
+        if lines:
+            with self._sink.writing() as out:
+                out.write(lines)
+
+    def close(self, report: Report) -> None:
+        """Write the end."""
+        with self._sink.writing() as out:
+            out.writelines(self.witness.close(report))

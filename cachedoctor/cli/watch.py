@@ -1,0 +1,98 @@
+"""``cachedoctor watch``: a log that is written, slot by slot.
+
+Knows arguments and the order of the steps; knows no layout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.options import Build, Cmdline, given_options
+from cachedoctor.cli.sink import Sink
+from cachedoctor.report.base import Look, write
+
+if TYPE_CHECKING:
+    from cachedoctor.cli.plain import Lines
+    from cachedoctor.cli.screen import Screen
+    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.model import Given, Report
+    from cachedoctor.sources.base import SourceError
+
+
+def watch(
+    ctx: typer.Context,
+    log: Annotated[
+        str | None, typer.Argument(metavar="LOG", help="The log that the server writes; - is standard input.")
+    ] = None,
+    build: Build = None,
+    cmdline: Cmdline = None,
+    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+) -> None:
+    """Show what a server does with its cache while it does it: slots, reuse, findings.
+
+    The log is read from its beginning, and on through rotation and truncation, until Ctrl-C; then the report is
+    printed. Where the output is no terminal: a line for every request that lost tokens, and for every finding.
+
+    Exit status: as analyze; 130 after Ctrl-C.
+    """
+    path = log
+    if path is None:
+        if not terminal.piped():
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(FAULT)
+        path = "-"
+    with Interrupts() as interrupts, Sink(None) as sink:
+        code = _run(path, build, given_options(cmdline), sink, terminal.look(False, color), interrupts)
+    raise typer.Exit(code)
+
+
+def _run(
+    path: str,
+    build: int | None,
+    given: list[Given],
+    sink: Sink,
+    look: Look,
+    interrupts: Interrupts,
+) -> int:
+    from cachedoctor.cli.stepwise import Stepwise
+
+    shown = _shown(sink, look, interrupts)
+    analyzer = shown.analyzer = Stepwise(interrupts, shown, shown.witness, build, None, given)
+    errors, interrupted = _feed(analyzer, path, shown)
+
+    def end(report: Report) -> None:
+        if has_content(report):
+            with sink.writing() as out:
+                write("text", report, out, terminal.fitted(look))
+
+    report, interrupted = conclude(analyzer, interrupted, interrupts, end)
+    complain(errors, analyzer)
+    return INTERRUPTED if interrupted else status(report, analyzer.crashed)
+
+
+def _shown(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
+    if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from cachedoctor.cli.screen import Screen
+
+        return Screen(look, interrupts)
+    from cachedoctor.cli.plain import Lines
+
+    return Lines(sink, look)
+
+
+def _feed(analyzer: Analyzer, path: str, shown: Screen | Lines) -> tuple[list[SourceError], bool]:
+    from cachedoctor.doctor.run import drive, growing
+
+    try:
+        with shown:
+            error = drive(analyzer, growing(path))
+        return [] if error is None else [error], False
+    except KeyboardInterrupt:
+        return [], True

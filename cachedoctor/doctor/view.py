@@ -1,0 +1,87 @@
+"""What the analyzer knows at this moment, slot by slot. Knows trackers and progress; changes nothing."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.witness import Witness
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp.progress import Progress, advance
+from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.tracker import Tracker
+from cachedoctor.model import Finding, InputInfo, Request, ServerView, Session, SlotView, View
+
+MAX_SLOTS = 256
+"""Slots of one server that are shown, and slots of all servers of which the last request is remembered."""
+
+_Place = tuple[int, int]
+"""(session, slot)"""
+_T = TypeVar("_T")
+
+
+class Observer(Witness):
+    """Remembers of each slot how far it is, and its last request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._info = InputInfo("")
+        self._progress: dict[_Place, Progress] = {}
+        self._last: dict[_Place, Request] = {}
+
+    def opened(self, index: int, info: InputInfo) -> None:
+        """Take the input that is read from now on."""
+        self._info = info
+
+    def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
+        """Take what a line says of progress."""
+        if session is None or event.slot < 0:
+            return
+        place = session.index, event.slot
+        found = advance(event, self._progress.get(place))
+        if found is not None:
+            _put(self._progress, place, found)
+
+    def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
+        """Take requests that ended."""
+        for request, _ in judged:
+            place = request.session, request.slot
+            before = self._last.get(place)
+            if before is None or before.index <= request.index:
+                _put(self._last, place, request)
+
+    def view(self, analyzer: Analyzer) -> View:
+        """Say how things stand."""
+        servers = [self._server(tracker) for tracker in analyzer.trackers]
+        return View(self._info, servers, analyzer.totals(), analyzer.findings())
+
+    def _server(self, tracker: Tracker) -> ServerView:
+        session = tracker.session
+        known = range(min(session.n_slots or 0, MAX_SLOTS))
+        numbers = sorted({*known, *tracker.slots})[:MAX_SLOTS]
+        return ServerView(session, [self._slot(session, number, tracker.slots.get(number)) for number in numbers])
+
+    def _slot(self, session: Session, number: int, state: SlotState | None) -> SlotView:
+        place = session.index, number
+        last = self._last.get(place)
+        if state is None or state.request is None or state.released:
+            idle = session.starts_cold or (state is not None and state.used)
+            return SlotView(number, "idle" if idle else "unknown", last=last)
+        request, progress = state.request, self._progress.get(place)
+        if progress is None or progress.task != request.task:
+            progress = Progress(request.task)
+        timed = request.processed_tokens is not None
+        replies = progress.generated is not None or timed
+        computes = progress.tokens is not None or progress.share is not None
+        return SlotView(
+            number, "reply" if replies else "prompt" if computes else "busy", request, progress.tokens,
+            progress.share, progress.generated or None, last,
+        )  # fmt: skip
+
+
+def _put(places: dict[_Place, _T], place: _Place, value: _T) -> None:
+    """Remember the latest; the one that was put longest ago is forgotten."""
+    places.pop(place, None)
+    places[place] = value
+    if len(places) > MAX_SLOTS:
+        del places[next(iter(places))]

@@ -1,0 +1,50 @@
+"""What can be said of a log that is still written: servers, their slots, sums and findings so far.
+
+Knows no engine, no rule, no file and no terminal.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.finding import Finding
+from cachedoctor.model.report import InputInfo, Totals
+from cachedoctor.model.request import Request
+from cachedoctor.model.session import Session
+
+
+class SlotView(msgspec.Struct):
+    """A slot as the last lines left it. Token counts in tokens; unknown is None, never 0."""
+
+    slot: int
+    state: Literal["idle", "prompt", "reply", "busy", "unknown"]
+    """``busy``: with the prompt or the reply, the log does not say which; ``unknown``: no line told of the slot."""
+    request: Request | None = None
+    """The one that it computes; None while it is idle."""
+    tokens: int | None = None
+    """Prompt tokens of that request that are in the slot by now, reused or processed."""
+    share: float | None = None
+    """Share of its prompt that is done."""
+    generated: int | None = None
+    """Tokens of its reply so far."""
+    last: Request | None = None
+    """The last one that ended here."""
+
+
+class ServerView(msgspec.Struct):
+    """A server that writes to the log."""
+
+    session: Session
+    slots: list[SlotView]
+
+
+class View(msgspec.Struct):
+    """Everything at one moment."""
+
+    info: InputInfo
+    servers: list[ServerView]
+    totals: Totals
+    findings: list[Finding]
+    """The costliest first."""

@@ -1,0 +1,44 @@
+"""One request, and one finding, in a few words: for rows of a live view. Knows the nouns; knows no terminal."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Finding, Request
+from cachedoctor.report.text_words import count, duration, number
+
+
+def outcome(request: Request) -> str:
+    """Say how a request ended, what it lost, and for which causes."""
+    words = {"cold": "nothing to reuse", "unknown": "reuse unknown"}.get(request.outcome, request.outcome)
+    lost = f", lost {count(request.lost_tokens, 'token')}" if request.lost_tokens else ""
+    codes = f" ({', '.join(request.codes)})" if request.codes else ""
+    return f"{words}{codes}{lost}"
+
+
+def tokens(value: int | None) -> str:
+    """Write a count that may be unknown."""
+    return "unknown" if value is None else number(value)
+
+
+def sentence(request: Request, origin: str | None) -> str:
+    """Say of an ended request where it stands in the log and what became of its prompt."""
+    path = "<stdin>" if request.path == "-" else request.path
+    place = f"{path}:{request.first_line}: {f'{origin}, ' if origin else ''}slot {request.slot}, task {request.task}"
+    spent = f" in {duration(request.prompt_ms)}" if request.prompt_ms else ""
+    counts = (
+        f"{tokens(request.prompt_tokens)} prompt tokens = {tokens(request.cached_tokens)} reused"
+        f" + {tokens(request.processed_tokens)} recomputed{spent}"
+    )
+    return f"{place}: {counts}; {outcome(request)}"
+
+
+def cost(finding: Finding) -> str:
+    """Say what a finding costs so far."""
+    requests = count(finding.count, "request") if finding.count else ""
+    spent = duration(finding.cost.ms) if finding.cost.tokens and finding.cost.ms else ""
+    lost = count(finding.cost.tokens, "token") if finding.cost.tokens else ""
+    return ", ".join(filter(None, (lost, spent, requests)))
+
+
+def fix(finding: Finding) -> str:
+    """Give the first line of what to do; empty when there is nothing to be done."""
+    return finding.remedies[0].text.split("\n")[0] if finding.remedies else ""
