@@ -63,7 +63,7 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
     page.row(("Could not be evaluated", "bold"))
     enabled = set(restart.codes) if restart is not None else set()
     for (reason, enable), names in groups.items():
-        page.prose(["  "], ", ".join(names), 2)
+        page.facts(["  "], ", ".join(names), 2)
         page.prose(["    "], reason, 4)
         if "llama-server" in enable and enabled.issuperset(name.split()[0] for name in names):
             continue  # by the restart below

@@ -25,7 +25,7 @@ class Page:
 
     def __init__(self, out: TextIO, width: int, color: bool = False, ascii_only: bool = False) -> None:
         self.width = width
-        self._ascii = ascii_only
+        self.ascii_only = ascii_only
         self._empty = True
         # Everything is said, nothing is asked of the environment: the same report gives the same bytes.
         self._console = Console(
@@ -44,23 +44,29 @@ class Page:
         text = Text()
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part
-            text.append(visible(words, self._ascii), style)
+            text.append(visible(words, self.ascii_only), style)
         text.rstrip()
         self._empty = False
         self._console.print(text, soft_wrap=True)
 
     def prose(self, head: list[Part], body: str, indent: int, style: str = "") -> None:
-        """Write ``head`` and ``body``, broken at spaces, later rows indented by ``indent``."""
-        used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self._ascii)) for p in head)
-        width = min(self.width, _PROSE)
-        first, *others = rows(visible(body, self._ascii), width - used, width - indent)
+        """Write ``head`` and a sentence, broken at spaces, later rows indented by ``indent``."""
+        self._wrapped(head, body, indent, style, min(self.width, _PROSE))
+
+    def facts(self, head: list[Part], body: str, indent: int) -> None:
+        """Write a list of facts like ``prose``, but as wide as the page: nobody reads it as a sentence."""
+        self._wrapped(head, body, indent, "", self.width)
+
+    def _wrapped(self, head: list[Part], body: str, indent: int, style: str, width: int) -> None:
+        used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self.ascii_only)) for p in head)
+        first, *others = rows(visible(body, self.ascii_only), width - used, width - indent)
         self.row(*head, (first, style))
         for other in others:
             self.row(" " * indent, (other, style))
 
     def excerpt(self, head: list[Part], gutter: list[Part], text: str, room: int) -> None:
         """Write a log line behind ``head``, further rows behind ``gutter``; the middle of a long line is left out."""
-        shown = cut(text, max(2 * room, 160), self._ascii)
+        shown = cut(text, max(2 * room, 160), self.ascii_only)
         first, *others = rows(shown, room, room - 4, fold=True)
         self.row(*head, first)
         for other in others:
