@@ -1,4 +1,4 @@
-"""Reuse of each slot along its requests: counted exactly in bounded memory, whatever the parts; drawn with its number."""
+"""Reuse of each slot along its requests: counted exactly in bounded memory, drawn with its number beside it."""
 
 from __future__ import annotations
 

@@ -13,8 +13,10 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import ColorOption, MaxUnpacked, Width
+from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
@@ -39,6 +41,7 @@ class _Job(NamedTuple):
     given: list[Given]
     jobs: int
     max_unpacked: int | None
+    quiet: bool
 
 
 def analyze(
@@ -91,10 +94,9 @@ def analyze(
         ),
     ] = 1,
     max_unpacked: MaxUnpacked = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
-    width: Annotated[
-        int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
-    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error.")] = False,
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Say why prompts were recomputed, and what fixes it.
 
@@ -112,6 +114,7 @@ def analyze(
         _given(cmdline),
         jobs or os.cpu_count() or 1,
         max_unpacked,
+        quiet,
     )
     spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
@@ -150,21 +153,25 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    live = Live(sink, look) if _is_live(job, sink) else None
-    analyzer = _stepwise(job, live, interrupts)
-    errors, interrupted = _feed(job, analyzer)
+    progress = Progress([] if job.follow else job.paths, job.quiet or job.follow is not None)
+    live = Live(sink, look, job.format, progress.hide) if _is_live(job, sink) else None
+    analyzer = _stepwise(job, live, interrupts, progress)
+    try:
+        errors, interrupted = _feed(job, analyzer, progress)
+    finally:
+        progress.close()
     written = False
     try:
         # Who interrupts for the second time does not want to wait for the report.
         with contextlib.nullcontext() if interrupted else interrupts.held():
             report = analyzer.finish(interrupted)
-            _write(report, job, sink, look)
+            _write(report, job, sink, look, live)
             written = True
     except KeyboardInterrupt:
         if not written:
             raise
         interrupted = True
-    if job.prompts is not None and job.prompts.matched < len(job.prompts):
+    if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     for error in errors:
@@ -177,7 +184,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.format != "text" or sink.path is not None:
+    if job.format not in LIVE_FORMATS or sink.path is not None:
         return False
     if job.follow is not None:
         return True
@@ -187,7 +194,7 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
-def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
+def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts, progress: Progress) -> Analyzer:
     from cachedoctor.doctor.analyzer import Analyzer
 
     class Stepwise(Analyzer):
@@ -214,6 +221,7 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
 
         def idle(self) -> list[str]:
             with interrupts.held():
+                progress.close()  # it is written while we read, so there is no end to wait for
                 new = super().idle()
                 if live is not None:
                     live.step(new, True, self.findings)
@@ -222,7 +230,7 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
     return Stepwise(job.build, job.prompts, job.given, keeps_requests=FORMATS[job.format].lists_requests)
 
 
-def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
+def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
 
@@ -234,8 +242,8 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
 
                 if suits(job.paths):
                     terms = Terms(job.build, job.given, FORMATS[job.format].lists_requests, limit)
-                    return feed_parallel(analyzer, job.paths, job.jobs, terms), False
-            return feed_all(analyzer, job.paths, limit), False
+                    return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
+            return feed_all(analyzer, job.paths, limit, progress.read), False
         from cachedoctor.sources.follow import FollowSource
 
         error = drive(analyzer, FollowSource(job.follow))
@@ -244,11 +252,14 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
         return [], True
 
 
-def _write(report: Report, job: _Job, sink: Sink, look: Look) -> None:
-    if job.format == "text" and not any(i.error is None or i.lines for i in report.inputs):
+def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None) -> None:
+    if job.format in LIVE_FORMATS and not any(i.error is None or i.lines for i in report.inputs):
         return  # the errors on standard error say it all
     with sink.writing() as out:
-        write(job.format, report, out, look)
+        if live is not None:
+            live.end(report, out)
+        else:
+            write(job.format, report, out, look)
 
 
 def _status(job: _Job, report: Report, crashed: bool) -> int:

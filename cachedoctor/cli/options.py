@@ -14,3 +14,10 @@ MaxUnpacked = Annotated[
         parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
     ),
 ]
+
+ColorOption = Annotated[
+    terminal.Color, typer.Option("--color", help="Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.")
+]
+Width = Annotated[
+    int | None, typer.Option("--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]")
+]

@@ -11,7 +11,6 @@ from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
 
-
 _FromOne = Annotated[int, msgspec.Meta(ge=1)]
 _FromZero = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -5,7 +5,7 @@ Knows the terminal through rich. Knows no report.
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,8 +16,17 @@ from cachedoctor.report.text_safe import cut, rows, visible
 _PROSE = 100
 """Cells: sentences on wider rows are hard to read."""
 
-Part = str | tuple[str, str]
-"""Text, or text and its style."""
+
+class Link(NamedTuple):
+    """Text that leads to ``address``, a URI of printable ASCII."""
+
+    text: str
+    style: str
+    address: str
+
+
+Part = str | tuple[str, str] | Link
+"""Text, or text and its style, or a link."""
 
 
 class Page:
@@ -27,6 +36,7 @@ class Page:
         self.width = width
         self.ascii_only = ascii_only
         self._empty = True
+        self._out = out
         # Everything is said, nothing is asked of the environment: the same report gives the same bytes.
         self._console = Console(
             file=out, width=width, color_system="standard" if color else None, force_terminal=color, no_color=not color,
@@ -43,11 +53,23 @@ class Page:
         # Text objects are never read as markup; soft_wrap keeps rich from breaking or cutting them.
         text = Text()
         for part in parts:
-            words, style = (part, "") if isinstance(part, str) else part
-            text.append(visible(words, self.ascii_only), style)
+            words, style = (part, "") if isinstance(part, str) else part[:2]
+            shown = Text(visible(words, self.ascii_only), style)
+            if isinstance(part, Link):
+                self._console.print(text, soft_wrap=True, end="")
+                self._linked(shown, part.address)
+                text = Text()
+            else:
+                text.append_text(shown)
         text.rstrip()
         self._empty = False
         self._console.print(text, soft_wrap=True)
+
+    def _linked(self, shown: Text, address: str) -> None:
+        # rich can write links, too, but gives each a random number: the same report would not give the same bytes.
+        self._out.write(f"\x1b]8;;{visible(address, True)}\x1b\\")
+        self._console.print(shown, soft_wrap=True, end="")
+        self._out.write("\x1b]8;;\x1b\\")
 
     def prose(self, head: list[Part], body: str, indent: int, style: str = "") -> None:
         """Write ``head`` and a sentence, broken at spaces, later rows indented by ``indent``."""
