@@ -15,6 +15,8 @@ from cachedoctor.report.text_safe import cut, rows, visible
 
 _PROSE = 100
 """Cells: sentences on wider rows are hard to read."""
+_ROOMY = 48
+"""Cells: with fewer for a line of a log, each counts."""
 
 
 class Link(NamedTuple):
@@ -89,7 +91,8 @@ class Page:
     def excerpt(self, head: list[Part], gutter: list[Part], text: str, room: int) -> None:
         """Write a log line behind ``head``, further rows behind ``gutter``; the middle of a long line is left out."""
         shown = cut(text, max(2 * room, 160), self.ascii_only)
-        first, *others = rows(shown, room, room - 4, fold=True)
+        indent = 4 if room >= _ROOMY else 2
+        first, *others = rows(shown, room, room - indent, fold=True)
         self.row(*head, first)
         for other in others:
-            self.row(*gutter, "    ", other)
+            self.row(*gutter, " " * indent, other)

@@ -8,9 +8,9 @@ from cachedoctor.report.text_words import count, number, percent
 
 _BARS, _UNKNOWN = "▁▂▃▄▅▆▇█", "·"
 _ASCII_BARS, _ASCII_UNKNOWN = ".:-=+*#", "?"
-_KEY, _WORDS = 10, 42
-"""Cells of a row before the bars and behind them."""
-_NARROW, _FEW_WORDS = 60, 24
+_KEY, _EACH = 10, len(", 1,024 a bar")
+"""Cells of a row before the bars, and of the words that are needed when a bar is many requests."""
+_NARROW = 60
 """On a page narrower than that only the most important words stand behind the bars."""
 _FEWEST = 6
 """Bars that are drawn on any page."""
@@ -26,8 +26,11 @@ def show(page: Page, slots: list[SlotReuse], where: str) -> None:
     """
     if sum(slot.requests for slot in slots) < 2 or not any(cell for slot in slots for cell in slot.cells):
         return
-    narrow = page.width < _NARROW
-    room = max(page.width - _KEY - (_FEW_WORDS if narrow else _WORDS), _FEWEST)
+    narrow, behind = page.width < _NARROW, f" ({where})" if where else ""
+    room = page.width - _KEY - 2 - max(len(_said(slot, narrow)) for slot in slots) - len(behind)
+    if not narrow and any(len(slot.cells) > room or slot.step > 1 for slot in slots):
+        room -= _EACH
+    room = max(room, _FEWEST)
     # A bar is as many requests in every slot, so that they can be compared. Where many share a row, it is more.
     alone = _step([slot for slot in slots if slot.slot is not None], room)
     steps = [alone if slot.slot is not None else _step([slot], room) for slot in slots]
@@ -35,8 +38,9 @@ def show(page: Page, slots: list[SlotReuse], where: str) -> None:
     wide = max(map(len, drawn))
     for slot, row, step in zip(slots, drawn, steps, strict=True):
         key = f"slot {slot.slot}" if slot.slot is not None else "others"
-        words = _said(slot, narrow, step) + (f" ({where})" if where else "")
-        page.facts([(f"{key:<{_KEY}}", "bold"), (f"{row:<{wide}}", "cyan"), "  "], words, _KEY)
+        page.facts(
+            [(f"{key:<{_KEY}}", "bold"), (f"{row:<{wide}}", "cyan"), "  "], _said(slot, narrow, step) + behind, _KEY
+        )
 
 
 def _step(slots: list[SlotReuse], room: int) -> int:
@@ -69,7 +73,7 @@ def bars(cells: Cells, ascii_only: bool = False) -> str:
     return "".join(gap if c is None else levels[min(c[1] * len(levels) // c[0], len(levels) - 1)] for c in cells)
 
 
-def _said(slot: SlotReuse, narrow: bool, step: int) -> str:
+def _said(slot: SlotReuse, narrow: bool, step: int = 1) -> str:
     known = [cell for cell in slot.cells if cell is not None]
     prompt = sum(cell[0] for cell in known)
     share = percent(sum(cell[1] for cell in known), prompt) if prompt else "unknown"
