@@ -15,7 +15,7 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import ColorOption, MaxUnpacked, Width
+from cachedoctor.cli.options import ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
@@ -94,7 +94,7 @@ def analyze(
         ),
     ] = 1,
     max_unpacked: MaxUnpacked = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error.")] = False,
+    quiet: Quiet = False,
     color: ColorOption = "auto",
     width: Width = None,
 ) -> None:

@@ -21,3 +21,5 @@ ColorOption = Annotated[
 Width = Annotated[
     int | None, typer.Option("--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]")
 ]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error; errors stay.")]
