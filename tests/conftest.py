@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from command import LOG
+from terminals import VARIABLES
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.prompts import Prompts
@@ -79,3 +80,11 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "server.log"
     path.write_bytes(LOG)
     return path
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variable says anything about colours and links."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch

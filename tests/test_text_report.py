@@ -280,3 +280,30 @@ def test_rows_keep_runs_of_spaces() -> None:
 def test_a_number_and_its_per_cent_sign_stay_on_one_row() -> None:
     assert rows("the slot held 96.9 % of it", 18, 18) == ["the slot held", "96.9 % of it"]
     assert rows("a printf of 5 %d bytes", 13, 13) == ["a printf of 5", "%d bytes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("it took 1,475 ms in all", ["it took", "1,475 ms in", "all"]),
+        ("all of 12 requests", ["all of", "12 requests"]),
+        ("the CD106 cut-off one", ["the CD106", "cut-off one"]),  # 13 cells are too many for one row
+        ("and CD101 early", ["and", "CD101 early"]),
+        ("from 5 x 4 tokens", ["from 5 x", "4 tokens"]),
+    ],
+)
+def test_a_number_and_its_noun_stay_on_one_row_where_there_is_room(text: str, expected: list[str]) -> None:
+    assert rows(text, 11, 11) == expected
+
+
+def test_a_bar_of_a_log_line_begins_no_row() -> None:
+    """There it would look like the edge of the excerpt."""
+    assert rows("task 32 | old: ... cch= | 0ed9c;", 12, 12, fold=True) == ["task 32 |", "old: ...", "cch= |", "0ed9c;"]
+
+
+def test_facts_are_as_wide_as_the_page_and_sentences_are_not() -> None:
+    """A list of facts is scanned, a sentence is read."""
+    rules = [NotEvaluated(f"CD{n}", "a-rule-with-a-rather-long-name", "why " * 60, "x") for n in range(100, 108)]
+    out = text(report(not_evaluated=rules), 200).splitlines()
+    assert max(len(row) for row in out if "a-rule-with" in row) > 150
+    assert max(len(row) for row in out if "why why" in row) <= 100

@@ -13,8 +13,10 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import Build, Cmdline, MaxUnpacked, given_options
+from cachedoctor.cli.options import Build, Cmdline, ColorOption, MaxUnpacked, Quiet, Width, given_options
+from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
@@ -35,6 +37,7 @@ class _Job(NamedTuple):
     given: list[Given]
     jobs: int
     max_unpacked: int | None
+    quiet: bool
 
 
 def analyze(
@@ -77,10 +80,9 @@ def analyze(
         ),
     ] = 1,
     max_unpacked: MaxUnpacked = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
-    width: Annotated[
-        int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
-    ] = None,
+    quiet: Quiet = False,
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Say why prompts were recomputed, and what fixes it.
 
@@ -98,6 +100,7 @@ def analyze(
         given_options(cmdline),
         jobs or os.cpu_count() or 1,
         max_unpacked,
+        quiet,
     )
     spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
@@ -131,14 +134,21 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     from cachedoctor.cli.stepwise import Stepwise, Stream
 
     stream = Stream(sink) if job.format == "jsonl" else None
-    live = stream or (Live(sink, look) if _is_live(job, sink) else None)
+    # Lines that come one by one, and live ones, leave no place for it.
+    silent = job.quiet or job.follow is not None or (stream is not None and sink.path is None)
+    progress = Progress([] if job.follow else job.paths, silent)
+    live = Live(sink, look, job.format, progress.hide) if _is_live(job, sink) else None
+    hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
     witness = None if stream is None else stream.witness
     lists = FORMATS[job.format].lists_requests
-    analyzer = Stepwise(interrupts, live, witness, job.build, job.prompts, job.given, keeps_requests=lists)
-    errors, interrupted = _feed(job, analyzer)
-    end = stream.close if stream is not None else lambda report: _write(report, job, sink, look)
+    analyzer = Stepwise(interrupts, hearers, witness, job.build, job.prompts, job.given, keeps_requests=lists)
+    try:
+        errors, interrupted = _feed(job, analyzer, progress)
+    finally:
+        progress.close()
+    end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
     report, interrupted = conclude(analyzer, interrupted, interrupts, end)
-    if job.prompts is not None and job.prompts.matched < len(job.prompts):
+    if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain(errors, analyzer)
@@ -146,7 +156,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.format != "text" or sink.path is not None:
+    if job.format not in LIVE_FORMATS or sink.path is not None:
         return False
     if job.follow is not None:
         return True
@@ -156,7 +166,7 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
-def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
+def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.run import drive, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
 
@@ -169,8 +179,8 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
 
                 if suits(job.paths):
                     terms = Terms(job.build, job.given, FORMATS[job.format].lists_requests, limit)
-                    return feed_parallel(analyzer, job.paths, job.jobs, terms), False
-            return feed_all(analyzer, job.paths, limit), False
+                    return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
+            return feed_all(analyzer, job.paths, limit, progress.read), False
         from cachedoctor.sources.follow import FollowSource
 
         error = drive(analyzer, FollowSource(job.follow))
@@ -179,8 +189,11 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
         return [], True
 
 
-def _write(report: Report, job: _Job, sink: Sink, look: Look) -> None:
-    if job.format == "text" and not has_content(report):
+def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None) -> None:
+    if job.format in LIVE_FORMATS and not has_content(report):
         return
     with sink.writing() as out:
-        write(job.format, report, out, look)
+        if live is not None:
+            live.end(report, out)
+        else:
+            write(job.format, report, out, look)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.options import ColorOption, Width
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import Look
 
@@ -42,8 +43,8 @@ def diff(
     ] = False,
     format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
-    width: Annotated[int | None, typer.Option(min=20, metavar="N", help="Columns of the text.")] = None,
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Say where two prompts part, token by token, what differs there, and what it costs.
 

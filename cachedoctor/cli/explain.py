@@ -9,8 +9,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cachedoctor.cli import terminal
+from cachedoctor.cli.options import ColorOption, Width
+
 if TYPE_CHECKING:
     from cachedoctor.model import Line
+    from cachedoctor.report.base import Look
 
 _UNKNOWN = 3
 _STDIN_MAX = 1 << 20
@@ -28,6 +32,8 @@ def explain(
         typer.Option("--line", "-l", metavar="LINE", help="Explain this line of a log; - reads standard input."),
     ] = None,
     format: Annotated[Format, typer.Option("--format", "-f", help="Format of the explanation of a line.")] = "text",
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Print the page of a rule, or the list of all; with --line, say what a line of a log means.
 
@@ -38,20 +44,20 @@ def explain(
     Exit status: 0; 2 wrong usage or no such rule; 3 no line was recognised.
     """
     if line is None and format == "text":
-        _rule(rule)
+        _rule(rule, terminal.look(to_file=False, color=color, width=width))
     elif line is None:
         raise typer.BadParameter("it belongs to --line", param_hint="--format")
     elif rule is not None:
         raise typer.BadParameter("give a rule or --line, not both")
     else:
-        _lines(line, format)
+        _lines(line, format, terminal.look(to_file=False, color=color, width=width))
 
 
-def _rule(rule: str | None) -> None:
+def _rule(rule: str | None, look: Look) -> None:
     from cachedoctor.rules import registry
 
     if rule is None:
-        _print("\n".join(f"{code}  {name}" for code, name in registry.names()))
+        _print("\n".join(f"{code}  {name}" for code, name in registry.names()), look)
         return
     page = registry.find(rule)
     if page is None:
@@ -59,13 +65,12 @@ def _rule(rule: str | None) -> None:
 
         raise CacheDoctorError(f"{rule}: no such rule", _nearest(rule, registry.names()))
     if not page.is_file():
-        _print(f"{page.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.")
+        _print(f"{page.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.", look)
         return
-    _print(page.read_text("utf-8").rstrip("\n"))
+    _print(_highlighted(page.read_text("utf-8").rstrip("\n"), look.color), look)
 
 
-def _lines(line: str, format: Format) -> None:
-    from cachedoctor.cli import terminal
+def _lines(line: str, format: Format, look: Look) -> None:
     from cachedoctor.cli.sink import Sink
     from cachedoctor.doctor.explaining import explain as explained
 
@@ -77,7 +82,7 @@ def _lines(line: str, format: Format) -> None:
             seen += 1
             known += bool(answer.explanations)
             if answer.explanations or format == "json":
-                _write(answer, out, format)
+                _write(answer, out, format, look)
             if not answer.explanations:
                 out.flush()
                 terminal.complain(*_unknown(answer), kind="error" if answer.number == 1 else "warning")
@@ -91,8 +96,6 @@ def _given(line: str) -> bytes:
     if line != "-":
         return line.encode("utf-8", "surrogateescape")
     import sys
-
-    from cachedoctor.cli import terminal
 
     data = sys.stdin.buffer.read(_STDIN_MAX + 1) if sys.stdin is not None else b""
     if len(data) > _STDIN_MAX:
@@ -108,7 +111,7 @@ def _unknown(line: Line) -> tuple[str, str]:
     return f"{where}no message of llama-server that is known, nor like one", "give a whole line, in quotes"
 
 
-def _write(line: Line, out: IO[bytes], format: Format) -> None:
+def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
     if format == "json":
         import cachedoctor
         from cachedoctor.report.line_json import render as render_json
@@ -117,10 +120,8 @@ def _write(line: Line, out: IO[bytes], format: Format) -> None:
         return
     import io
 
-    from cachedoctor.cli import terminal
     from cachedoctor.report.line_text import render
 
-    look = terminal.look(to_file=False)
     text = io.StringIO()
     render(line, text, look.width, color=look.color, ascii_only=look.ascii_only)
     out.write(look.encode(text.getvalue()))
@@ -134,8 +135,19 @@ def _nearest(wanted: str, names: list[tuple[str, str]]) -> str:
     return f"did you mean {known[close[0]]}?" if close else "cachedoctor explain lists all rules"
 
 
-def _print(text: str) -> None:
-    from cachedoctor.cli import sink, terminal
+def _highlighted(page: str, color: bool) -> str:
+    """Headings in bold, where there are colours; a ``#`` in a block of code is none."""
+    if not color:
+        return page
+    rows, code = [], False
+    for row in page.split("\n"):
+        code ^= row.startswith("```")
+        rows.append(f"\x1b[1m{row}\x1b[0m" if row.startswith("#") and not code else row)
+    return "\n".join(rows)
 
-    with sink.Sink(None) as output, output.writing() as out:
-        out.write(terminal.look(to_file=False).encode(text + "\n"))
+
+def _print(text: str, look: Look) -> None:
+    from cachedoctor.cli.sink import Sink
+
+    with Sink(None) as output, output.writing() as out:
+        out.write(look.encode(text + "\n"))

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import MaxUnpacked, Quiet
+from cachedoctor.cli.progress import Progress
 
 
 def export(
@@ -19,6 +20,7 @@ def export(
         int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
     ] = None,
     max_unpacked: MaxUnpacked = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write one row per request: token counts, slot choice, outcome, findings.
 
@@ -30,8 +32,11 @@ def export(
     from cachedoctor.frames import write
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    analyzer = Analyzer(build)
-    errors = feed_all(analyzer, logs, max_unpacked or MAX_BYTES)
+    analyzer, progress = Analyzer(build), Progress(logs, quiet)
+    try:
+        errors = feed_all(analyzer, logs, max_unpacked or MAX_BYTES, progress.read)
+    finally:
+        progress.close()
     report = analyzer.finish()
     for error in errors:
         terminal.complain(error.message, error.hint)

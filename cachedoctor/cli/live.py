@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import io
+import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cachedoctor.cli.sink import Sink
-    from cachedoctor.model import Finding
-    from cachedoctor.report.base import Look
+    from cachedoctor.model import Finding, Report
+    from cachedoctor.report.base import FormatName, Look
 
+FORMATS = ("text", "concise")
+"""Formats in which a finding can stand alone."""
 _PATIENCE = 0.05
 """Seconds that a finding waits while the input has never fallen silent: it may be a finished log that is piped in,
-which needs no more than its report."""
+which needs no more than its report. A short line waits until there was a silence: scripts count them."""
 
 
 class Live:
     """Is told of every step of the analysis, and prints each finding once."""
 
-    def __init__(self, sink: Sink, look: Look) -> None:
+    def __init__(
+        self, sink: Sink, look: Look, format: FormatName = "text", before: Callable[[], None] = lambda: None
+    ) -> None:
+        """``before``: is called before something is printed."""
         # Imported now: the first finding must not wait for it.
-        from cachedoctor.report.text import render_finding
+        from cachedoctor.report import concise, text
 
-        self._render = render_finding
+        self._text, self._concise = text, concise
+        self._short = format == "concise"
+        self._before = before
         self._sink = sink
         self._look = look
         self._silent = False
         self._since: float | None = None
-        self._printed: set[tuple[object, ...]] = set()
+        self._printed: dict[tuple[object, ...], bytes] = {}
+        self._urls: dict[str, str] = {}
+        if look.pages is not None:
+            from cachedoctor.rules import registry
+
+            self._urls = dict(registry.urls())
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Take notice of the codes of new findings, and of silence; print what is due."""
@@ -37,18 +50,38 @@ class Live:
         now = time.monotonic()
         if new and self._since is None:
             self._since = now
-        if self._since is not None and (self._silent or now - self._since >= _PATIENCE):
+        patience = math.inf if self._short else _PATIENCE
+        if self._since is not None and (self._silent or now - self._since >= patience):
             self._since = None
             self._print(findings())
 
     def _print(self, findings: list[Finding]) -> None:
-        text = io.StringIO()
-        for finding in findings:
-            # A rule hits a request at most once, so its first request tells one finding of a code from another.
-            key = (finding.code, *finding.requests[:1])
-            if key not in self._printed:
-                self._printed.add(key)
-                look = self._look
-                self._render(finding, text, look.width, color=look.color, ascii_only=look.ascii_only)
+        self._before()
         with self._sink.writing() as out:
-            out.write(self._look.encode(text.getvalue()))
+            for finding in findings:
+                # A rule hits a request at most once, so its first request tells one finding of a code from another.
+                key = (finding.code, *finding.requests[:1])
+                if key not in self._printed:
+                    self._printed[key] = self._shown(finding)
+                    out.write(self._printed[key])
+
+    def _shown(self, finding: Finding) -> bytes:
+        look = self._look
+        if self._short:
+            return self._concise.line(finding, look)
+        text = io.StringIO()
+        url = self._urls.get(finding.code)
+        self._text.render_finding(
+            finding, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages, url=url
+        )
+        return look.encode(text.getvalue())
+
+    def end(self, report: Report, out: IO[bytes]) -> None:
+        """Write the report; of short lines those that are new or whose numbers changed since they were printed."""
+        if not self._short:
+            self._text.write(report, out, self._look)
+            return
+        lines = io.BytesIO()
+        self._concise.write(report, lines, self._look)
+        printed = set(self._printed.values())
+        out.writelines(line for line in lines.getvalue().splitlines(keepends=True) if line not in printed)

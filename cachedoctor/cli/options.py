@@ -34,3 +34,13 @@ def given_options(line: str | None) -> list[Given]:
     from cachedoctor.knowledge.cmdline import parse
 
     return parse(line)
+
+
+ColorOption = Annotated[
+    terminal.Color, typer.Option("--color", help="Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.")
+]
+Width = Annotated[
+    int | None, typer.Option("--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]")
+]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error; errors stay.")]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.options import ColorOption, Width
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
 
@@ -18,10 +19,8 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
-    width: Annotated[
-        int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
-    ] = None,
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Write a JSON report in another format; the log is not needed.
 

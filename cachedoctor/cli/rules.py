@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cachedoctor.cli import terminal
+from cachedoctor.cli.options import ColorOption, Width
+
 if TYPE_CHECKING:
     from typing import IO
 
+    from cachedoctor.report.base import Look
     from cachedoctor.rules.base import Rule
 
 _SEVERITY = {"by-cost": "by cost"}
@@ -16,18 +20,21 @@ _SEVERITY = {"by-cost": "by cost"}
 
 def rules(
     format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the list.")] = "text",
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """List all rules and what they find.
 
     A severity "by cost" is a warning once the cause has cost 1,000 tokens in all, a note before.
     """
-    from cachedoctor.cli import sink, terminal
+    from cachedoctor.cli.sink import Sink
     from cachedoctor.rules import registry
 
     loaded, broken = registry.load()
     loaded.sort(key=lambda rule: rule.code)
-    with sink.Sink(None) as output, output.writing() as out:
-        _json(loaded, out) if format == "json" else _table(loaded, out)
+    look = terminal.look(to_file=False, color=color, width=width)
+    with Sink(None) as output, output.writing() as out:
+        _json(loaded, out) if format == "json" else _table(loaded, out, look)
     for rule in broken:
         terminal.complain(f"{rule.code} {rule.name} cannot be loaded: {rule.error}", kind="internal error")
     if broken:
@@ -42,13 +49,11 @@ def _json(rules: list[Rule], out: IO[bytes]) -> None:
     out.write(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
 
 
-def _table(rules: list[Rule], out: IO[bytes]) -> None:
+def _table(rules: list[Rule], out: IO[bytes], look: Look) -> None:
     import io
 
-    from cachedoctor.cli import terminal
     from cachedoctor.report.text_page import Page
 
-    look = terminal.look(to_file=False)
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
     wide = max((len(r.name) for r in rules), default=0)

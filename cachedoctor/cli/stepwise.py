@@ -6,7 +6,7 @@ the stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cachedoctor.cli.interrupts import Interrupts
@@ -32,7 +32,7 @@ class Stepwise(Analyzer):
     def __init__(
         self,
         interrupts: Interrupts,
-        hearer: Hearer | None,
+        hearers: Sequence[Hearer],
         witness: Witness | None = None,
         build: int | None = None,
         prompts: Prompts | None = None,
@@ -40,10 +40,10 @@ class Stepwise(Analyzer):
         *,
         keeps_requests: bool = False,
     ) -> None:
-        """``hearer`` hears of steps, ``witness`` of what happens in them; the others are the analyzer's own."""
+        """``hearers`` hear of steps, ``witness`` of what happens in them; the others are the analyzer's own."""
         super().__init__(build, prompts, given, keeps_requests=keeps_requests, witness=witness)
         self._interrupts = interrupts
-        self._hearer = hearer
+        self._hearers = hearers
 
     def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
         """Begin an input."""
@@ -71,8 +71,8 @@ class Stepwise(Analyzer):
             return self._heard(super().idle(), True)
 
     def _heard(self, new: list[str], silent: bool) -> list[str]:
-        if self._hearer is not None:
-            self._hearer.step(new, silent, self.findings)
+        for hearer in self._hearers:
+            hearer.step(new, silent, self.findings)
         return new
 
 

@@ -22,7 +22,9 @@ def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look
     wanted = color == "always" or (color == "auto" and _colorful(tty) and not to_file)
     encoding = "utf-8" if to_file or sys.stdout is None else sys.stdout.encoding or "ascii"
     ascii_only = codecs.lookup(encoding).name != "utf-8"
-    return Look(width or shutil.get_terminal_size((80, 24)).columns, wanted, ascii_only, encoding)
+    links = color != "never" and not to_file and _linked(tty and wanted)
+    columns = width or shutil.get_terminal_size((80, 24)).columns
+    return Look(columns, wanted, ascii_only, encoding, _pages() if links else None)
 
 
 def fitted(look: Look) -> Look:
@@ -31,11 +33,33 @@ def fitted(look: Look) -> Look:
 
 
 def _colorful(tty: bool) -> bool:
+    """NO_COLOR comes first, then FORCE_COLOR; TTY_COMPATIBLE says whether escape codes are understood."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return tty and os.environ.get("TERM") != "dumb"
+    compatible = os.environ.get("TTY_COMPATIBLE")
+    return compatible == "1" or (tty and compatible != "0" and not dumb())
+
+
+def dumb() -> bool:
+    """Whether the terminal says that it knows no escape codes."""
+    return os.environ.get("TERM") == "dumb"
+
+
+def _linked(terminal: bool) -> bool:
+    forced = os.environ.get("FORCE_HYPERLINK")
+    return not dumb() and (forced != "0" if forced else terminal)
+
+
+def _pages() -> str | None:
+    """Address of what the pages of the rules lie in; None where they are no files (in a zip)."""
+    from pathlib import Path
+
+    import cachedoctor
+
+    folder = Path(os.path.abspath(cachedoctor.__file__)).parent
+    return f"{folder.parent.as_uri()}/" if (folder / "rules").is_dir() else None
 
 
 def build_number(text: str) -> int:

@@ -64,7 +64,7 @@ def _run(
     from cachedoctor.cli.stepwise import Stepwise
 
     shown = _shown(sink, look, interrupts)
-    analyzer = shown.analyzer = Stepwise(interrupts, shown, shown.witness, build, None, given)
+    analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.witness, build, None, given)
     errors, interrupted = _feed(analyzer, path, shown)
 
     def end(report: Report) -> None:

@@ -15,6 +15,7 @@ from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.part import Part, add_input
+from cachedoctor.doctor.reuse import Reuse
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
@@ -95,6 +96,7 @@ class Analyzer:
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._sums = Sums()
+        self._reuse = Reuse()
         self._follows = self._settled = False
         self._trackers: dict[str | None, Tracker] = {}
         self._number = 0
@@ -119,6 +121,7 @@ class Analyzer:
             self._close_trackers()
             self._trackers, self._scanners = {}, {}
             self._diagnosis.forget()
+            self._reuse.finish()
         for tracker in self._trackers.values():
             tracker.path = path
         for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
@@ -266,6 +269,7 @@ class Analyzer:
             self._witness.examined(judged, self.findings() if len(self._new) > known else [])
         for request in finished:
             self._sums.add(request)
+            self._reuse.add(request, self._sessions[request.session])
         for request in finished:
             self._spool.add(request)
 
@@ -314,10 +318,11 @@ class Analyzer:
         self.close()
         self._close_trackers()
         self._diagnosis.groups.finish()
+        self._reuse.finish()
         with open(path, "wb") as file:
             self._spool.copy_to(file)
         return Part(
-            self._inputs, self._sessions, self._sums, self._number,
+            self._inputs, self._sessions, self._sums, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures, self._settled,
         )  # fmt: skip
 
@@ -342,6 +347,7 @@ class Analyzer:
             self._inputs += part.inputs
         part.groups.renumber(self._number, len(self._sessions))
         self._spool.take_over(path, part.requests, len(self._sessions))
+        self._reuse.merge(part.reuse, len(self._sessions))
         self._diagnosis.absorb(part.groups, part.doubtful, part.crashed)
         self._sessions += part.sessions
         self._number += part.requests
@@ -358,5 +364,5 @@ class Analyzer:
         left = self._diagnosis.not_evaluated(sessions)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
-            left, rules, self._interrupted, restart(self._rules, sessions, left),
+            left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
         )  # fmt: skip

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 import msgspec
@@ -24,7 +24,7 @@ from cachedoctor.doctor.cuts import spans
 from cachedoctor.doctor.part import Part
 from cachedoctor.doctor.run import chains, drive, drive_chain, feed_all
 from cachedoctor.model import CacheDoctorError, Given
-from cachedoctor.sources.base import SourceError
+from cachedoctor.sources.base import SourceError, Told, unheard
 from cachedoctor.sources.file import is_stream
 from cachedoctor.sources.span import Span, SpanSource, plain_size
 
@@ -51,6 +51,13 @@ class _Unit(msgspec.Struct, frozen=True):
     span: Span | None = None
 
 
+def _size(unit: _Unit) -> int:
+    """Bytes of it, as they are stored; of those that can be read."""
+    if unit.span is not None:
+        return unit.span.end - unit.span.start
+    return sum(os.path.getsize(path) for path in unit.paths if os.path.isfile(path))
+
+
 class _Done(msgspec.Struct):
     part: Part
     line: int
@@ -66,8 +73,12 @@ def suits(paths: Iterable[str]) -> bool:
     return not any(path == "-" or is_stream(path) for path in paths)
 
 
-def feed_parallel(analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms) -> list[SourceError]:
+def feed_parallel(
+    analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms, told: Told = unheard
+) -> list[SourceError]:
     """Feed every path like ``feed_all``, in ``jobs`` processes; returns the errors of inputs that could not be read.
+
+    ``told`` hears of the bytes of a part when it is done.
 
     Raises:
         CacheDoctorError: a process was killed.
@@ -77,11 +88,14 @@ def feed_parallel(analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms)
     plan = list(_plan(paths, jobs))
     busy = min(jobs, sum(map(len, plan)), _MOST)
     if busy < 2:
-        return feed_all(analyzer, paths, terms.max_unpacked)
+        return feed_all(analyzer, paths, terms.max_unpacked, told)
     with _pipes_may_break(), tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(busy) as pool:
         try:
             work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
             for units, futures in work:
+                sizes = {future: _size(unit) for unit, future in zip(units, futures, strict=True)}
+                for future in as_completed(futures):
+                    told(sizes[future])
                 for done in _parts(pool, units, futures, terms, folder):
                     analyzer.absorb(done.part, done.requests, done.line)
                     errors += [SourceError(*error) for error in done.errors]

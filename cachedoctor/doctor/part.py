@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.doctor.groups import Groups
+from cachedoctor.doctor.reuse import Reuse
 from cachedoctor.doctor.sums import Sums
 from cachedoctor.model import InputInfo, Session
 
@@ -15,6 +16,7 @@ class Part(msgspec.Struct):
     inputs: list[InputInfo]
     sessions: list[Session]
     sums: Sums
+    reuse: Reuse
     requests: int
     """How many; as JSON they stand in a file of their own."""
     groups: Groups

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from cachedoctor.doctor.analyzer import Analyzer, printable
 from cachedoctor.model import Report
-from cachedoctor.sources.base import Source, SourceError
+from cachedoctor.sources.base import Source, SourceError, Told, unheard
 from cachedoctor.sources.order import in_time_order
 from cachedoctor.sources.unpack import MAX_BYTES
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
 
-def _source(path: str, max_unpacked: int) -> Source:
+def _source(path: str, max_unpacked: int, told: Told = unheard) -> Source:
     if path == "-":
         from cachedoctor.sources.stdin import StdinSource
 
-        return StdinSource(max_bytes=max_unpacked)
+        return StdinSource(max_bytes=max_unpacked, told=told)
     from cachedoctor.sources.file import FileSource
 
-    return FileSource(path, max_unpacked)
+    return FileSource(path, max_unpacked, told)
 
 
 def growing(path: str) -> Source:
@@ -74,18 +74,24 @@ def chains(paths: list[str]) -> list[list[str]]:
     return found
 
 
-def drive_chain(analyzer: Analyzer, chain: list[str], max_unpacked: int = MAX_BYTES) -> list[SourceError]:
+def drive_chain(
+    analyzer: Analyzer, chain: list[str], max_unpacked: int = MAX_BYTES, told: Told = unheard
+) -> list[SourceError]:
     """Feed the rotations of one log; returns the errors of those that could not be read to their end."""
-    errors = [drive(analyzer, _source(path, max_unpacked), continues=at > 0) for at, path in enumerate(chain)]
+    errors = [drive(analyzer, _source(path, max_unpacked, told), continues=at > 0) for at, path in enumerate(chain)]
     return [error for error in errors if error is not None]
 
 
-def feed_all(analyzer: Analyzer, paths: list[str], max_unpacked: int = MAX_BYTES) -> list[SourceError]:
+def feed_all(
+    analyzer: Analyzer, paths: list[str], max_unpacked: int = MAX_BYTES, told: Told = unheard
+) -> list[SourceError]:
     """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end.
 
-    ``max_unpacked``: bytes that each of them may unpack to.
+    Args:
+        max_unpacked: bytes that each of them may unpack to.
+        told: hears of bytes that were read, as they are stored.
     """
-    return [error for chain in chains(paths) for error in drive_chain(analyzer, chain, max_unpacked)]
+    return [error for chain in chains(paths) for error in drive_chain(analyzer, chain, max_unpacked, told)]
 
 
 def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) -> SourceError | None:

@@ -20,7 +20,7 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.lines import Mark, Segment
-from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
+from cachedoctor.model.report import InputInfo, Report, RequestLines, SlotReuse, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
@@ -69,6 +69,7 @@ __all__ = [
     "Severity",
     "Side",
     "Sizes",
+    "SlotReuse",
     "SlotView",
     "Totals",
     "View",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Protocol
+from typing import IO, Annotated, Protocol
 
 import msgspec
 
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
+
+_FromOne = Annotated[int, msgspec.Meta(ge=1)]
+_FromZero = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class InputInfo(msgspec.Struct):
@@ -34,6 +37,20 @@ class Totals(msgspec.Struct):
     prompt_ms: float = 0.0
     avoidable_tokens: int = 0
     avoidable_ms: float | None = None
+
+
+class SlotReuse(msgspec.Struct):
+    """How much of its prompts a slot reused, along its requests; children of ``n > 1`` requests are left out."""
+
+    session: int
+    """The session with the most requests."""
+    slot: int | None
+    """None for all slots from 8 on together."""
+    requests: int
+    step: _FromOne
+    """Requests of each cell; the last one may hold fewer."""
+    cells: list[tuple[_FromOne, _FromZero] | None]
+    """Prompt tokens and how many of them were reused, at most 64 times; None where the log does not say."""
 
 
 class RequestLines(Protocol):
@@ -65,3 +82,4 @@ class Report(msgspec.Struct):
     rules: list[RuleInfo]
     interrupted: bool = False
     restart: Restart | None = None
+    slots: list[SlotReuse] = msgspec.field(default_factory=list)

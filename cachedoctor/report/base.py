@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from cachedoctor.model import Report
 
-FormatName = Literal["text", "json", "jsonl"]
+FormatName = Literal["text", "concise", "json", "jsonl"]
 
 
 class Look(NamedTuple):
@@ -41,6 +41,7 @@ FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
         Format("text", "text", False),
+        Format("concise", "concise", False),
         Format("json", "json_v1", True),
         Format("jsonl", "jsonl_v1", True),
     )

@@ -88,6 +88,7 @@ def tail(report: Report) -> dict[str, Any]:
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
         "restart": report.restart,
+        "slots": report.slots,
     }
 
 

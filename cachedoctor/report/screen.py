@@ -34,7 +34,7 @@ class _Rows:
             return
         text = Text(no_wrap=True)
         for part in parts:
-            words, style = (part, "") if isinstance(part, str) else part
+            words, style = (part, "") if isinstance(part, str) else part[:2]
             # Four characters may stand in one cell, and a name may be a million long.
             text.append(visible(words[: 4 * self.width], self._ascii), style)
         if text.cell_len > self.width:  # marked, since a number that is cut is another number

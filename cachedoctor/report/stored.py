@@ -23,6 +23,7 @@ from cachedoctor.model import (
     RuleInfo,
     Session,
     Side,
+    SlotReuse,
     Totals,
     read_rows,
 )
@@ -51,6 +52,7 @@ class _Rest(msgspec.Struct):
     rules: list[RuleInfo]
     interrupted: bool = False
     restart: Restart | None = None
+    slots: list[SlotReuse] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
 
 
@@ -107,7 +109,7 @@ def read(data: bytes, name: str) -> Report:
         session.n_requests = counts[session.index]
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
-        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart,
+        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ Knows the Report and how its parts are shown. Never asks the terminal: width and
 from __future__ import annotations
 
 import io
+import re
 from typing import IO, TextIO
 
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
@@ -14,14 +15,25 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
 
+_URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 
-def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
+
+def render(
+    report: Report,
+    out: TextIO,
+    width: int = 80,
+    *,
+    color: bool = False,
+    ascii_only: bool = False,
+    pages: str | None = None,
+) -> None:
     """Write the whole report.
 
     Args:
         width: cells of a row; commands, paths and addresses may be longer.
         color: whether ``out`` understands escape codes.
         ascii_only: whether ``out`` can show ASCII only.
+        pages: what stands before the address of a rule's page to make it a link; None where there are no links.
     """
     page = Page(out, width, color, ascii_only)
     text_header.show(page, report)
@@ -29,10 +41,13 @@ def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False,
     named = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
     several = len(report.sessions) > 1
     where = {s.index: text_header.place(s) for s in report.sessions if several and s.index in named}
+    urls = {rule.code: rule.url for rule in report.rules}
     for finding in findings:
         session = finding.evidence[0].session if finding.evidence else -1
         page.gap()
-        text_finding.show(page, finding, where.get(session, ""), report.totals.prompt_ms)
+        text_finding.show(
+            page, finding, where.get(session, ""), report.totals.prompt_ms, _link(pages, urls.get(finding.code))
+        )
     if report.not_evaluated:
         page.gap()
         _not_evaluated(page, report.not_evaluated, report.restart)
@@ -43,17 +58,29 @@ def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False,
 def write(report: Report, out: IO[bytes], look: Look) -> None:
     """Write the report as it is to look on one output."""
     text = io.StringIO()
-    render(report, text, look.width, color=look.color, ascii_only=look.ascii_only)
+    render(report, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages)
     out.write(look.encode(text.getvalue()))
 
 
 def render_finding(
-    finding: Finding, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False
+    finding: Finding,
+    out: TextIO,
+    width: int = 80,
+    *,
+    color: bool = False,
+    ascii_only: bool = False,
+    pages: str | None = None,
+    url: str | None = None,
 ) -> None:
-    """Write one finding and an empty row, as live output does."""
+    """Write one finding and an empty row, as live output does; ``url`` is that of its rule."""
     page = Page(out, width, color, ascii_only)
-    text_finding.show(page, quoted.finding(finding))
+    text_finding.show(page, quoted.finding(finding), link=_link(pages, url))
     page.gap()
+
+
+def _link(pages: str | None, url: str | None) -> str | None:
+    """Address of a rule's page; a report that was read from a file may name anything as its address."""
+    return pages + url if pages is not None and url is not None and _URL.fullmatch(url) else None
 
 
 def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | None) -> None:
@@ -63,7 +90,7 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
     page.row(("Could not be evaluated", "bold"))
     enabled = set(restart.codes) if restart is not None else set()
     for (reason, enable), names in groups.items():
-        page.prose(["  "], ", ".join(names), 2)
+        page.facts(["  "], ", ".join(names), 2)
         page.prose(["    "], reason, 4)
         if "llama-server" in enable and enabled.issuperset(name.split()[0] for name in names):
             continue  # by the restart below

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Evidence, Finding
-from cachedoctor.report.text_page import Page
+from cachedoctor.report.text_page import Link, Page, Part
 from cachedoctor.report.text_words import count, duration, number, percent
 
 SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -11,17 +11,17 @@ _GUTTER = "blue"
 _KEY = "bold"
 
 
-def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0) -> None:
+def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0, link: str | None = None) -> None:
     """Write ``finding``.
 
     Args:
         where: which server of the input, when there are several.
         prompt_ms: prompt time of the whole log, to say the share of it.
+        link: address of the page of the rule, where the output knows links.
     """
-    style = SEVERITY_STYLE[finding.severity]
-    page.prose([(f"{finding.severity}[{finding.code}]", style), f" {finding.name}: "], finding.claim, 2, "bold")
+    page.prose([heading(finding, link), f" {finding.name}: "], finding.claim, 2, "bold")
     if finding.evidence:
-        _evidence(page, finding.evidence, style, where)
+        _evidence(page, finding.evidence, SEVERITY_STYLE[finding.severity], where)
     _said(page, "cost", _cost(finding, prompt_ms))
     _said(page, "why", finding.why)
     _said(page, "confidence", finding.confidence)
@@ -34,6 +34,12 @@ def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0) 
     for reference in finding.references:
         _said(page, "see", reference)
     page.row("  = ", ("more: ", _KEY), f"cachedoctor explain {finding.code}")
+
+
+def heading(finding: Finding, link: str | None = None) -> Part:
+    """Name severity and code, ``warning[CD101]``."""
+    words, style = f"{finding.severity}[{finding.code}]", SEVERITY_STYLE[finding.severity]
+    return (words, style) if link is None else Link(words, style, link)
 
 
 def _said(page: Page, key: str, words: str) -> None:
@@ -59,11 +65,11 @@ def _evidence(page: Page, evidence: list[Evidence], style: str, where: str) -> N
     primary = next((e for e in evidence if e.role == "primary"), evidence[0])
     wide = max(len(str(e.line)) for e in evidence)
     blank = " " * (wide + 2)
-    page.row((f"{' ' * wide}--> ", _GUTTER), _location(primary), f" ({where})" if where else "")
+    page.row((f"{' ' * wide}--> ", _GUTTER), location(primary.path, primary.line), f" ({where})" if where else "")
     page.row((f"{blank} |", _GUTTER))
     for line in sorted(evidence, key=lambda e: (e.path != primary.path, e.path, e.line)):
         if line.path != primary.path:
-            page.row((f"{' ' * wide}::: ", _GUTTER), _location(line))
+            page.row((f"{' ' * wide}::: ", _GUTTER), location(line.path, line.line))
         mark, below, tint = (">", "^ ", style) if line is primary else (" ", "- ", _GUTTER)
         gutter = (f"{blank} | ", _GUTTER)
         page.excerpt([(f"{mark} {line.line:>{wide}} | ", tint)], [gutter], line.text, page.width - wide - 5)
@@ -71,8 +77,10 @@ def _evidence(page: Page, evidence: list[Evidence], style: str, where: str) -> N
     page.row((f"{blank} |", _GUTTER))
 
 
-def _location(line: Evidence) -> str:
-    return f"{'<stdin>' if line.path == '-' else line.path}:{line.line}"
+def location(path: str, line: int | None = None) -> str:
+    """Name a place as editors and terminals find it, ``path:line``."""
+    name = "<stdin>" if path == "-" else path
+    return name if line is None else f"{name}:{line}"
 
 
 def severities(findings: list[Finding]) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Report, Session, Totals
-from cachedoctor.report import quoted
+from cachedoctor.report import quoted, text_slots
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
 from cachedoctor.report.text_words import count, duration, number, percent
@@ -23,13 +23,20 @@ _SOURCE = {"line": "", "option": " (given by --build)", "wording": " (by its wor
 def show(page: Page, report: Report) -> None:
     """Write the head of the report."""
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
-        _keyed(page, "server", words)
+        page.facts([(f"{'server':<10}", "bold")], words, 10)
     if report.sessions:
         for key, words in traffic(report.totals):
             _keyed(page, key, words)
+        _slots(page, report)
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
+
+
+def _slots(page: Page, report: Report) -> None:
+    if report.slots:
+        shown = next((s for s in report.sessions if s.index == report.slots[0].session), None)
+        text_slots.show(page, report.slots, place(shown) if shown is not None and len(report.sessions) > 1 else "")
 
 
 def _keyed(page: Page, key: str, words: str) -> None:

@@ -11,8 +11,11 @@ from rich.cells import cell_len
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # What our own words use beyond ASCII.
 _PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "µ": "u"}
-_PIECES = re.compile(r"\S+(?: %(?!\w))?\s*|\s+")
-"""Words with the blanks behind them; a number and its per cent sign are one word."""
+_BAR = r"(?: \|(?= |$))?"
+_PIECES = re.compile(rf"\S+{_BAR}\s*|\s+")
+"""Words of a log line with the blanks behind them; a bar stays with the word before it."""
+_WHOLE = re.compile(rf"(?:[\d.,]*\d (?=(?:[a-z]{{1,8}}|%|x)(?!\w))|CD\d{{3}} (?=[a-z]))?\S+(?: %(?!\w)|{_BAR})\s*|\s+")
+"""Words of a sentence: a number and its unit or noun are one, as are the code and the name of a rule."""
 _CHARS_PER_CELL = 4
 """Characters looked at per cell to fill: combining marks take no cell, and a line may hold a million of them."""
 
@@ -65,10 +68,11 @@ def _take(chars: Iterable[str], cells: int) -> str:
 def rows(text: str, first: int, room: int, fold: bool = False) -> list[str]:
     """Break ``text`` at spaces into rows: ``first`` cells for the first, ``room`` for the others.
 
-    Runs of spaces are kept. A word longer than a row overflows (addresses and paths stay whole) unless ``fold``.
+    Runs of spaces are kept. A word longer than a row overflows (addresses and paths stay whole) unless ``fold``, which
+    is for lines of a log.
     """
     out, row, used, limit = [], "", 0, first
-    for piece in _pieces(text, max(room, 1) if fold else None):
+    for piece in _folded(text, max(room, 1)) if fold else _words(text, room):
         need = cell_len(piece.rstrip())
         if used + need > limit and (row or limit < room):
             out.append(row.rstrip())
@@ -78,9 +82,14 @@ def rows(text: str, first: int, room: int, fold: bool = False) -> list[str]:
     return [*out, row.rstrip()]
 
 
-def _pieces(text: str, longest: int | None) -> Iterable[str]:
+def _words(text: str, room: int) -> Iterable[str]:
+    for piece in _WHOLE.findall(text):
+        yield from [piece] if cell_len(piece.rstrip()) <= room else _PIECES.findall(piece)
+
+
+def _folded(text: str, longest: int) -> Iterable[str]:
     for piece in _PIECES.findall(text):
-        while longest is not None and cell_len(piece.rstrip()) > longest:
+        while cell_len(piece.rstrip()) > longest:
             part = _take(piece, longest) or piece[0]
             yield part
             piece = piece[len(part) :]

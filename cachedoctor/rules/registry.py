@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from cachedoctor.rules.base import Rule
+from cachedoctor.rules.base import PAGES, Rule
 
 _FOLDER = Path(__file__).parent
 
@@ -59,6 +59,11 @@ def find(wanted: str) -> Path | None:
         if key in (module, module[:5], module[6:]):
             return _FOLDER / f"{module}.md"
     return None
+
+
+def urls() -> list[tuple[str, str]]:
+    """(code, address of its page) of every rule, without importing one."""
+    return [(m[:5].upper(), f"{PAGES}/{m}.md") for m in modules()]
 
 
 def names() -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cachedoctor.model import CacheDoctorError
@@ -14,6 +14,14 @@ READ_SIZE = 64 * 1024
 
 IDLE_SECONDS = 0.2
 """A live source that got nothing for this long yields ``b""``."""
+
+
+Told = Callable[[int], None]
+"""Hears of bytes that were read, as they are stored."""
+
+
+def unheard(_: int) -> None:
+    """Nobody wants to know."""
 
 
 class SourceError(CacheDoctorError):

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from io import FileIO
 
 from cachedoctor.sources.arrivals import arrivals
-from cachedoctor.sources.base import READ_SIZE, SourceError
+from cachedoctor.sources.base import READ_SIZE, SourceError, Told, unheard
 from cachedoctor.sources.text import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 
@@ -17,11 +17,12 @@ from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 class FileSource:
     """The file, named pipe or device at ``path``; gzip, xz, bzip2 and zstd are known by content, not by name.
 
-    ``max_bytes`` limits what a compressed file may unpack to.
+    ``max_bytes`` limits what a compressed file may unpack to; ``told`` hears of bytes that were read.
     """
 
-    def __init__(self, path: str, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: str, max_bytes: int = MAX_BYTES, told: Told = unheard) -> None:
         self.path = path
+        self._told = told
         self._max_bytes = max_bytes
 
     def chunks(self) -> Iterator[bytes]:
@@ -32,7 +33,7 @@ class FileSource:
         Raises ``SourceError`` when it cannot be opened, read or unpacked.
         """
         with open_log(self.path) as file:
-            yield from utf8(unpacked(self.path, _reads(self.path, file), self._max_bytes))
+            yield from utf8(unpacked(self.path, _reads(self.path, file, self._told), self._max_bytes))
 
 
 def open_log(path: str) -> FileIO:
@@ -61,18 +62,20 @@ def _nearest(path: str) -> str:
     return f"did you mean {os.path.join(folder, close[0])}?" if close else "check the path"
 
 
-def _reads(path: str, file: FileIO) -> Iterator[bytes]:
+def _reads(path: str, file: FileIO, told: Told) -> Iterator[bytes]:
     done = 0
     if is_stream(path):
         try:
             for data in arrivals(file.fileno()):
                 done += len(data)
+                told(len(data))
                 yield data
         except OSError as fault:
             raise _unreadable(path, fault, done) from fault
         return
     while data := read_some(path, file, done):
         done += len(data)
+        told(len(data))
         yield data
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from cachedoctor.sources.arrivals import arrivals
-from cachedoctor.sources.base import SourceError
+from cachedoctor.sources.base import SourceError, Told, unheard
 from cachedoctor.sources.text import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 
@@ -16,10 +16,11 @@ _HINT = "pipe the log into this command, or give its file name"
 class StdinSource:
     """What comes through the file descriptor ``fd``, compressed or not; it is not closed.
 
-    ``max_bytes`` limits what compressed input may unpack to.
+    ``max_bytes`` limits what compressed input may unpack to; ``told`` hears of bytes that were read.
     """
 
-    def __init__(self, fd: int = 0, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, fd: int = 0, max_bytes: int = MAX_BYTES, told: Told = unheard) -> None:
+        self._told = told
         self.path = "-"
         self._fd = fd
         self._max_bytes = max_bytes
@@ -40,6 +41,7 @@ class StdinSource:
         try:
             for data in arrivals(self._fd):
                 done += len(data)
+                self._told(len(data))
                 yield data
         except OSError as fault:
             what = f"{self.path}: the standard input cannot be read ({fault.strerror}, after {done:,} bytes)"

@@ -1,0 +1,151 @@
+"""How far the reading has come: shown late, seldom and on terminals only, and gone before anything else is printed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from command import LOG, PYTHON, run
+from terminals import Stream, in_terminal
+
+from cachedoctor.cli import progress
+from cachedoctor.sources.file import FileSource
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(bare: pytest.MonkeyPatch) -> Clock:
+    ours = Clock()
+    bare.setattr(progress, "time", SimpleNamespace(monotonic=ours.monotonic))
+    bare.setenv("COLUMNS", "80")
+    return ours
+
+
+def drawn(stream: Stream) -> list[str]:
+    """Rows since the last look."""
+    rows = stream.getvalue().replace("\x1b[K", "").split("\r")[1:]
+    stream.seek(0)
+    stream.truncate()
+    return rows
+
+
+def test_a_row_after_half_a_second_ten_times_a_second_and_removed(
+    bare: pytest.MonkeyPatch, clock: Clock, tmp_path: Path
+) -> None:
+    stream = Stream(True)
+    bare.setattr(sys, "stderr", stream)
+    for name, size in (("a", 1_000_000), ("b", 3_000_000)):
+        (tmp_path / name).write_bytes(bytes(size))
+    shown = progress.Progress([str(tmp_path / name) for name in ("a", "b", "a", "none", ".")])
+    clock.now += 0.49
+    shown.read(500_000)
+    assert drawn(stream) == []
+    clock.now += 0.51
+    shown.read(500_000)
+    assert drawn(stream) == ["reading  [=====               ]  25%  1 MB of 4 MB  3 s left"]
+    clock.now += 0.05
+    shown.read(1)
+    assert drawn(stream) == []
+    clock.now += 0.05
+    shown.read(1_999_999)
+    assert drawn(stream) == ["reading  [===============     ]  75%  3 MB of 4 MB"]  # less than a second is left
+    shown.hide()
+    assert drawn(stream) == [""]
+    shown.hide()
+    assert drawn(stream) == []  # nothing is there to be removed
+    clock.now += 1
+    shown.read(9_000_000)  # it grew meanwhile
+    assert drawn(stream) == ["reading  [====================] 100%  12 MB of 4 MB"]
+    shown.close()
+    clock.now += 1
+    shown.read(1)
+    assert drawn(stream) == [""]
+
+
+@pytest.mark.parametrize(
+    ("tty", "quiet", "term"), [(False, False, "xterm"), (True, True, "xterm"), (True, False, "dumb")]
+)
+def test_no_row_on_a_pipe_or_a_dumb_terminal_or_when_quiet(
+    bare: pytest.MonkeyPatch, clock: Clock, tty: bool, quiet: bool, term: str
+) -> None:
+    stream = Stream(tty)
+    bare.setattr(sys, "stderr", stream)
+    bare.setenv("TERM", term)
+    shown = progress.Progress(["-"], quiet)
+    clock.now += 9
+    shown.read(1)
+    shown.close()
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"), [("80", "reading  64 kB"), ("10", "reading  ")]
+)  # fmt: skip
+def test_without_a_size_it_only_counts_and_no_row_is_wrapped(
+    bare: pytest.MonkeyPatch, clock: Clock, columns: str, expected: str
+) -> None:
+    stream = Stream(True)
+    bare.setattr(sys, "stderr", stream)
+    bare.setenv("COLUMNS", columns)
+    bare.setattr(os, "stat", lambda *_: SimpleNamespace(st_mode=0o010644))  # a pipe
+    shown = progress.Progress(["-"])
+    clock.now += 1
+    shown.read(64_000)
+    assert drawn(stream) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (999_499, "999 kB"), (999_500, "1 MB"),
+     (1_234_567_890, "1.2 GB"), (99_960_000_000, "100 GB"), (5e15, "5000 TB")],
+)  # fmt: skip
+def test_amounts(count: float, expected: str) -> None:
+    assert progress.amount(count) == expected
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_bytes_are_counted_as_they_are_stored(tmp_path: Path, packed: bool) -> None:
+    """So that the size of a packed file is the end."""
+    path, told = tmp_path / "server.log", []
+    path.write_bytes(gzip.compress(LOG * 100) if packed else LOG * 100)
+    assert b"".join(FileSource(str(path), told=told.append).chunks()) == LOG * 100
+    assert sum(told) == path.stat().st_size
+
+
+EAGER = """
+import sys
+from cachedoctor.cli import progress
+progress._PATIENCE = progress._EVERY = 0.0
+import cachedoctor.cli
+sys.argv[1:] = {args!r}
+cachedoctor.cli.main()
+"""
+
+
+@pytest.mark.parametrize("option", [(), ("--jobs", "2"), ("-q",)], ids=" ".join)
+def test_the_row_is_gone_before_errors_and_the_report(tmp_path: Path, option: tuple[str, ...]) -> None:
+    """As a terminal would show it, in one process and in several; ``-q`` leaves the error."""
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_bytes(LOG)
+    args = ["analyze", *(str(tmp_path / name) for name in ("a.log", "none.log", "b.log")), *option]
+    status, report, error = in_terminal([PYTHON[0], "-c", EAGER.format(args=args)], "stderr")
+    assert status == 2
+    assert report == run(*[word for word in args if word not in option]).stdout
+    rows, _, complaint = error.rpartition(b"\r\x1b[K")
+    assert complaint.startswith(b"cachedoctor: error: ")
+    assert complaint.count(b"\n") == 1
+    assert b"reading  [" not in complaint
+    assert (b"reading  [====================] 100%" in rows) is (option != ("-q",))

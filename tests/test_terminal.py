@@ -1,0 +1,167 @@
+"""What a terminal gets that a pipe does not: colours and links; and who else gets them."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from command import LOG, PYTHON, run
+from conftest import ROOT
+from terminals import Stream, in_terminal
+
+import cachedoctor
+from cachedoctor.cli import terminal
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.model import RuleInfo
+from cachedoctor.report import text
+from cachedoctor.rules import registry
+
+LINK = re.compile(rb"\x1b\]8;;(file://[^\x1b]*)\x1b\\((?:\x1b\[[\d;]*m)?warning\[CD101\](?:\x1b\[0m)?)\x1b\]8;;\x1b\\")
+
+
+# ---- colours
+
+
+@pytest.mark.parametrize(
+    ("env", "in_terminal", "in_pipe"),
+    [
+        ({}, True, False),
+        ({"TERM": "xterm-256color"}, True, False),
+        ({"TERM": "dumb"}, False, False),
+        ({"NO_COLOR": "1"}, False, False),
+        ({"NO_COLOR": ""}, True, False),  # empty is as if it were not set (no-color.org)
+        ({"FORCE_COLOR": "1"}, True, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, True, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+        ({"TTY_COMPATIBLE": "1"}, True, True),
+        ({"TTY_COMPATIBLE": "0"}, False, False),
+        ({"TTY_COMPATIBLE": "1", "NO_COLOR": "1"}, False, False),
+        ({"TTY_COMPATIBLE": "0", "FORCE_COLOR": "1"}, True, True),
+    ],
+)
+def test_when_there_are_colours(
+    bare: pytest.MonkeyPatch, env: dict[str, str], in_terminal: bool, in_pipe: bool
+) -> None:
+    for name, value in env.items():
+        bare.setenv(name, value)
+    for tty, wanted in ((True, in_terminal), (False, in_pipe)):
+        bare.setattr(sys, "stdout", Stream(tty))
+        assert terminal.look(False).color is wanted
+        assert terminal.look(False, "always").color is True
+        assert terminal.look(False, "never").color is False
+        assert terminal.look(True).color is False  # nobody looks at a file through a terminal
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("analyze", "LOG"),
+        ("analyze", "LOG", "-f", "concise"),
+        ("report", "REPORT"),
+        ("diff", "fixtures/prompts/billing-header/a.json", "fixtures/prompts/billing-header/b.json"),
+        ("explain", "CD101"),
+        ("explain", "--line", "slot update_slots: id  0 | task 20 | n_tokens = 18, memory_seq_rm [18, end)"),
+        ("rules",),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_every_command_that_prints_text_knows_colours(command: tuple[str, ...], log: Path, tmp_path: Path) -> None:
+    """The same words, with ``--color``, the variables, or without."""
+    report = tmp_path / "report.json"
+    run("analyze", log, "-f", "json", "-o", report)
+    args = [{"LOG": str(log), "REPORT": str(report)}.get(word, word) for word in command]
+    args = [str(ROOT / word) if word.startswith("fixtures/") else word for word in args]
+    plain = run(*args).stdout
+    assert plain
+    assert b"\x1b" not in plain
+    for colored in (run(*args, "--color", "always").stdout, run(*args, FORCE_COLOR="1").stdout):
+        assert b"\x1b[1" in colored
+        assert re.sub(rb"\x1b\[[\d;]*m", b"", colored) == plain
+    for off in (run(*args, FORCE_COLOR="1", NO_COLOR="1"), run(*args, "--color", "never", FORCE_COLOR="1")):
+        assert off.stdout == plain
+    assert run(*args, "--width", "19").returncode == 2
+
+
+def test_a_comment_in_a_block_of_code_is_no_heading() -> None:
+    from cachedoctor.cli.explain import _highlighted
+
+    page = "# Head\n```sh\n# comment\n```\n## More"
+    assert _highlighted(page, False) == page
+    assert _highlighted(page, True) == "\x1b[1m# Head\x1b[0m\n```sh\n# comment\n```\n\x1b[1m## More\x1b[0m"
+
+
+def test_the_width_of_lists_and_lines() -> None:
+    for command in (("rules",), ("explain", "--line", "slot update_slots: id  0 | task 20 | n_tokens = 18")):
+        wide, narrow = (run(*command, "--width", width).stdout.decode() for width in ("200", "60"))
+        assert narrow.count("\n") > wide.count("\n") > 0
+
+
+# ---- links
+
+
+def linked(args: tuple[object, ...], **env: str) -> bytes:
+    """What ``analyze`` prints on a terminal."""
+    status, _, out = in_terminal([*PYTHON, "analyze", *map(str, args)], "stdout", **env)
+    assert status == 0
+    return out
+
+
+def test_on_a_terminal_the_code_of_a_finding_leads_to_its_page(log: Path) -> None:
+    out = linked((log,))
+    (found,) = LINK.finditer(out)
+    page = Path(unquote(urlsplit(found[1].decode()).path))
+    assert page.read_text("utf-8").startswith("# CD101 billing-header")
+    assert LINK.sub(rb"\2", out) == run("analyze", log, "--color", "always").stdout
+
+
+@pytest.mark.parametrize(
+    ("env", "option", "links"),
+    [
+        ({"TERM": "dumb"}, (), False),
+        ({"NO_COLOR": "1"}, (), False),
+        ({"FORCE_HYPERLINK": "0"}, (), False),
+        ({}, ("--color", "never"), False),
+        ({"FORCE_HYPERLINK": "1", "NO_COLOR": "1"}, (), True),
+        ({"FORCE_HYPERLINK": "1", "TERM": "dumb"}, (), False),
+    ],
+)
+def test_when_a_terminal_gets_links(log: Path, env: dict[str, str], option: tuple[str, ...], links: bool) -> None:
+    assert (b"\x1b]8;" in linked((log, *option), **env)) is links
+
+
+def test_a_pipe_gets_links_only_when_forced_and_a_file_never(log: Path, tmp_path: Path) -> None:
+    target = tmp_path / "report.txt"
+    assert b"\x1b]8;" not in run("analyze", log, "--color", "always").stdout
+    assert LINK.search(run("analyze", log, FORCE_HYPERLINK="1").stdout)
+    assert b"\x1b]8;" not in run("analyze", log, "--color", "never", FORCE_HYPERLINK="1").stdout
+    run("analyze", log, "-o", target, "--color", "always", FORCE_HYPERLINK="1")
+    assert b"\x1b]8;" not in target.read_bytes()
+
+
+def test_every_rule_has_the_page_that_its_address_names() -> None:
+    """They lie in the package, so they are there wherever it is installed."""
+    rules, _ = registry.load()
+    assert dict(registry.urls()) == {rule.code: rule.url for rule in rules}
+    folder = Path(cachedoctor.__file__).parent.parent
+    assert all((folder / rule.url).is_file() for rule in rules)
+
+
+@pytest.mark.parametrize(
+    "url", ["../../etc/passwd.md", "/etc/x.md", "a/../b.md", "x\x1b\\.md", "http://x/y.md", "x.sh", ""]
+)
+def test_the_address_in_a_stored_report_leads_nowhere_else(url: str) -> None:
+    analyzer = Analyzer()
+    analyzer.open("server.log")
+    analyzer.feed(LOG)
+    report = analyzer.finish()
+    report.rules = [RuleInfo("CD101", "billing-header", "", url)]
+    out = io.StringIO()
+    text.render(report, out, pages="file:///p/")
+    assert "\x1b" not in out.getvalue()
+    report.rules = [RuleInfo("CD101", "billing-header", "", "cachedoctor/rules/a.md")]
+    text.render(report, out, pages="file:///p/")
+    assert out.getvalue().count("\x1b]8;;file:///p/cachedoctor/rules/a.md\x1b\\") == 1
