@@ -12,34 +12,38 @@ from cachedoctor.report.text_safe import cut, visible
 
 _LONGEST = 400
 """Cells of a quoted line."""
-_WORD = re.compile(r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"',.;:!?]*)\Z")
+_TOKEN = re.compile(r"\[\d+, (?:\d+|end)[\])]|\S+")
+"""A range of positions is one word."""
+_OPEN, _CLOSE = "(\"'", ")\"',.;:!?"
+"""Punctuation around a word that means nothing there."""
 _PLAIN = re.compile(
     r"[A-Za-z]+(?:['/-][A-Za-z]+)*"  # words of ours
     r"|[a-z]\d{3,6}"  # builds
-    r"|[+-]?\d[\d,]*(?:\.\d+)?(?:-[a-z]+)?"
+    r"|[+-]?\d[\d,]*(?:\.\d+)?(?:-[a-z]+|%)?"
     r"|e\.g|i\.e|llama\.cpp|[=+%/-]"
 )
 _BULLET = re.compile(r"[-+=]|\d+[.)]")
 """What begins a list or underlines a heading, where it comes first."""
 _AUTOLINK = re.compile(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
+"""Numbers of issues, and of commits."""
 
 
 def prose(text: str) -> str:
     """Return a sentence in which every word that is not plain is code."""
-    words = visible(text).split()
+    words = _TOKEN.findall(visible(text))
     if words and _BULLET.fullmatch(words[0]):
         return " ".join([code(words[0]), *map(_word, words[1:])])
     return " ".join(map(_word, words))
 
 
 def _word(word: str) -> str:
-    found = _WORD.match(word)
-    if found is None:
+    if word.startswith("["):
         return code(word)
-    opened, core, closed = found["open"], found["core"], found["close"]
-    if not core or (_PLAIN.fullmatch(core) and not (_AUTOLINK.match(core) and not core.isdigit())):
+    rest = word.lstrip(_OPEN)
+    core = rest.rstrip(_CLOSE)
+    if not core or (_PLAIN.fullmatch(core) and (core.isdigit() or not _AUTOLINK.match(core))):
         return word
-    return opened + code(core) + closed
+    return word[: len(word) - len(rest)] + code(core) + rest[len(core) :]
 
 
 def code(text: str) -> str:

@@ -15,7 +15,7 @@ from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 from cachedoctor.report.fingerprint import fingerprints
-from cachedoctor.report.markdown_safe import fenced, prose
+from cachedoctor.report.markdown_safe import code, fenced, prose
 from cachedoctor.report.text_safe import cut, visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -26,11 +26,6 @@ GITHUB_FINGERPRINT = "primaryLocationLineHash"
 _SNIPPET = 400
 """Cells: a log line may be a megabyte."""
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_NOTICES = {
-    "input-failed": "An input could not be read to its end",
-    "interrupted": "The analysis was interrupted",
-    "not-evaluated": "The log could not have shown what this rule looks for",
-}
 
 
 def write(report: Report, out: IO[bytes], look: Look) -> None:
@@ -47,9 +42,8 @@ def _run(report: Report, look: Look) -> dict[str, Any]:
         remedied.setdefault(finding.code, finding)
     driver = {
         "name": "cachedoctor",
-        "version": report.tool_version,
+        "version": visible(report.tool_version),
         "rules": [_rule(rule, remedied.get(rule.code), look.pages) for rule in report.rules],
-        "notifications": [{"id": id, "shortDescription": {"text": text}} for id, text in _NOTICES.items()],
     }
     marks = fingerprints(report)
     return {
@@ -65,20 +59,20 @@ def _run(report: Report, look: Look) -> dict[str, Any]:
 
 def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[str, Any]:
     """A rule; its help is what the first, dearest finding advises."""
-    more = f"cachedoctor explain {rule.code}"
+    more, summary = f"cachedoctor explain {visible(rule.code)}", visible(rule.summary)
     plain, rich = [], []
     for remedy in finding.remedies if finding is not None else ():
         commands = [visible(command) for command in remedy.commands]
         plain.append("\n".join([visible(remedy.text), *(f"    {command}" for command in commands)]))
         rich.append("\n\n".join([f"- {prose(remedy.text)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
     out: dict[str, Any] = {
-        "id": rule.code,
-        "name": rule.name,
-        "shortDescription": {"text": _message(f"{rule.summary}.")},
-        "fullDescription": {"text": _message(f"{rule.summary}. The page of this rule: {more}")},
+        "id": visible(rule.code),
+        "name": visible(rule.name),
+        "shortDescription": {"text": _message(f"{summary}.")},
+        "fullDescription": {"text": _message(f"{summary}. The page of this rule: {more}")},
         "help": {
             "text": _message("\n".join([*plain, f"More: {more}"])),
-            "markdown": "\n\n".join([*rich, f"More: `{more}`"]),
+            "markdown": "\n\n".join([*rich, f"More: {code(more)}"]),
         },
     }
     if pages is not None:
@@ -93,7 +87,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
     primary = next((e for e in finding.evidence if e.role == "primary"), None)
     related = [e for e in finding.evidence if e is not primary]
     path = finding.path or (report.inputs[0].path if report.inputs else "-")
-    out: dict[str, Any] = {"ruleId": finding.code}
+    out: dict[str, Any] = {"ruleId": visible(finding.code)}
     if finding.code in index:
         out["ruleIndex"] = index[finding.code]
     return out | {
@@ -175,7 +169,7 @@ def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
 
 
 def _open(left: NotEvaluated, index: dict[str, int]) -> dict[str, Any]:
-    rule: dict[str, Any] = {"id": left.code}
+    rule: dict[str, Any] = {"id": visible(left.code)}
     if left.code in index:
         rule["index"] = index[left.code]
     enable = f"\nTo enable: {left.enable}" if left.enable else ""
@@ -185,5 +179,4 @@ def _open(left: NotEvaluated, index: dict[str, int]) -> dict[str, Any]:
 
 def _notice(kind: str, level: str, text: str, **more: Any) -> dict[str, Any]:
     rows = "\n".join(visible(row) for row in text.split("\n"))
-    at = list(_NOTICES).index(kind)
-    return {"descriptor": {"id": kind, "index": at}, "level": level, "message": {"text": _message(rows)}, **more}
+    return {"descriptor": {"id": kind}, "level": level, "message": {"text": _message(rows)}, **more}
