@@ -153,6 +153,16 @@ def test_words_that_mean_nothing_stay_words() -> None:
     assert markdown_safe.prose("- item") == "`-` item"
 
 
+def test_links_are_ours_and_those_of_the_rules() -> None:
+    """The page of a rule, where there are pages; addresses that a rule refers to."""
+    report = report_of_case(case_named(FINDINGS))
+    page = rendered(report, Look(pages="https://example.org/"))
+    pages = [f"https://example.org/{r.url}" for f in report.findings for r in report.rules if r.code == f.code]
+    assert sorted(page.links) == sorted([*pages, *(r for f in report.findings for r in f.references)])
+    report.findings[0].references = ["javascript:alert(1)", "https://x.example/> [a](b)", "https://x.example/a#b"]
+    assert [link for link in rendered(report).links if "github.com" not in link] == ["https://x.example/a#b"]
+
+
 # ---- prompts stay at home
 
 
@@ -198,6 +208,7 @@ def test_a_report_says_what_is_known() -> None:
         "- Slots: 1 slot, 16,384 tokens each",
         "- `n_ctx` = `16384` (line 80)",
         "- no-usable-checkpoint: one had been made, and left the list at line 240",
+        "2. Send prompts until slot 0 holds 3,889 tokens.",
         "3. Send a prompt of 3,527 tokens, of which the first 3,182 are what the slot holds.",
         "4. The log shows: 0 reused, 3,527 recomputed.",
     ):
@@ -215,6 +226,18 @@ def test_a_report_says_what_is_known() -> None:
     ]
     assert page.rows[1] == ["49", "0", "250 to 276", "3,527", "0", "3,527", "3,182", "3,889", "3,889"]
     assert len(page.rows) == 8
+
+
+def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
+    """By construction two slots serve four conversations: task 42 took the 1,917 tokens that task 56 goes on with."""
+    shown = written("markdown", report_of_case(case_named("slot-contention-dense-b8672"))).decode()
+    for step in (
+        "2. Send the earlier turns of a conversation: 1,917 tokens with the last reply.",
+        "3. Send other prompts until slot 1 holds 1,666 tokens.",
+        "4. Send the next turn of that conversation, a prompt of 1,984 tokens, of which about the first 9 are what the",
+        "5. The log shows: 9 reused, 1,975 recomputed.",
+    ):
+        assert step in shown
 
 
 def test_many_requests_and_findings_are_few_rows() -> None:

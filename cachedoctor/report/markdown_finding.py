@@ -154,13 +154,18 @@ def _quoted(finding: Finding, rows: dict[int, RequestRow]) -> RequestRow | None:
 def _steps(row: RequestRow) -> list[str]:
     prompt, cached = row.prompt_tokens or 0, row.cached_tokens or 0
     steps = ["Start llama-server in this version, with a model of this kind and the settings above."]
+    before = row.reference_tokens if row.turn and row.reference_tokens != row.held_tokens else None
+    if before:
+        steps.append(f"Send the earlier turns of a conversation: {count(before, 'token')} with the last reply.")
     if row.held_tokens:
-        steps.append(f"Send prompts until the slot holds {count(row.held_tokens, 'token')}.")
+        other = "other prompts" if before else "prompts"
+        steps.append(f"Send {other} until slot {row.slot} holds {count(row.held_tokens, 'token')}.")
     same = ""
     if row.common_prefix_tokens is not None:
         about = "about the first " if "common_prefix_tokens" in row.derived else "the first "
         same = f", of which {about}{row.common_prefix_tokens:,} are what the slot holds"
-    steps.append(f"Send a prompt of {count(prompt, 'token')}{same}.")
+    turn = "the next turn of that conversation, " if before else ""
+    steps.append(f"Send {turn}a prompt of {count(prompt, 'token')}{same}.")
     if row.expected_cached is not None and row.expected_cached != cached:
         steps.append(f"Expected by what this version does: {count(row.expected_cached, 'token')} reused.")
     done = "unknown" if row.processed_tokens is None else f"{row.processed_tokens:,}"
