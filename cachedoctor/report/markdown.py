@@ -58,7 +58,7 @@ def _title(findings: list[Finding]) -> str:
 def _about(report: Report) -> str:
     lines = sum(info.lines for info in report.inputs)
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
-    known = f", {percent(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
+    known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
     parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
     if report.interrupted:
         parts.append("The analysis was interrupted: this covers what was read until then.")
@@ -80,8 +80,7 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
     if len(report.sessions) > len(shown):
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
     parts.append("Please add: operating system, hardware, GGML backend, command line. The log does not say them.")
-    settings = [(s, list(quoted.session(s).settings.items())) for s in shown]
-    rows = [_settings(s, [(k, (v.value, v.line)) for k, v in found], len(shown) > 1) for s, found in settings if found]
+    rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
     return [*parts, details("Settings that the log shows", *rows)] if rows else parts
 
 
@@ -112,12 +111,12 @@ def _memory(session: Session) -> str:
     return ", ".join(parts)
 
 
-def _settings(session: Session, found: list[tuple[str, tuple[object, int | None]]], several: bool) -> str:
+def _settings(session: Session, several: bool) -> str:
     rows = [f"Server {session.index + 1}:", ""] if several else []
-    for name, (value, line) in found:
-        place = f"line {line:,}" if line is not None else "not from a line of the log"
-        shown = str(value).lower() if isinstance(value, bool) else str(value)
-        rows.append(f"- {code(name)} = {code(shown)} ({place})")
+    for name, found in quoted.session(session).settings.items():
+        place = f"line {found.line:,}" if found.line is not None else "not from a line of the log"
+        value = str(found.value).lower() if isinstance(found.value, bool) else str(found.value)
+        rows.append(f"- {code(name)} = {code(value)} ({place})")
     return "\n".join(rows)
 
 
@@ -138,9 +137,12 @@ def _measured(report: Report) -> str:
         ("Recomputed", totals.processed_tokens, spent),
         ("Avoidable", totals.avoidable_tokens, saved),
     ):
-        share = percent(tokens, totals.prompt_tokens).replace("<", "below").replace(">", "above")
-        rows.append(f"- {name}: {count(tokens, 'token')} ({share}){time}")
+        rows.append(f"- {name}: {count(tokens, 'token')} ({_share(tokens, totals.prompt_tokens)}){time}")
     return "\n".join(rows)
+
+
+def _share(part: float, whole: float) -> str:
+    return percent(part, whole).replace("<", "below").replace(">", "above")
 
 
 def _brief(findings: list[Finding]) -> list[str]:

@@ -44,7 +44,7 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     if any(words for _, words in said):
         parts.append("\n".join(f"- {key}: {prose(words)}" for key, words in said if words))
     if finding.evidence:
-        parts += [f"Log, {_where(finding)}:", fenced(_evidence(finding.evidence))]
+        parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding.evidence))]
     elif finding.path is not None:
         parts.append(f"Log: {code(hidden(finding.path))}; no single line proves it.")
     if finding.diff is not None:
@@ -57,10 +57,10 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     return parts
 
 
-def _where(finding: Finding) -> str:
-    path = finding.evidence[0].path
-    origin = f", server {code(hidden(finding.origin))}" if finding.origin else ""
-    return ("standard input" if path == "-" else code(hidden(path))) + origin
+def _where(finding: Finding, several: bool) -> str:
+    line = finding.evidence[0]
+    place = "standard input" if line.path == "-" else code(hidden(line.path))
+    return f"{place}, server {line.session + 1}" if several else place
 
 
 def _evidence(evidence: list[Evidence]) -> list[str]:

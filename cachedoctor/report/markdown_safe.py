@@ -10,8 +10,8 @@ import re
 
 from cachedoctor.report.text_safe import cut, visible
 
-_LONGEST = 400
-"""Cells of a quoted line."""
+_LONGEST, _SENTENCES = 400, 4000
+"""Cells of a quoted text, and of what a rule says."""
 _TOKEN = re.compile(r"\[\d+, (?:\d+|end)[\])]|\S+")
 """A range of positions is one word."""
 _OPEN, _CLOSE = "(\"'", ")\"',.;:!?"
@@ -30,7 +30,7 @@ _AUTOLINK = re.compile(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
 
 def prose(text: str) -> str:
     """Return a sentence in which every word that is not plain is code."""
-    words = _TOKEN.findall(visible(text))
+    words = _TOKEN.findall(cut(text, _SENTENCES))
     if words and _BULLET.fullmatch(words[0]):
         return " ".join([code(words[0]), *map(_word, words[1:])])
     return " ".join(map(_word, words))
