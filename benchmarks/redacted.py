@@ -44,6 +44,7 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
         session["model"] = session["model"] and "model"
         session["origin"] = session["origin"] and "origin"
     for finding in report["findings"]:
+        finding["origin"] = finding["origin"] and "origin"
         for line in finding["evidence"]:
             line["text"] = "text"
     return report
