@@ -46,6 +46,7 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
     for request in report["requests"]:
         request["client"] = request["client"] and "client"
     for finding in report["findings"]:
+        finding["origin"] = finding["origin"] and "origin"
         for line in finding["evidence"]:
             line["text"] = "text"
     return report

@@ -80,7 +80,7 @@ KEYS = {
     "endpoint",
     "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
-    "references",
+    "references path origin key",
     "evidence": "path session line text role label",
     "not evaluated": "code name reason enable",
     "rule": "code name summary url",

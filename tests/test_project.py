@@ -17,7 +17,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:" + "|".join(["work", "root", "home", "Users"]) + r")/\w[^\s\"'`)]*")
 SAMPLE_DATA = ("fixtures/", "cachedoctor/engines/llamacpp/messages.py")
 """Log lines as servers printed them may hold any path."""
-INVENTED = ("tests/secret_places.py", "tests/test_redact.py", "tests/test_quoted.py", "tests/test_cli_redact.py")
+INVENTED = (
+    "tests/secret_places.py",
+    "tests/test_redact.py",
+    "tests/test_quoted.py",
+    "tests/test_cli_redact.py",
+    "tests/test_markdown.py",
+)
 """Paths of users that nobody has, to see that they are hidden."""
 
 
@@ -72,14 +78,30 @@ def test_importing_the_package_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "script",
-    ["scripts/demo", "scripts/test", "scripts/check-readme", "scripts/make-rules-doc", "benchmarks/run", ".ci/run"],
+    [
+        "scripts/demo",
+        "scripts/test",
+        "scripts/check-readme",
+        "scripts/make-rules-doc",
+        "scripts/make-examples",
+        "benchmarks/run",
+        ".ci/run",
+    ],
 )
 def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
 
 
 @pytest.mark.parametrize(
-    "page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md", "docs/rules.md", "docs/performance.md"]
+    "page",
+    [
+        "CONTRIBUTING.md",
+        "docs/index.md",
+        "docs/architecture.md",
+        "docs/rules.md",
+        "docs/performance.md",
+        "docs/examples/README.md",
+    ],
 )
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.doctor.groups import Groups
+from cachedoctor.doctor.groups import Groups, Key
 from cachedoctor.doctor.whole import noted
 from cachedoctor.model import (
     SEVERITY_ORDER,
@@ -177,15 +177,15 @@ class Diagnosis:
         """All findings, the costliest first."""
         by_code = {rule.code: rule for rule in self._rules}
         found = []
-        for (code, _, path, _), group in self.groups.items():
-            rule = by_code[code]
-            found.append((group, _finding(rule, rule.words(group), group, path)))
+        for key, group in self.groups.items():
+            rule = by_code[key[0]]
+            found.append((group, _finding(rule, rule.words(group), group, key)))
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
     def inspect(self, sessions: list[Session]) -> list[Finding]:
         """Ask the rules that look at whole sessions; said once per input and cause."""
-        found: dict[tuple[str, str, str, str | None], Finding] = {}
+        found: dict[Key, Finding] = {}
         fired: dict[tuple[str, str | None], set[str]] = {}
         for (code, _, path, origin), _ in self.groups.items():
             fired.setdefault((path, origin), set()).add(code)
@@ -202,7 +202,7 @@ class Diagnosis:
                     shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
                     lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
                     key = (rule.code, note.key, session.path, session.origin)
-                    found.setdefault(key, noted(rule, note.words, lines))
+                    found.setdefault(key, noted(key, rule, note.words, lines))
         return list(found.values())
 
     def unknown_input(self, path: str) -> Finding | None:
@@ -212,7 +212,7 @@ class Diagnosis:
             return None
         words = rule.words(None)
         words.claim = f"{path}: {words.claim}"
-        return noted(rule, words, [])
+        return noted((rule.code, "", path, None), rule, words, [])
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
@@ -275,7 +275,8 @@ def _severity(rule: Rule, group: Group) -> Severity:
     return "warning" if group.tokens >= WARN_TOKENS else "note"
 
 
-def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
+def _finding(rule: Rule, words: Words, group: Group, key: Key) -> Finding:
+    _, cause, path, origin = key
     marks = [("primary", *group.worst.primary), *(("related", *r) for r in group.worst.related)]
     evidence = [_evidence(role, mark, label, path, group.session) for role, mark, label in marks]
     worst = [number for _, number in group.top if number not in group.first]
@@ -294,6 +295,9 @@ def _finding(rule: Rule, words: Words, group: Group, path: str) -> Finding:
         diff=None if group.worst.difference is None else _short(group.worst.difference),
         remedies=words.remedies,
         references=words.references,
+        path=path,
+        origin=origin,
+        key=cause,
     )
 
 

@@ -5,13 +5,15 @@ Knows rules as such, not one of them by name.
 
 from __future__ import annotations
 
+from cachedoctor.doctor.groups import Key
 from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, Restart, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Rule, Words
 
 
-def noted(rule: Rule, words: Words, evidence: list[Evidence]) -> Finding:
+def noted(key: Key, rule: Rule, words: Words, evidence: list[Evidence]) -> Finding:
     """Make a finding of no request: a note that costs nothing."""
+    _, cause, path, origin = key
     return Finding(
         code=rule.code,
         name=rule.name,
@@ -27,6 +29,9 @@ def noted(rule: Rule, words: Words, evidence: list[Evidence]) -> Finding:
         diff=None,
         remedies=words.remedies,
         references=words.references,
+        path=path,
+        origin=origin,
+        key=cause,
     )
 
 

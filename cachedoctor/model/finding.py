@@ -66,6 +66,12 @@ class Finding(msgspec.Struct):
     """The difference of two prompts that proves it, or None."""
     remedies: list[Remedy]
     references: list[str]
+    path: str | None = None
+    """Input that it is about; None in reports of earlier versions."""
+    origin: str | None = None
+    """Server that the wrapper names, as in its session."""
+    key: str = ""
+    """Cause, where a code has several: findings of one code differ in key, path or origin."""
 
 
 class NotEvaluated(msgspec.Struct):

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from cachedoctor.model import Report
 
-FormatName = Literal["text", "concise", "json", "jsonl"]
+FormatName = Literal["text", "concise", "json", "jsonl", "sarif", "markdown", "github"]
 
 
 class Look(NamedTuple):
@@ -44,6 +44,9 @@ FORMATS: dict[str, Format] = {
         Format("concise", "concise", False),
         Format("json", "json_v1", True),
         Format("jsonl", "jsonl_v1", True),
+        Format("sarif", "sarif", False),
+        Format("markdown", "markdown", True),
+        Format("github", "github", False),
     )
 }
 

@@ -33,6 +33,7 @@ def finding(shown: Finding) -> Finding:
         claim=hidden(shown.claim),
         evidence=[_evidence(e) for e in shown.evidence],
         diff=None if shown.diff is None else {**shown.diff, "first": _first(shown.diff["first"])},
+        key=hidden(shown.key),
     )
 
 
@@ -126,6 +127,12 @@ def _printed(prompt: str) -> str:
         return _beginning(hidden(prompt))
     before, after = parted([before, after])
     return _ending(before) + bar + _beginning(after)
+
+
+def withheld(text: str) -> str:
+    """Leave nothing of a printed prompt, for what is published; secrets are hidden."""
+    found = _PRINTED.search(text)
+    return hidden(text) if found is None else f"{hidden(text[: found.end()])} (text withheld)"
 
 
 def _ending(text: str) -> str:

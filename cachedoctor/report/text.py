@@ -108,7 +108,7 @@ def _footer(page: Page, report: Report) -> None:
     if report.interrupted:
         page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
     page.prose([], _read(report), 2)
-    page.prose([], _verdict(report), 2)
+    page.prose([], verdict(report), 2)
 
 
 def _read(report: Report) -> str:
@@ -120,7 +120,8 @@ def _read(report: Report) -> str:
     return f"Read {count(lines, 'line')}{inputs}, {known} recognised."
 
 
-def _verdict(report: Report) -> str:
+def verdict(report: Report) -> str:
+    """Sum up in a sentence what was found, and what could not be."""
     open_rules = len({rule.code for rule in report.not_evaluated})
     left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
     if report.findings:

@@ -22,7 +22,7 @@ def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0, 
     page.prose([heading(finding, link), f" {finding.name}: "], finding.claim, 2, "bold")
     if finding.evidence:
         _evidence(page, finding.evidence, SEVERITY_STYLE[finding.severity], where)
-    _said(page, "cost", _cost(finding, prompt_ms))
+    _said(page, "cost", cost(finding, prompt_ms))
     _said(page, "why", finding.why)
     _said(page, "confidence", finding.confidence)
     for other in finding.ruled_out:
@@ -47,17 +47,18 @@ def _said(page: Page, key: str, words: str) -> None:
         page.prose(["  = ", (f"{key}: ", _KEY)], words, 4)
 
 
-def _cost(finding: Finding, prompt_ms: float) -> str:
-    cost = finding.cost
-    if not cost.tokens:
+def cost(finding: Finding, prompt_ms: float) -> str:
+    """Say what the fix would have saved; nothing when that is nothing."""
+    spent = finding.cost
+    if not spent.tokens:
         return ""
-    words = f"{count(cost.tokens, 'token')} recomputed in {count(finding.count, 'request')}"
-    if cost.ms is None:
+    words = f"{count(spent.tokens, 'token')} recomputed in {count(finding.count, 'request')}"
+    if spent.ms is None:
         return words
-    share = f", {percent(min(cost.ms, prompt_ms), prompt_ms)} of all prompt time" if prompt_ms else ""
-    if cost.ms_from == "depth":
-        return f"{words}, {duration(cost.ms)} at the speed measured at that depth{share}"
-    return f"{words}, about {duration(cost.ms)}{share}"
+    share = f", {percent(min(spent.ms, prompt_ms), prompt_ms)} of all prompt time" if prompt_ms else ""
+    if spent.ms_from == "depth":
+        return f"{words}, {duration(spent.ms)} at the speed measured at that depth{share}"
+    return f"{words}, about {duration(spent.ms)}{share}"
 
 
 def _evidence(page: Page, evidence: list[Evidence], style: str, where: str) -> None:

@@ -1,0 +1,72 @@
+"""The report as workflow commands of GitHub Actions: an annotation per finding, and a line that sums up.
+
+Knows how the runner reads commands. Knows no rule.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import IO
+
+from cachedoctor.model import Finding, Report
+from cachedoctor.report import quoted
+from cachedoctor.report.base import Look
+from cachedoctor.report.text import verdict
+from cachedoctor.report.text_safe import visible
+from cachedoctor.report.text_words import count, percent
+
+_COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
+    text = io.StringIO()
+    for finding in quoted.findings(report):
+        text.write(f"{_annotation(finding)}\n")
+    text.write(f"{_summary(report)}\n")
+    out.write(look.encode(text.getvalue()))
+
+
+def _annotation(finding: Finding) -> str:
+    primary = next((e for e in finding.evidence if e.role == "primary"), None)
+    path = finding.path if primary is None else primary.path
+    place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
+    properties = {**place, "title": f"{finding.code} {finding.name}"}
+    named = ",".join(f"{name}={_property(value or '')}" for name, value in properties.items())
+    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding)}"
+
+
+def _message(finding: Finding) -> str:
+    rows = [f"{finding.claim}."]
+    for at, remedy in enumerate(finding.remedies):
+        rows.append(f"{'fix' if not at else 'or'}: {remedy.text}")
+        rows += [f"    {command}" for command in remedy.commands]
+    rows.append(f"more: cachedoctor explain {finding.code}")
+    return "%0A".join(map(_data, rows))
+
+
+def _data(text: str) -> str:
+    """Escape one row; the older form of a command, which the runner finds anywhere in a line, is torn apart."""
+    return visible(text).replace("%", "%25").replace("##[", "## [").replace("##vso[", "## vso[")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _summary(report: Report) -> str:
+    """Words and numbers of ours only."""
+    parts = [verdict(report)]
+    totals = report.totals
+    if totals.prompt_tokens:
+        share = percent(totals.cached_tokens, totals.prompt_tokens)
+        parts.append(
+            f"{count(totals.requests, 'request')}, {count(totals.prompt_tokens, 'prompt token')}: "
+            f"{totals.cached_tokens:,} reused ({share}), {totals.processed_tokens:,} recomputed."
+        )
+    failed = sum(info.error is not None for info in report.inputs)
+    if failed:
+        parts.append(f"{count(failed, 'input')} could not be read to the end.")
+    if report.interrupted:
+        parts.append("Interrupted: this covers what was read until then.")
+    return f"cachedoctor: {' '.join(parts)}"
