@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,6 +25,8 @@ _PROMPTS = frozenset({"text", "json", "ids"})
 """Kinds of holes in which prompts may stand."""
 _LONGEST = 256
 """Code points that are kept of a path, an address and other texts."""
+_SHORT = 64
+"""Code points of texts that are remembered with what is shown of them: addresses, names, states."""
 _BEFORE = re.compile(
     rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}))?"
 )
@@ -89,4 +92,11 @@ def _value(hole: Hole, raw: bytes) -> int | float | str:
     if convert is not None:
         return convert(raw)
     text = raw.decode("utf-8", "replace")
-    return quoted.value(text) if hole.kind in _PROMPTS else quoted.value(text, _LONGEST)
+    if hole.kind in _PROMPTS:
+        return quoted.value(text)
+    return _remembered(text) if len(text) <= _SHORT else quoted.value(text, _LONGEST)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> str:
+    return quoted.value(text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from queue import Full, Queue
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,8 @@ import msgspec
 from cachedoctor.frames.columns import Column, Ending, Kind, Table
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import polars as pl
 
 _BATCH = 4096
@@ -70,25 +73,64 @@ def _batches(table: Table, rows: Iterable[bytes]) -> Iterator[pl.DataFrame]:
 
 
 def _write_parquet(table: Table, rows: Iterable[bytes], out: IO[bytes]) -> None:
+    """Write in a thread: polars hears of no signal, and the rows may be a log that is being read."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from polars.io.plugins import register_io_source
 
-    # polars hides what a source raises behind an error of its own.
-    fault: list[BaseException] = []
+    feed: Queue[pl.DataFrame | None] = Queue(2)
 
     def source(_: Any, __: Any, ___: Any, ____: Any) -> Iterator[pl.DataFrame]:
+        while (batch := feed.get()) is not None:
+            yield batch
+
+    lazy = register_io_source(source, schema=schema_of(table))
+    meanings, target = {"cachedoctor": _meanings(table)}, _Target(out)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(lazy.sink_parquet, target, row_group_size=_GROUP, metadata=meanings)
         try:
-            yield from _batches(table, rows)
-        except BaseException as error:
-            fault.append(error)
+            for batch in _batches(table, rows):
+                _hand_over(feed, batch, written)
+                if written.done():  # the disk is full
+                    break
+        finally:
+            _hand_over(feed, None, written)
+        try:
+            written.result()
+        except Exception:
+            if target.fault is not None:
+                raise target.fault from None
             raise
 
-    try:
-        lazy = register_io_source(source, schema=schema_of(table))
-        lazy.sink_parquet(out, row_group_size=_GROUP, metadata={"cachedoctor": _meanings(table)})
-    except Exception:
-        if fault:
-            raise fault[0] from None
-        raise
+
+class _Target(io.RawIOBase):
+    """The output as polars sees it; keeps the error of which polars tells only that there was one."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self.fault: OSError | None = None
+
+    def writable(self) -> bool:
+        """It is there to be written."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Pass bytes on."""
+        try:
+            return self._out.write(data)
+        except OSError as fault:
+            self.fault = fault
+            raise
+
+
+def _hand_over(feed: Queue[pl.DataFrame | None], batch: pl.DataFrame | None, written: Future[Any]) -> None:
+    """Wait until there is room, or nobody takes more."""
+    while not written.done():
+        try:
+            feed.put(batch, timeout=0.1)
+        except Full:
+            continue
+        return
 
 
 def _meanings(table: Table) -> str:

@@ -24,11 +24,13 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
+from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 
 __all__ = [
     "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
     "Advice",
+    "By",
     "CacheDoctorError",
     "Check",
     "CheckpointRow",
@@ -67,6 +69,10 @@ __all__ = [
     "Severity",
     "Side",
     "Sizes",
+    "Stats",
+    "StatsInput",
+    "StatsRow",
+    "StatsTable",
     "Totals",
     "Wording",
     "read_rows",
