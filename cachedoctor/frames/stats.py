@@ -5,7 +5,8 @@ Knows polars and the columns of requests. Knows nothing of how a table came abou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cachedoctor.frames.columns import REQUESTS
@@ -23,6 +24,12 @@ _HOUR = r"^(.*T\d\d):"
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"
 _NS = 1e6
 """Nanoseconds of a millisecond: sums of whole numbers are exact, and so those of the reports."""
+_STEP = math.log(1.01)
+"""Values are counted in classes 1 % wide: exact quantiles would hold every value in memory."""
+_ROWS = 1 << 18
+"""Rows summed up at a time."""
+_SHARES = (50, 90)
+_SPREAD = ("prompt_ms", "speed")
 
 
 def check(path: str) -> None:
@@ -40,14 +47,14 @@ def check(path: str) -> None:
         what = f"{path}: is no table of requests (column {wrong[0]} is missing or of another type)"
         raise CacheDoctorError(what, "give what cachedoctor export --table requests wrote")
     try:
-        _sums([path], [])
+        _sums([path], _keys(None))
     except pl.exceptions.PolarsError as error:
         raise CacheDoctorError(f"{path}: cannot be read to its end", "write it again with cachedoctor export") from error
 
 
 def tables(paths: Sequence[str], kinds: Sequence[By | None]) -> list[StatsTable]:
     """Sum up the requests of all ``paths``, once for each of ``kinds``; None is all in one group."""
-    return [StatsTable(by, _rows(_sums(paths, _keys(by)), by)) for by in kinds]
+    return [StatsTable(by, _rows(paths, by)) for by in kinds]
 
 
 def _scan(path: str) -> pl.LazyFrame:
@@ -75,12 +82,58 @@ def _keys(by: By | None) -> list[pl.Expr]:
     return [pl.col(by)]
 
 
-def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> pl.DataFrame:
+def _added(paths: Sequence[str], names: list[str], query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
+    """Ask ``query`` for sums of groups, some rows at a time, and add them up: memory does not grow with the rows."""
+    import polars as pl
+
+    total = None
+    for path in paths:
+        table = _scan(path)
+        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        for start in range(0, max(rows, 1), _ROWS):
+            part = query(table.slice(start, _ROWS)).collect(engine="streaming")
+            total = part if total is None else pl.concat([total, part]).group_by(names).sum()
+    return pl.DataFrame() if total is None else total
+
+
+def _known() -> pl.Expr:
+    import polars as pl
+
+    return pl.col("prompt_tokens").is_not_null() & pl.col("cached_tokens").is_not_null()
+
+
+def _quantiles(paths: Sequence[str], keys: list[pl.Expr], name: str) -> dict[tuple[Any, ...], list[float]]:
+    """Quantiles of each group, exact to 0.5 %, of the requests that took any time."""
+    import polars as pl
+
+    value = pl.col("prompt_ms")
+    wanted = pl.col("parent").is_null() & _known() & (value > 0) & (pl.col("processed_tokens") > 0)
+    if name == "speed":
+        value = pl.col("processed_tokens") / value * 1000
+    grade = (value.log() / _STEP).round().cast(pl.Int32).alias("_grade")
+    names = [key.meta.output_name() for key in keys]
+    within = [*names, "_grade"]
+    counted = _added(paths, within, lambda table: table.filter(wanted).select(*keys, grade).group_by(within).len())
+    groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for *group, at, count in counted.iter_rows():
+        groups.setdefault(tuple(group), []).append((at, count))
+    return {group: [_quantile(sorted(grades), share / 100) for share in _SHARES] for group, grades in groups.items()}
+
+
+def _quantile(grades: list[tuple[int, int]], share: float) -> float:
+    left = share * sum(count for _, count in grades)
+    for at, count in grades:
+        left -= count
+        if left <= 0:
+            break
+    return math.exp(at * _STEP)
+
+
+def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> list[dict[str, Any]]:
     import polars as pl
 
     own = pl.col("parent").is_null()
-    known = own & pl.col("prompt_tokens").is_not_null() & pl.col("cached_tokens").is_not_null()
-    timed = known & (pl.col("prompt_ms") > 0) & (pl.col("processed_tokens") > 0)
+    known = own & _known()
     parts: dict[str, pl.Expr] = {
         "requests": own.cast(pl.Int64),
         "unknown_requests": (own & ~known).cast(pl.Int64),
@@ -93,20 +146,12 @@ def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> pl.DataFrame:
         "avoidable_ns": _whole(pl.col("avoidable_ms")),
         **{name: pl.when(own).then(pl.col(name)) for name in _TOKENS},
     }
-    spread = {
-        "prompt_ms": pl.when(known).then(pl.col("prompt_ms")),
-        "speed": pl.when(timed).then(pl.col("processed_tokens") / pl.col("prompt_ms") * 1000),
-    }
     names = [key.meta.output_name() for key in keys]
-    table = pl.concat([_scan(path) for path in paths])
-    table = table.select(*keys, *(cell.alias(f"_{name}") for name, cell in (parts | spread).items()))
+    cells = [*keys, *(cell.alias(f"_{name}") for name, cell in parts.items())]
     whole = [pl.col(f"_{name}").sum().alias(name) for name in parts]
     seen = [pl.col(f"_{name}").count().alias(f"{name}_seen") for name in parts]
-    shares = [
-        pl.col(f"_{name}").quantile(share / 100).alias(f"{name}_p{share}") for name in spread for share in (50, 90)
-    ]
-    found = table.group_by(names).agg(*whole, *seen, *shares) if names else table.select(*whole)
-    return found.collect(engine="streaming")
+    found = _added(paths, names, lambda table: table.select(cells).group_by(names).agg(*whole, *seen))
+    return list(found.iter_rows(named=True))
 
 
 def _whole(ms: pl.Expr) -> pl.Expr:
@@ -115,8 +160,16 @@ def _whole(ms: pl.Expr) -> pl.Expr:
     return (ms * _NS).round().cast(pl.Int64)
 
 
-def _rows(found: pl.DataFrame, by: By | None) -> list[StatsRow]:
-    rows = [_row(values, by) for values in found.iter_rows(named=True)]
+def _rows(paths: Sequence[str], by: By | None) -> list[StatsRow]:
+    keys = _keys(by)
+    names = [key.meta.output_name() for key in keys]
+    spread = {name: _quantiles(paths, keys, name) for name in _SPREAD}
+    rows = []
+    for values in _sums(paths, keys):
+        group = tuple(values[name] for name in names)
+        for name, found in spread.items():
+            values |= {f"{name}_p{share}": at for share, at in zip(_SHARES, found.get(group, (None, None)), strict=True)}
+        rows.append(_row(values, by))
     rows = [row for row in rows if row.requests or row.avoidable_tokens]
     if by in ("hour", "turn", "slot"):
         rows.sort(key=lambda row: (len(row.group or "") if by != "hour" else 0, row.group or ""))
