@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cachedoctor.cli import analyze, diff, explain, export, redact, report, rules, stats, terminal
+from cachedoctor.cli import analyze, compare, diff, explain, export, redact, report, rules, stats, terminal
 
 app = typer.Typer(
     name="cachedoctor",
@@ -29,6 +29,7 @@ app.command("explain")(explain.explain)
 app.command("rules")(rules.rules)
 app.command("export")(export.export)
 app.command("stats")(stats.stats)
+app.command("compare")(compare.compare)
 
 
 def _version(wanted: bool) -> None:

@@ -34,7 +34,6 @@ class _By(StrEnum):
     TURN = "turn"
 
 
-
 def stats(
     inputs: Annotated[
         list[str],

@@ -28,7 +28,8 @@ _LONGEST = 256
 _SHORT = 64
 """Code points of texts that are remembered with what is shown of them: addresses, names, states."""
 _BEFORE = re.compile(
-    rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}))?"
+    rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?"
+    rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}))?"
 )
 """What stands before a message: clock, level, slot and task."""
 
@@ -72,10 +73,11 @@ class Listing:
 
 def _row(data: bytes, found: Recognised) -> dict[str, Any]:
     before = _BEFORE.match(data, found.start, found.message)
-    minutes, seconds, millis, micros, level, slot, task = before.groups() if before else (None,) * 7
+    *clock, level, slot, task = before.groups() if before else (None,) * 7
     uptime = None
-    if minutes is not None:
-        uptime = int(minutes) * 60_000 + int(seconds) * 1000 + int(millis) + int(micros) / 1000
+    if clock[0] is not None:
+        minutes, seconds, millis, micros = map(int, clock)
+        uptime = minutes * 60_000 + seconds * 1000 + millis + micros / 1000
     fields = {hole.name: _value(hole, data[hole.start : hole.end]) for hole in found.holes}
     return {
         "uptime_ms": uptime,

@@ -49,7 +49,9 @@ def check(path: str) -> None:
     try:
         _sums([path], _keys(None))
     except pl.exceptions.PolarsError as error:
-        raise CacheDoctorError(f"{path}: cannot be read to its end", "write it again with cachedoctor export") from error
+        raise CacheDoctorError(
+            f"{path}: cannot be read to its end", "write it again with cachedoctor export"
+        ) from error
 
 
 def tables(paths: Sequence[str], kinds: Sequence[By | None]) -> list[StatsTable]:
@@ -121,12 +123,12 @@ def _quantiles(paths: Sequence[str], keys: list[pl.Expr], name: str) -> dict[tup
 
 
 def _quantile(grades: list[tuple[int, int]], share: float) -> float:
-    left = share * sum(count for _, count in grades)
-    for at, count in grades:
-        left -= count
-        if left <= 0:
-            break
-    return math.exp(at * _STEP)
+    before, wanted = 0, share * sum(count for _, count in grades)
+    for grade, count in grades:
+        before += count
+        if before >= wanted:
+            return math.exp(grade * _STEP)
+    raise ValueError("no grades")
 
 
 def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> list[dict[str, Any]]:
@@ -168,7 +170,9 @@ def _rows(paths: Sequence[str], by: By | None) -> list[StatsRow]:
     for values in _sums(paths, keys):
         group = tuple(values[name] for name in names)
         for name, found in spread.items():
-            values |= {f"{name}_p{share}": at for share, at in zip(_SHARES, found.get(group, (None, None)), strict=True)}
+            values |= {
+                f"{name}_p{share}": at for share, at in zip(_SHARES, found.get(group, (None, None)), strict=True)
+            }
         rows.append(_row(values, by))
     rows = [row for row in rows if row.requests or row.avoidable_tokens]
     if by in ("hour", "turn", "slot"):

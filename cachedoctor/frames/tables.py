@@ -87,7 +87,7 @@ def _write_parquet(table: Table, rows: Iterable[bytes], out: IO[bytes]) -> None:
     lazy = register_io_source(source, schema=schema_of(table))
     meanings, target = {"cachedoctor": _meanings(table)}, _Target(out)
     with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(lazy.sink_parquet, target, row_group_size=_GROUP, metadata=meanings)
+        written = pool.submit(lambda: lazy.sink_parquet(target, row_group_size=_GROUP, metadata=meanings))
         try:
             for batch in _batches(table, rows):
                 _hand_over(feed, batch, written)

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from cachedoctor.model.comparison import (
+    Change,
+    ComparedSide,
+    Comparison,
+    Difference,
+    FindingChange,
+    FindingSide,
+    Measure,
+    Verdict,
+)
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
@@ -32,22 +42,29 @@ __all__ = [
     "Advice",
     "By",
     "CacheDoctorError",
+    "Change",
     "Check",
     "CheckpointRow",
+    "ComparedSide",
+    "Comparison",
     "Confidence",
     "Cost",
+    "Difference",
     "Dropped",
     "Edit",
     "Evidence",
     "Excerpt",
     "Explanation",
     "Finding",
+    "FindingChange",
+    "FindingSide",
     "First",
     "Given",
     "InputInfo",
     "Level",
     "Line",
     "Mark",
+    "Measure",
     "Memory",
     "NotEvaluated",
     "Op",
@@ -74,6 +91,7 @@ __all__ = [
     "StatsRow",
     "StatsTable",
     "Totals",
+    "Verdict",
     "Wording",
     "read_rows",
 ]

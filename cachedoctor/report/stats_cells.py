@@ -67,7 +67,9 @@ def unsaid(rows: list[StatsRow]) -> str:
     unknown, requests = sum(row.unknown_requests for row in rows), sum(row.requests for row in rows)
     if not unknown:
         return ""
-    return f"Of {number(unknown)} of {number(requests)} requests the logs do not tell prompt and reuse: no sum has them."
+    return (
+        f"Of {number(unknown)} of {number(requests)} requests the logs do not tell prompt and reuse: no sum has them."
+    )
 
 
 def _tokens(value: float | None) -> str:
