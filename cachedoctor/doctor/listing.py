@@ -76,7 +76,7 @@ def _row(data: bytes, found: Recognised) -> dict[str, Any]:
     *clock, level, slot, task = before.groups() if before else (None,) * 7
     uptime = None
     if clock[0] is not None:
-        minutes, seconds, millis, micros = map(int, clock)
+        minutes, seconds, millis, micros = (int(part or 0) for part in clock)
         uptime = minutes * 60_000 + seconds * 1000 + millis + micros / 1000
     fields = {hole.name: _value(hole, data[hole.start : hole.end]) for hole in found.holes}
     return {

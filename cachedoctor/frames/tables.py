@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from queue import Full, Queue
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -86,8 +86,9 @@ def _write_parquet(table: Table, rows: Iterable[bytes], out: IO[bytes]) -> None:
 
     lazy = register_io_source(source, schema=schema_of(table))
     meanings, target = {"cachedoctor": _meanings(table)}, _Target(out)
+    file = cast("IO[bytes]", target)
     with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(lambda: lazy.sink_parquet(target, row_group_size=_GROUP, metadata=meanings))
+        written = pool.submit(lambda: lazy.sink_parquet(file, row_group_size=_GROUP, metadata=meanings))
         try:
             for batch in _batches(table, rows):
                 _hand_over(feed, batch, written)

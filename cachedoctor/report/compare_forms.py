@@ -88,10 +88,10 @@ def _markdown(shown: Comparison, _: Look) -> bytes:
     parts.append(table(["", *(heading.name for heading in _HEADINGS)], measures))
     if shown.findings:
         rows = [[f"{c.code} {c.name}", words.CHANGES[c.change], words.finding(c), _more(c)] for c in shown.findings]
-        parts.append(table(["finding", "change", "requests and cost", "note"], rows))
+        parts.append(table(["finding", "change", "requests and cost", "note"], rows, prose=True))
     if shown.differences:
         rows = [[d.name, d.before, d.after, d.caveat] for d in shown.differences]
-        parts.append(table(["differs", "before", "after", "caveat"], rows))
+        parts.append(table(["differs", "before", "after", "caveat"], rows, prose=True))
     return ("\n\n".join(parts) + "\n").encode("utf-8", "backslashreplace")
 
 
