@@ -51,7 +51,7 @@ def test_too_few_conversations_give_none() -> None:
     some = [Part(1, 2)] * (FEWEST - 1)
     assert difference(some, [Part(1, 2)] * 100) is None
     assert difference([Part(1, 2)] * 100, some) is None
-    assert difference(some + [Part(1, 2)], [Part(1, 2)] * 100) is not None
+    assert difference([*some, Part(1, 2)], [Part(1, 2)] * 100) is not None
 
 
 def test_conversations_that_tell_nothing_do_not_count() -> None:

@@ -84,7 +84,15 @@ def test_children_and_unknown_requests_are_told_apart(tmp_path: Path) -> None:
 def test_what_no_request_tells_is_unknown_and_not_0(tmp_path: Path) -> None:
     (row,) = sums([request()], "model", tmp_path)
     assert row.group is None
-    for name in ("prompt_tokens", "cached_tokens", "reuse", "prompt_ms", "speed_p50", "lost_tokens", "avoidable_tokens"):
+    for name in (
+        "prompt_tokens",
+        "cached_tokens",
+        "reuse",
+        "prompt_ms",
+        "speed_p50",
+        "lost_tokens",
+        "avoidable_tokens",
+    ):
         assert getattr(row, name) is None, name
 
 
@@ -95,7 +103,8 @@ def test_hours_are_those_of_the_wrapper_in_their_zone(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows = sums([request(time=time) for time in times], "hour", tmp_path)
     assert [(row.group, row.requests) for row in rows] == [
-        ("--11-20 14:00", 1), ("2026-11-20 09:00", 1), ("2026-11-20 10:00Z", 2), ("2026-11-20 11:00+02:00", 1), (None, 1),
+        ("--11-20 14:00", 1), ("2026-11-20 09:00", 1), ("2026-11-20 10:00Z", 2),
+        ("2026-11-20 11:00+02:00", 1), (None, 1),
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ What was changed on purpose is not told from what changed by accident: both are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,7 +44,8 @@ def _servers(before: Report, after: Report) -> Iterator[Difference]:
     sessions = [list(map(quoted.session, report.sessions)) for report in (before, after)]
     for name, (fact, caveat) in _FACTS.items():
         was, now = (_values([fact(s) for s in some]) for some in sessions)
-        if was != now and _UNKNOWN not in (was, now):
+        overlap = name == "build" and _overlap(*map(_range, sessions))
+        if was != now and _UNKNOWN not in (was, now) and not overlap:
             yield Difference(name, was, now, caveat)
     names = dict.fromkeys(name for some in sessions for s in some for name in s.settings if name != "restarted")
     changed = []
@@ -52,6 +54,16 @@ def _servers(before: Report, after: Report) -> Iterator[Difference]:
         if was != now and _UNKNOWN not in (was, now):
             changed.append(Difference(name, was, now, ""))
     yield from changed[:_MOST]
+
+
+def _range(sessions: list[Session]) -> tuple[float, float]:
+    """Builds that the servers may be of."""
+    lows = [s.build or s.build_min or 0 for s in sessions]
+    return min(lows, default=0), max((s.build or s.build_max or math.inf for s in sessions), default=math.inf)
+
+
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one != other and max(one[0], other[0]) <= min(one[1], other[1])
 
 
 def _values(found: list[Any]) -> str:
