@@ -72,14 +72,30 @@ def test_importing_the_package_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "script",
-    ["scripts/demo", "scripts/test", "scripts/check-readme", "scripts/make-rules-doc", "benchmarks/run", ".ci/run"],
+    [
+        "scripts/demo",
+        "scripts/test",
+        "scripts/check-readme",
+        "scripts/make-rules-doc",
+        "scripts/make-tables-doc",
+        "benchmarks/run",
+        ".ci/run",
+    ],
 )
 def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
 
 
 @pytest.mark.parametrize(
-    "page", ["CONTRIBUTING.md", "docs/index.md", "docs/architecture.md", "docs/rules.md", "docs/performance.md"]
+    "page",
+    [
+        "CONTRIBUTING.md",
+        "docs/index.md",
+        "docs/architecture.md",
+        "docs/rules.md",
+        "docs/tables.md",
+        "docs/performance.md",
+    ],
 )
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))

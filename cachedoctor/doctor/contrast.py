@@ -63,7 +63,7 @@ def _range(sessions: list[Session]) -> tuple[float, float]:
 
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and max(one[0], other[0]) <= min(one[1], other[1])
+    return max(one[0], other[0]) <= min(one[1], other[1])
 
 
 def _values(found: list[Any]) -> str:
