@@ -15,7 +15,8 @@ from conftest import report_of
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.explaining import explain
-from cachedoctor.frames import write
+from cachedoctor.doctor.tables import request_rows, write
+from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.prompts import compare, inputs, tokenize
 from cachedoctor.report import diff_json, diff_text, json_v1, line_json, line_text, text
 
@@ -130,10 +131,11 @@ def test_the_difference_of_two_prompts(payload: str) -> None:
 @ALL
 @pytest.mark.parametrize("ending", [".csv", ".ndjson"])
 def test_the_table_of_requests(tmp_path: Path, payload: str, ending: str) -> None:
-    """Of all columns only the path is the user's text; a spreadsheet must not take it for a formula."""
+    """The path, and what the log says of the server; a spreadsheet must not take it for a formula."""
     report = analyzed(payload, payload).finish()
     target = tmp_path / f"t{ending}"
-    write(report.requests.lines(), str(target))
+    with target.open("wb") as out:
+        write(REQUESTS, request_rows([report]), out, "csv" if ending == ".csv" else "ndjson")
     raw = target.read_text("utf-8")
     if ending == ".csv":
         cells = [cell.strip('"') for cell in raw.split("\n")[1].split(",")]

@@ -77,7 +77,7 @@ KEYS = {
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "
     "turn reference_tokens held_tokens client_lost_tokens server_lost_tokens saved_to_ram time uptime_ms client "
-    "endpoint",
+    "endpoint avoidable_tokens avoidable_ms",
     "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
     "references path origin key",

@@ -84,6 +84,7 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/check-readme",
         "scripts/make-rules-doc",
         "scripts/make-examples",
+        "scripts/make-tables-doc",
         "benchmarks/run",
         ".ci/run",
     ],
@@ -101,6 +102,7 @@ def test_scripts_can_be_executed(script):
         "docs/rules.md",
         "docs/performance.md",
         "docs/examples/README.md",
+        "docs/tables.md",
     ],
 )
 def test_links_between_pages_lead_somewhere(page):

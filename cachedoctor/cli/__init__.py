@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from cachedoctor.cli import analyze, diff, explain, export, redact, report, rules, terminal, watch
+from cachedoctor.cli import analyze, compare, diff, explain, export, redact, report, rules, stats, terminal, watch
 
 app = typer.Typer(
     name="cachedoctor",
@@ -30,6 +30,8 @@ app.command("redact")(redact.redact)
 app.command("explain")(explain.explain)
 app.command("rules")(rules.rules)
 app.command("export")(export.export)
+app.command("stats")(stats.stats)
+app.command("compare")(compare.compare)
 
 
 def _version(wanted: bool) -> None:

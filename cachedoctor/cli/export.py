@@ -1,48 +1,136 @@
-"""``cachedoctor export``: the requests of logs as a table. Knows arguments; knows no column."""
+"""``cachedoctor export``: logs as a table of requests or of lines. Knows arguments; knows no column."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import MaxUnpacked, Quiet
 from cachedoctor.cli.progress import Progress
+from cachedoctor.cli.sink import Sink, spare_inputs
+
+if TYPE_CHECKING:
+    from cachedoctor.model import CacheDoctorError
+
+_INTERRUPTED, _FAULT, _NOTHING = 130, 2, 3
+_Ending = Literal["parquet", "csv", "ndjson"]
+
+
+class _Job(NamedTuple):
+    paths: list[str]
+    output: str
+    table: str
+    ending: _Ending
+    build: int | None
+    max_unpacked: int
+    progress: Progress
 
 
 def export(
-    logs: Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of one server; - is standard input.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Table to write: .parquet, .csv or .ndjson.")
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="LOG", help="Logs of one server, or JSON reports of analyze; - is standard input."),
     ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="Table to write: .parquet, .csv or .ndjson; - with -f."),
+    ],
+    table: Annotated[
+        Literal["requests", "events"], typer.Option(help="One row per request, or per line that is a known message.")
+    ] = "requests",
+    format: Annotated[
+        _Ending | None, typer.Option("--format", "-f", help="Format of the table.  [default: by the name of FILE]")
+    ] = None,
     build: Annotated[
         int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
     ] = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write one row per request: token counts, slot choice, outcome, findings.
+    """Write a table: a row per request (token counts, slot choice, outcome, rules), or per line of the log.
 
-    Columns are those of "requests" in the JSON report (docs/usage.md). Exit status: 0 written; 2 wrong usage or an
-    unreadable input; 3 nothing in the input was recognised.
+    Columns are described in docs/tables.md. Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in
+    the input was recognised, and nothing was written; 130 interrupted (FILE is not written).
     """
-    from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.doctor.run import feed_all
-    from cachedoctor.frames import write
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    analyzer, progress = Analyzer(build), Progress(logs, quiet)
+    job = _Job(logs, output, table, _ending(output, format), build, max_unpacked or MAX_BYTES, Progress(logs, quiet))
+    spare_inputs(output, logs)
     try:
-        errors = feed_all(analyzer, logs, max_unpacked or MAX_BYTES, progress.read)
+        with Interrupts(), Sink(output) as sink:
+            status = _requests(job, sink) if table == "requests" else _events(job, sink)
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
     finally:
-        progress.close()
-    report = analyzer.finish()
+        job.progress.close()
+    raise typer.Exit(status)
+
+
+def _ending(output: str, format: _Ending | None) -> _Ending:
+    """Know the format before a log is read: it may take minutes."""
+    if format is not None:
+        return format
+    from cachedoctor.frames.columns import ENDINGS
+    from cachedoctor.model import CacheDoctorError
+
+    for ending in ENDINGS:
+        if output.lower().endswith("." + ending):
+            return ending
+    names = ", ".join(f".{ending}" for ending in ENDINGS)
+    raise CacheDoctorError(f"{output}: unknown table format", f"end the name in {names}, or give --format")
+
+
+def _requests(job: _Job, sink: Sink) -> int:
+    from cachedoctor.doctor import tables
+    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.run import feed_all
+    from cachedoctor.frames.columns import REQUESTS
+    from cachedoctor.model import CacheDoctorError
+
+    errors: list[CacheDoctorError] = []
+    reports = []
+    for path in filter(tables.is_report, job.paths):
+        try:
+            reports.append(tables.read_report(path))
+        except CacheDoctorError as error:
+            errors.append(error)
+    logs = [path for path in job.paths if not tables.is_report(path)]
+    if logs:
+        analyzer = Analyzer(job.build)
+        errors += feed_all(analyzer, logs, job.max_unpacked, job.progress.read)
+        reports.append(analyzer.finish())
+    recognised = any(i.recognised for report in reports for i in report.inputs)
+    if recognised:
+        with sink.writing() as out:
+            tables.write(REQUESTS, tables.request_rows(reports), out, job.ending)
+    return _status(errors, recognised)
+
+
+def _events(job: _Job, sink: Sink) -> int:
+    from cachedoctor.doctor import tables
+    from cachedoctor.frames.columns import EVENTS
+    from cachedoctor.model import CacheDoctorError
+
+    stored = next(filter(tables.is_report, job.paths), None)
+    if stored is not None:
+        raise CacheDoctorError(f"{stored}: a report holds no lines of its log", "give the log for --table events")
+    events = tables.Events(job.paths, job.max_unpacked, job.progress.read)
+    with sink.writing() as out:
+        tables.write(EVENTS, events.lines(), out, job.ending)
+        if not events.rows:  # an old table stays
+            raise typer.Exit(_status(events.errors, False))
+    return _status(events.errors, True)
+
+
+def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
     for error in errors:
         terminal.complain(error.message, error.hint)
-    recognised = any(i.recognised for i in report.inputs)
-    if recognised:
-        write(report.requests.lines(), output)
-    elif not errors:
+    if errors:
+        return _FAULT
+    if not recognised:
         terminal.complain("nothing in the input was recognised as a log of llama-server", "nothing was written")
-    raise typer.Exit(2 if errors else 0 if recognised else 3)
+    return 0 if recognised else _NOTHING

@@ -86,6 +86,7 @@ class Diagnosis:
         self.groups.retract(request)
         request.codes.clear()
         request.expected_cached, request.replay_missing = None, []
+        request.avoidable_tokens = request.avoidable_ns = 0
         for queue in (*memory.threads.values(), *memory.slots.values()):
             if request in queue:
                 queue.remove(request)
@@ -159,6 +160,8 @@ class Diagnosis:
             request.codes.append(rule.code)
             if self.groups.add(rule.code, hit, request, session):
                 opened.append(rule.code)
+        if request.codes:
+            request.avoidable_tokens, request.avoidable_ns = self.groups.cost_of(request)
         if situation.slot_taken:
             memory.steals += 1
         _remember(memory, request)

@@ -104,6 +104,14 @@ class Groups:
         """Time that the fixes would have saved, milliseconds."""
         return (self._ns + sum(_dearest(said).ns for said in self._waiting.values())) / 1e6
 
+    def cost_of(self, request: Request) -> tuple[int, int]:
+        """Tokens and nanoseconds that count as avoidable of a request that is not final yet."""
+        said = self._waiting.get(request.index)
+        if said is None:
+            return 0, 0
+        dearest = _dearest(said)
+        return dearest.hit.tokens, dearest.ns
+
     def merge(self, later: Groups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
 
-def _source(path: str, max_unpacked: int, told: Told = unheard) -> Source:
+def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
+    """Return what reads the input at ``path``; ``-`` is standard input."""
     if path == "-":
         from cachedoctor.sources.stdin import StdinSource
 
@@ -33,7 +34,7 @@ def growing(path: str) -> Source:
     from cachedoctor.sources.file import is_stream
 
     if path == "-" or is_stream(path):
-        return _source(path, MAX_BYTES)
+        return source_of(path, MAX_BYTES)
     from cachedoctor.sources.follow import FollowSource
 
     return FollowSource(path)
@@ -78,7 +79,7 @@ def drive_chain(
     analyzer: Analyzer, chain: list[str], max_unpacked: int = MAX_BYTES, told: Told = unheard
 ) -> list[SourceError]:
     """Feed the rotations of one log; returns the errors of those that could not be read to their end."""
-    errors = [drive(analyzer, _source(path, max_unpacked, told), continues=at > 0) for at, path in enumerate(chain)]
+    errors = [drive(analyzer, source_of(path, max_unpacked, told), continues=at > 0) for at, path in enumerate(chain)]
     return [error for error in errors if error is not None]
 
 
@@ -98,7 +99,7 @@ def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) 
     """Write the redacted log, live as it arrives; returns the error that stopped the input, or None."""
     stopped = None
     try:
-        for chunk in _source(path, max_unpacked).chunks():
+        for chunk in source_of(path, max_unpacked).chunks():
             out.write(redactor.feed(chunk))
             if not chunk:
                 out.flush()

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from cachedoctor.model.comparison import (
+    Change,
+    ComparedSide,
+    Comparison,
+    Difference,
+    FindingChange,
+    FindingSide,
+    Measure,
+    Verdict,
+)
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
@@ -24,29 +34,38 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, SlotReuse,
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
+from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.view import ServerView, SlotView, View
 
 __all__ = [
     "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
     "Advice",
+    "By",
     "CacheDoctorError",
+    "Change",
     "Check",
     "CheckpointRow",
+    "ComparedSide",
+    "Comparison",
     "Confidence",
     "Cost",
+    "Difference",
     "Dropped",
     "Edit",
     "Evidence",
     "Excerpt",
     "Explanation",
     "Finding",
+    "FindingChange",
+    "FindingSide",
     "First",
     "Given",
     "InputInfo",
     "Level",
     "Line",
     "Mark",
+    "Measure",
     "Memory",
     "NotEvaluated",
     "Op",
@@ -71,7 +90,12 @@ __all__ = [
     "Sizes",
     "SlotReuse",
     "SlotView",
+    "Stats",
+    "StatsInput",
+    "StatsRow",
+    "StatsTable",
     "Totals",
+    "Verdict",
     "View",
     "Wording",
     "read_rows",

@@ -153,6 +153,9 @@ class Request(msgspec.Struct):
     """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
     replay_missing: list[str] = msgspec.field(default_factory=list)
     """Names of the numbers that the log lacks for ``expected_cached``."""
+    avoidable_tokens: int = 0
+    avoidable_ns: int = 0
+    """What the fix of its dearest cause would have saved."""
     time: str | None = None
     """When it started, ISO 8601, as the wrapper of its first line says."""
     client: str | None = None

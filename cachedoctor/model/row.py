@@ -75,6 +75,10 @@ class RequestRow(msgspec.Struct):
     """Address that asked, where the log says it without doubt."""
     endpoint: str | None = None
     """Path of the HTTP request, where the log says it without doubt."""
+    avoidable_tokens: int | None = None
+    """Tokens that the fix of its dearest cause would have saved; 0 where no rule fired."""
+    avoidable_ms: float | None = None
+    """Time that this fix would have saved."""
 
 
 _decoder = msgspec.json.Decoder(RequestRow)

@@ -35,6 +35,7 @@ def encode_request(r: Request) -> bytes:
             r.lost_tokens, r.outcome, r.partial, r.codes, r.expected_cached, r.replay_missing,
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
             r.lost_client, r.lost_server, r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
+            r.avoidable_tokens, r.avoidable_ns / 1e6,
         )
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ from cachedoctor.report.secrets import hidden, parted
 
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
-_READ = 4096
-"""Code points of a field that are looked at."""
+_LOOK = 4096
+"""Code points of a value in which secrets are looked for: many more than are shown of it."""
 _PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
 _BAR = " | "
 
@@ -101,12 +101,7 @@ def session(shown: Session) -> Session:
 
 def fields(shown: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an event as they may be shown; a text may be a prompt, and a million characters long."""
-    return {name: _field(value) if isinstance(value, str) else value for name, value in shown.items()}
-
-
-def _field(text: str) -> str:
-    more = len(text) - _READ
-    return _printed(text) if more <= 0 else f"{_printed(text[:_READ])} [... {more:,} more ...]"
+    return {name: value(text) if isinstance(text, str) else text for name, text in shown.items()}
 
 
 def _evidence(shown: Evidence) -> Evidence:
@@ -135,11 +130,20 @@ def withheld(text: str) -> str:
     return hidden(text) if found is None else f"{hidden(text[: found.end()])} (text withheld)"
 
 
-def _ending(text: str) -> str:
-    left = len(text) - _SIDE
+def value(text: str, most: int = _SIDE) -> str:
+    """Return a value of a line as a table may hold it: about its first ``most`` code points, else those at the bar."""
+    before, bar, after = text.partition(_BAR)
+    if not bar:
+        return _beginning(hidden(text[:_LOOK]), len(text[_LOOK:]), most)
+    left, right = parted([before[-_LOOK:], after[:_LOOK]])
+    return _ending(left, len(before[:-_LOOK])) + bar + _beginning(right, len(after[_LOOK:]))
+
+
+def _ending(text: str, more: int = 0) -> str:
+    left = len(text) + more - _SIDE
     return text if left <= _SIDE else f" [... {left:,} characters ...] {text[-_SIDE:]}"
 
 
-def _beginning(text: str) -> str:
-    left = len(text) - _SIDE
-    return text if left <= _SIDE else f"{text[:_SIDE]} [... {left:,} characters ...]"
+def _beginning(text: str, more: int = 0, most: int = _SIDE) -> str:
+    left = len(text) + more - most
+    return text if left <= _SIDE else f"{text[:most]} [... {left:,} characters ...]"

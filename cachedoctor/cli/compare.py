@@ -1,0 +1,77 @@
+"""``cachedoctor compare``: did a change help, and is that sure? Knows arguments and exit statuses; knows no measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.sink import Sink, spare_inputs
+
+if TYPE_CHECKING:
+    from cachedoctor.model import Comparison
+
+_INTERRUPTED, _FAULT, _NOTHING, _WORSE = 130, 2, 3, 1
+
+
+def compare(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, or JSON report of analyze.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, after the change.")],
+    format: Annotated[
+        Literal["text", "json", "markdown"], typer.Option("--format", "-f", help="Format of the comparison.")
+    ] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the comparison to FILE.")
+    ] = None,
+    fail_on: Annotated[
+        Literal["worse"] | None,
+        typer.Option(help="Exit with 1 when reuse surely fell, or an error or warning surely is new."),
+    ] = None,
+    build: Annotated[
+        int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
+    ] = None,
+    max_unpacked: MaxUnpacked = None,
+    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+    width: Annotated[
+        int | None, typer.Option(min=20, metavar="N", help="Columns of the text.  [default: the terminal's]")
+    ] = None,
+) -> None:
+    """Say what a change of the server or the client did to findings, reuse and time, and how sure that is.
+
+    Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised in
+    one of them; 130 interrupted.
+    """
+    from cachedoctor.doctor import comparing
+    from cachedoctor.report import compare_forms
+    from cachedoctor.sources.unpack import MAX_BYTES
+
+    spare_inputs(output, [before, after])
+    limit = max_unpacked or MAX_BYTES
+    try:
+        with Interrupts(), Sink(output) as sink:
+            reports = [comparing.report_of(path, build, limit) for path in (before, after)]
+            for path, report in zip((before, after), reports, strict=True):
+                if not any(i.recognised for i in report.inputs):
+                    terminal.complain(f"{path}: nothing in it was recognised as a log of llama-server", "give a log")
+                    raise typer.Exit(_NOTHING)
+            found = comparing.compare(reports[0], reports[1], (before, after))
+            with sink.writing() as out:
+                compare_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    raise typer.Exit(_status(found, fail_on is not None))
+
+
+def _status(found: Comparison, fails: bool) -> int:
+    errors = [side for side in (found.before, found.after) if side.error is not None]
+    for side in errors:
+        terminal.complain(side.error or "", "the comparison covers what was read")
+    if errors:
+        return _FAULT
+    new = any(
+        c.change == "came" and c.sure and c.after is not None and c.after.severity != "note" for c in found.findings
+    )
+    return _WORSE if fails and (new or found.verdict == "worse") else 0

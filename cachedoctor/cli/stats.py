@@ -1,0 +1,93 @@
+"""``cachedoctor stats``: sums over many logs. Knows arguments and exit statuses; knows no sum."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.sink import Sink, spare_inputs
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.statistics import Gathering
+
+_INTERRUPTED, _FAULT, _NOTHING = 130, 2, 3
+
+
+class _By(StrEnum):
+    """Typer reads a repeatable option from an enumeration only."""
+
+    MODEL = "model"
+    BUILD = "build"
+    MEMORY = "memory"
+    PATH = "path"
+    ORIGIN = "origin"
+    CLIENT = "client"
+    ENDPOINT = "endpoint"
+    HOUR = "hour"
+    OUTCOME = "outcome"
+    SLOT = "slot"
+    TURN = "turn"
+
+
+def stats(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT", help="Logs of any number of servers, JSON reports, parquet tables of export; - is a log."
+        ),
+    ],
+    by: Annotated[
+        list[_By] | None,
+        typer.Option(help="Group by it; repeatable.  [default: build and model, where there are several]"),
+    ] = None,
+    format: Annotated[
+        Literal["text", "json", "csv", "markdown"], typer.Option("--format", "-f", help="Format of the tables.")
+    ] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the tables to FILE.")
+    ] = None,
+    build: Annotated[
+        int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
+    ] = None,
+    max_unpacked: MaxUnpacked = None,
+    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+    width: Annotated[
+        int | None, typer.Option(min=20, metavar="N", help="Columns of the text.  [default: the terminal's]")
+    ] = None,
+) -> None:
+    """Sum up requests over many logs and servers: reuse, recomputed and lost tokens, time, speed.
+
+    Every log is a server of its own; the rotations of one log belong together. Exit status: 0 written; 2 wrong usage or
+    an unreadable input (the others are summed up); 3 nothing in the inputs was recognised; 130 interrupted.
+    """
+    from cachedoctor.doctor.statistics import Gathering
+    from cachedoctor.report import stats_forms
+    from cachedoctor.sources.unpack import MAX_BYTES
+
+    spare_inputs(output, inputs)
+    gathering = Gathering(inputs, build, max_unpacked or MAX_BYTES)
+    try:
+        with Interrupts(), Sink(output) as sink:
+            found = gathering.stats([kind.value for kind in by or []])
+            if gathering.recognised:
+                with sink.writing() as out:
+                    stats_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    raise typer.Exit(_status(gathering))
+
+
+def _status(gathering: Gathering) -> int:
+    for error in gathering.errors:
+        terminal.complain(error.message, error.hint)
+    if gathering.errors:
+        return _FAULT
+    if not gathering.recognised:
+        terminal.complain("nothing in the inputs was recognised as a log of llama-server", "nothing was written")
+        return _NOTHING
+    return 0

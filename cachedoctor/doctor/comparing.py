@@ -1,0 +1,165 @@
+"""Compares two reports: what went, what came, what it did to reuse and time, and how sure that is.
+
+Knows reports. Knows no log, no format and no terminal.
+"""
+
+from __future__ import annotations
+
+import cachedoctor
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.contrast import differences
+from cachedoctor.doctor.measures import measures
+from cachedoctor.doctor.run import drive, source_of
+from cachedoctor.doctor.tables import is_report, read_report
+from cachedoctor.doctor.tally import Tally
+from cachedoctor.knowledge import builds
+from cachedoctor.model import (
+    SEVERITY_ORDER,
+    Change,
+    ComparedSide,
+    Comparison,
+    Finding,
+    FindingChange,
+    FindingSide,
+    NotEvaluated,
+    Report,
+    Session,
+)
+from cachedoctor.report import quoted
+
+_CHANCE = 0.05
+"""A finding that as many requests would miss as often as this by chance may be there still."""
+_ORDER: tuple[Change, ...] = ("came", "stayed", "went", "hidden", "revealed")
+_Code = tuple[str, str]
+
+
+def report_of(path: str, build: int | None, max_unpacked: int) -> Report:
+    """Return the report at ``path``, or that of the log there.
+
+    Args:
+        build: of a log that does not say it.
+        max_unpacked: bytes that a log may unpack to.
+
+    Raises:
+        CacheDoctorError: it cannot be read at all.
+    """
+    if is_report(path):
+        return read_report(path)
+    analyzer = Analyzer(build)
+    error = drive(analyzer, source_of(path, max_unpacked))
+    report = analyzer.finish()
+    if error is not None and not any(i.lines for i in report.inputs):
+        raise error
+    return report
+
+
+def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison:
+    """Compare two reports; ``names`` are those of the two inputs."""
+    old, new = Tally(before), Tally(after)
+    found = measures(old, new)
+    return Comparison(
+        cachedoctor.__version__,
+        _side(before, old, names[0]),
+        _side(after, new, names[1]),
+        found[0].verdict,
+        found[0].why,
+        found,
+        _findings(before, after, old.requests, new.requests),
+        differences(before, after, old, new),
+    )
+
+
+def _side(report: Report, tally: Tally, name: str) -> ComparedSide:
+    error = next((i.error for i in report.inputs if i.error is not None), None)
+    servers = list(dict.fromkeys(_server(quoted.session(s)) for s in report.sessions))
+    sums = tally.all
+    return ComparedSide(
+        name, error, servers, tally.requests, tally.unknown, tally.conversations,
+        sums.prompt, sums.cached, sums.processed, round(sums.ms, 3), tally.median_length,
+    )  # fmt: skip
+
+
+def _server(session: Session) -> str:
+    parts = [f"{session.engine} {builds.describe(session.build, session.build_min, session.build_max)}"]
+    if session.memory:
+        parts.append(f"{session.memory} memory")
+    if session.n_slots:
+        parts.append(f"{session.n_slots:,} slot{'' if session.n_slots == 1 else 's'}")
+    return ", ".join([*parts, *([session.model] if session.model else [])])
+
+
+# ---- findings
+
+
+def _findings(before: Report, after: Report, n_before: int, n_after: int) -> list[FindingChange]:
+    old, new = _by_code(before, n_before), _by_code(after, n_after)
+    changes = [_change(code, old.get(code), new.get(code), before, after) for code in {**old, **new}]
+    return sorted(changes, key=lambda c: (_ORDER.index(c.change), -max(_tokens(c.before), _tokens(c.after)), c.code))
+
+
+def _tokens(side: FindingSide | None) -> int:
+    return side.tokens if side is not None else 0
+
+
+def _by_code(report: Report, requests: int) -> dict[_Code, FindingSide]:
+    """Findings of one code are one: what parts them (the server, the input) has other names on the other side."""
+    groups: dict[_Code, list[Finding]] = {}
+    for finding in quoted.findings(report):
+        groups.setdefault((finding.code, finding.name), []).append(finding)
+    return {code: _finding_side(found, requests) for code, found in groups.items()}
+
+
+def _finding_side(found: list[Finding], requests: int) -> FindingSide:
+    times = [f.cost.ms for f in found if f.cost.ms is not None]
+    return FindingSide(
+        severity=max((f.severity for f in found), key=lambda s: SEVERITY_ORDER[s]),
+        count=sum(f.count for f in found),
+        requests=requests,
+        tokens=sum(f.cost.tokens for f in found),
+        ms=round(sum(times), 3) if times else None,
+        claims=[f.claim for f in found],
+    )
+
+
+def _change(
+    code: _Code, old: FindingSide | None, new: FindingSide | None, before: Report, after: Report
+) -> FindingChange:
+    if old is not None and new is not None:
+        return FindingChange("stayed", *code, old, new, True, "", "")
+    there, missing = (before, after) if old is not None else (after, before)
+    seen, other = old or new, "AFTER" if old is not None else "BEFORE"
+    unseen = _unseen(code[0], missing)
+    if unseen is not None:
+        change: Change = "hidden" if old is not None else "revealed"
+        return FindingChange(
+            change, *code, old, new, False, f"{other} could not show it: {unseen.reason}", unseen.enable
+        )
+    note = _chance(seen, there, missing, code, other)
+    return FindingChange("went" if old is not None else "came", *code, old, new, not note, note, "")
+
+
+def _unseen(code: str, report: Report) -> NotEvaluated | None:
+    """Why the report could not have had this finding; None when it could."""
+    found = next((rule for rule in report.not_evaluated if rule.code == code), None)
+    if found is not None:
+        return found
+    if not any(rule.code == code for rule in report.rules):
+        reason = f"version {report.tool_version} of cachedoctor, which wrote it, did not have this rule"
+        return NotEvaluated(code, "", reason, "analyze its log again")
+    if not report.totals.requests:
+        return NotEvaluated(code, "", "it has no requests", "")
+    return None
+
+
+def _chance(seen: FindingSide | None, there: Report, missing: Report, code: _Code, other: str) -> str:
+    """Say so when as few requests would miss a finding of this rate by chance."""
+    of_requests = any(f.requests for f in there.findings if (f.code, f.name) == code)
+    if seen is None or not of_requests or not seen.requests:
+        return ""
+    rate = min(1.0, seen.count / seen.requests)
+    requests = missing.totals.requests
+    if (1 - rate) ** requests <= _CHANCE:
+        return ""
+    noun = "request" if requests == 1 else "requests"
+    hit = f"it hit {seen.count:,} of {seen.requests:,} requests"
+    return f"may be chance: {hit}, and the {requests:,} {noun} of {other} may have missed it"

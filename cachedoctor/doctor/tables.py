@@ -1,0 +1,86 @@
+"""From inputs to rows of tables: logs and JSON reports to requests, logs to events.
+
+Knows how an input becomes a report or a listing, and what of it may be shown. Knows no format and no terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import IO
+
+from cachedoctor.doctor.listing import Listing
+from cachedoctor.doctor.run import chains, source_of
+from cachedoctor.frames.columns import Ending, Table
+from cachedoctor.frames.requests import Numbering
+from cachedoctor.model import CacheDoctorError, Report
+from cachedoctor.report import quoted, stored
+from cachedoctor.sources.base import SourceError, Told, unheard
+
+_HEAD = 256
+"""Bytes at the beginning of a file by which a report is told from a log."""
+
+
+def is_report(path: str) -> bool:
+    """Whether the file begins as a JSON report does; a log of JSON records does not."""
+    if path == "-" or not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False  # whoever reads it says what is wrong
+    return head.lstrip()[:1] == b"{" and b'"cachedoctor.report/' in head
+
+
+def read_report(path: str) -> Report:
+    """Read a stored report; raises ``CacheDoctorError`` when it is none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return stored.read(data, path)
+
+
+def request_rows(reports: list[Report]) -> Iterator[bytes]:
+    """Yield the requests of several reports as rows of one table."""
+    numbering = Numbering()
+    for report in reports:
+        yield from numbering.lines(report.requests, map(quoted.session, report.sessions))
+
+
+class Events:
+    """Rows of the lines of logs; what went wrong is known when all were taken."""
+
+    def __init__(self, paths: list[str], max_unpacked: int, told: Told = unheard) -> None:
+        """``max_unpacked``: bytes that each input may unpack to; ``told``: hears of bytes as they are read."""
+        self._told = told
+        self._paths = [path for chain in chains(paths) for path in chain]
+        self._max_unpacked = max_unpacked
+        self.errors: list[SourceError] = []
+        """Of inputs that could not be read to their end."""
+        self.rows = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the rows, log after log, the rotations of one log in the order of time."""
+        for path in self._paths:
+            for row in self._of(path):
+                self.rows += 1
+                yield row
+
+    def _of(self, path: str) -> Iterator[bytes]:
+        listing = Listing(path)
+        try:
+            for chunk in source_of(path, self._max_unpacked, self._told).chunks():
+                yield from listing.feed(chunk)
+        except SourceError as error:
+            self.errors.append(error)
+        yield from listing.finish()
+
+
+def write(table: Table, rows: Iterator[bytes], out: IO[bytes], ending: Ending) -> None:
+    """Write a table; polars is imported here and not before."""
+    from cachedoctor.frames import tables
+
+    tables.write(table, rows, out, ending)

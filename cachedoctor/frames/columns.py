@@ -1,0 +1,122 @@
+"""The columns of every table, with their units: what ``export`` writes, and what docs/tables.md says.
+
+Knows names, kinds and units. Imports no polars, so that the command line can ask for the endings.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["integer", "number", "text", "flag", "names", "spans"]
+"""64-bit integer, 64-bit float, text, true or false, list of texts, list of {pos_min, pos_max}."""
+Ending = Literal["parquet", "csv", "ndjson"]
+ENDINGS: tuple[Ending, ...] = ("parquet", "csv", "ndjson")
+
+
+class Column(NamedTuple):
+    """One column of a table; what is unknown is null, never 0."""
+
+    name: str
+    kind: Kind
+    unit: str
+    """Empty where there is none."""
+    words: str
+
+
+class Table(NamedTuple):
+    """A table and the version of its columns; within a version columns are only added."""
+
+    name: str
+    schema: str
+    columns: tuple[Column, ...]
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().split("\n")]
+    kinds: dict[str, Kind] = {
+        "integer": "integer", "number": "number", "text": "text", "flag": "flag", "names": "names", "spans": "spans",
+    }  # fmt: skip
+    return tuple(Column(name, kinds[kind], unit, words) for name, kind, unit, words in rows)
+
+
+REQUESTS = Table(
+    "requests",
+    "cachedoctor.requests/1",
+    _columns("""
+index | integer | | number of the request in the table, from 0, in the order in which they started
+path | text | | the input, as it was named
+session | integer | | life of a server process, from 0
+origin | text | | router port or compose service that the lines are of, where several servers wrote one log
+engine | text | | llama.cpp
+build | integer | | build of the server, where the log or --build says it
+build_min | integer | | oldest build that writes all wordings of the log
+build_max | integer | | newest build that does
+model | text | | name or file of the model, as the log has it
+memory | text | | attention, swa, hybrid or recurrent
+n_slots | integer | | slots of the server
+n_ctx_slot | integer | tokens | context of one slot
+slot | integer | | slot that computed it
+task | integer | | the server's number of the request
+parent | integer | | task of which this is one of the n > 1 choices; sums leave those out
+thread | integer | | conversation, numbered in the session
+turn | integer | | 0 for the first request of its conversation
+first_line | integer | line | first line of it in the log, from 1
+last_line | integer | line | last line of it
+time | text | ISO 8601 | when it started, by the wrapper of its first line; --MM-DDTHH:MM:SS where that has no year
+uptime_ms | number | ms | when it started, since the start of the server
+client | text | | address that asked, where the log says it without doubt
+endpoint | text | | path of the HTTP request, where the log says it without doubt
+prompt_tokens | integer | tokens | length of the prompt
+cached_tokens | integer | tokens | of it reused
+processed_tokens | integer | tokens | of it computed
+generated_tokens | integer | tokens | length of the reply
+derived | names | | columns that were computed from other numbers rather than read
+prompt_ms | number | ms | time that the prompt took
+selected_by | text | | how the slot was chosen: lcp, lru or id
+similarity | number | share | of the new prompt that the slot already held, as the log rounds it
+f_keep | number | share | of the slot's content that the new prompt kept, as the log rounds it
+common_prefix_tokens | integer | tokens | longest common prefix with what the slot held when processing began
+reference_tokens | integer | tokens | prompt and reply of the conversation's previous request, else what the slot held
+held_tokens | integer | tokens | what the slot held when the request took it
+expected_cached | integer | tokens | what the server's build had to reuse, where tokens were lost
+replay_missing | names | | numbers that the log lacks for expected_cached
+lost_tokens | integer | tokens | computed although they had been in the cache
+client_lost_tokens | integer | tokens | of these, changed by the client
+server_lost_tokens | integer | tokens | of these, not reused by the server
+avoidable_tokens | integer | tokens | what the fix of its dearest cause would have saved; 0 where no rule fired
+avoidable_ms | number | ms | time that this fix would have saved
+outcome | text | | cold, reused, partial, reprocessed, failed, cancelled or unknown
+partial | flag | | the log begins or ends inside of it
+codes | names | | rules that fired on it
+restored_from_ram | flag | | its prompt came back from the RAM prompt cache
+saved_to_ram | flag | | what the slot held was saved to the RAM prompt cache before
+checkpoints_tried | integer | | context checkpoints that were looked at
+checkpoints_restored | integer | | that were restored
+checkpoints_created | integer | | that were made
+checkpoints_erased | integer | | that were erased
+checkpoints_held | spans | position | those that the slot is known to have held, where tokens were lost
+checkpoint_pos_min | integer | position | lowest position of the one that was restored
+checkpoint_pos_max | integer | position | its highest position
+"""),
+)
+"""One row per request: ``model.RequestRow``, with what is known of its session."""
+
+EVENTS = Table(
+    "events",
+    "cachedoctor.events/1",
+    _columns("""
+path | text | | the input, as it was named
+line | integer | line | number of the line, from 1
+origin | text | | router port or compose service that the line is of
+time | text | ISO 8601 | time of the line by its wrapper; --MM-DDTHH:MM:SS where that has no year
+uptime_ms | number | ms | clock of the line, since the start of the server
+level | text | | I, W, E, D or T, where the line has one
+slot | integer | | slot that it names
+task | integer | | request that it names
+message | text | | id of the message in the catalogue
+fields | text | JSON | its values by name; texts are cut, secrets hidden
+"""),
+)
+"""One row per line that is a message of the server, read by analyze or not."""
+
+TABLES: dict[str, Table] = {table.name: table for table in (REQUESTS, EVENTS)}

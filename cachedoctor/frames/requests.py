@@ -1,0 +1,53 @@
+"""Rows of the table of requests: a request of a report, with what is known of its session.
+
+Knows ``model.RequestRow`` and the columns. Knows nothing of where a report came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cachedoctor.frames.columns import REQUESTS
+from cachedoctor.model import RequestRow, Session
+
+_SESSION = ("origin", "engine", "build", "build_min", "build_max", "model", "memory", "n_slots", "n_ctx_slot")
+_COUNTS = ("tried", "restored", "created", "erased")
+_NAMES = [column.name for column in REQUESTS.columns]
+
+
+class Numbering(msgspec.Struct):
+    """Counts requests and sessions on from one report to the next, so that one table can hold several."""
+
+    requests: int = 0
+    sessions: int = 0
+
+    def lines(self, rows: Iterable[RequestRow], sessions: Iterable[Session]) -> Iterator[bytes]:
+        """Yield the requests of one report as JSON objects, their columns in the order of the table.
+
+        Args:
+            sessions: those of the report, as they may be shown.
+        """
+        encode = msgspec.json.Encoder().encode
+        facts = {s.index: {name: getattr(s, name) for name in _SESSION} for s in sessions}
+        unknown: dict[str, Any] = dict.fromkeys(_SESSION)
+        first, at, highest = self.requests, self.sessions, max(facts, default=-1)
+        for row in rows:
+            flat = _flat(row) | facts.get(row.session, unknown)
+            flat["index"], flat["session"] = first + row.index, at + row.session
+            highest = max(highest, row.session)
+            self.requests += 1
+            yield encode({name: flat[name] for name in _NAMES})
+        self.sessions += highest + 1
+
+
+def _flat(row: RequestRow) -> dict[str, Any]:
+    flat = msgspec.structs.asdict(row)
+    checkpoints = flat.pop("checkpoints")
+    for name in _COUNTS:
+        flat[f"checkpoints_{name}"] = getattr(checkpoints, name)
+    flat["checkpoints_held"] = [{"pos_min": low, "pos_max": high} for low, high in checkpoints.held]
+    flat["checkpoint_pos_min"], flat["checkpoint_pos_max"] = checkpoints.restored_at or (None, None)
+    return flat

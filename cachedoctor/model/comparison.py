@@ -1,0 +1,107 @@
+"""Two reports side by side: what a change of the server or the client did. Knows no engine, no rule, no file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.finding import Severity
+
+Verdict = Literal["better", "worse", "same", "unsure"]
+Change = Literal["went", "came", "stayed", "hidden", "revealed"]
+"""``hidden``: reported before, and AFTER could not have shown it; ``revealed``: BEFORE could not have shown it."""
+
+
+class ComparedSide(msgspec.Struct):
+    """One of the two reports, in sums; children of ``n > 1`` requests are left out."""
+
+    path: str
+    error: str | None
+    """Why the input could not be read to its end."""
+    servers: list[str]
+    """What each different server is, in words."""
+    requests: int
+    unknown_requests: int
+    """Of these, those of which the log does not tell the prompt's length and reuse; no measure has them."""
+    conversations: int
+    """Among the requests that are known; one that belongs to none is one of its own."""
+    prompt_tokens: int
+    cached_tokens: int
+    processed_tokens: int
+    prompt_ms: float
+    prompt_tokens_median: float | None
+
+
+class Measure(msgspec.Struct):
+    """One number of both sides: a sum by a sum."""
+
+    name: str
+    unit: str
+    scope: Literal["all", "later"]
+    """``later``: without the first request of each conversation."""
+    good: Literal["higher", "lower"]
+    before: float | None
+    after: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    """95 % interval of the difference; None with too few conversations."""
+    conversations_before: int
+    conversations_after: int
+    verdict: Verdict
+    why: str
+    """What the verdict rests on, in a sentence."""
+
+
+class FindingSide(msgspec.Struct):
+    """All findings of one code on one side."""
+
+    severity: Severity
+    count: int
+    """Requests that they hit; of a finding that is said of a whole server 1."""
+    requests: int
+    """Requests that there were."""
+    tokens: int
+    ms: float | None
+    claims: list[str]
+
+
+class FindingChange(msgspec.Struct):
+    """What became of a finding."""
+
+    change: Change
+    code: str
+    name: str
+    before: FindingSide | None
+    after: FindingSide | None
+    sure: bool
+    """False where as few requests might have missed it by chance."""
+    note: str
+    """Why it is not sure, or why it is hidden; else empty."""
+    enable: str
+    """What would show it again, for this build; else empty."""
+
+
+class Difference(msgspec.Struct):
+    """A fact in which both sides differ."""
+
+    name: str
+    before: str
+    after: str
+    caveat: str
+    """Why the measures may differ for this alone; else empty."""
+
+
+class Comparison(msgspec.Struct):
+    """Everything that is shown of two reports."""
+
+    tool_version: str
+    before: ComparedSide
+    after: ComparedSide
+    verdict: Verdict
+    why: str
+    measures: list[Measure]
+    """The first one decides."""
+    findings: list[FindingChange]
+    differences: list[Difference]

@@ -1,0 +1,60 @@
+"""Sums over the requests of many logs. Knows no engine, no rule, no file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+By = Literal["model", "build", "memory", "path", "origin", "client", "endpoint", "hour", "outcome", "slot", "turn"]
+"""What requests can be grouped by."""
+
+
+class StatsRow(msgspec.Struct):
+    """Sums over the requests of one group; None where no request of it tells. Children of ``n > 1`` are left out."""
+
+    group: str | None
+    """None: the log does not say to which group they belong."""
+    requests: int
+    unknown_requests: int
+    """Of these, those of which the log does not tell the prompt's length and reuse; they are in no sum below."""
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    processed_tokens: int | None
+    reuse: float | None
+    """Cached by prompt tokens."""
+    lost_tokens: int | None
+    client_lost_tokens: int | None
+    server_lost_tokens: int | None
+    avoidable_tokens: int | None
+    avoidable_ms: float | None
+    prompt_ms: float | None
+    prompt_ms_p50: float | None
+    prompt_ms_p90: float | None
+    """Of one request."""
+    speed_p50: float | None
+    speed_p90: float | None
+    """Computed prompt tokens per second, of one request."""
+
+
+class StatsTable(msgspec.Struct):
+    """The groups of one kind; the overall table has one row."""
+
+    by: By | None
+    rows: list[StatsRow]
+
+
+class StatsInput(msgspec.Struct):
+    """One input of the sums."""
+
+    path: str
+    kind: Literal["log", "report", "table"]
+    error: str | None = None
+
+
+class Stats(msgspec.Struct):
+    """Everything that is shown of many logs."""
+
+    tool_version: str
+    inputs: list[StatsInput]
+    tables: list[StatsTable]

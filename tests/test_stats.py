@@ -1,0 +1,251 @@
+"""Sums over many logs are the totals of their reports, whatever the logs come as."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from command import FIRST, LOG, PYTHON, one_line, run
+from conftest import CASES, ROOT, log_of
+from test_frames import request, written
+
+import cachedoctor
+from cachedoctor.doctor.statistics import Gathering
+from cachedoctor.frames import stats
+from cachedoctor.frames.columns import REQUESTS
+from cachedoctor.frames.requests import Numbering
+from cachedoctor.model import By, RequestRow, Session, StatsRow
+
+LOGS = [str(log_of(folder)) for folder in CASES]
+BYS: list[By] = [
+    "model", "build", "memory", "path", "origin", "client", "endpoint", "hour", "outcome", "slot", "turn",
+]  # fmt: skip
+VALIDATOR = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/stats-v1.schema.json").read_text("utf-8")))
+
+
+def test_the_sums_are_those_of_the_reports() -> None:
+    """Of all bundled logs, exactly, in every grouping."""
+    totals = [cachedoctor.analyze(log).totals for log in LOGS]
+    gathering = Gathering(LOGS, None, 1 << 40)
+    found = gathering.stats(BYS)
+    assert not gathering.errors
+    assert [table.by for table in found.tables] == [None, *BYS]
+    for table in found.tables:
+        for name in ("requests", "prompt_tokens", "cached_tokens", "processed_tokens", "avoidable_tokens"):
+            assert sum(getattr(row, name) or 0 for row in table.rows) == sum(getattr(t, name) for t in totals), table.by
+        for name in ("prompt_ms", "avoidable_ms"):
+            ours = sum(round((getattr(row, name) or 0) * 1e6) for row in table.rows)
+            assert ours == pytest.approx(sum((getattr(t, name) or 0) * 1e6 for t in totals), abs=1000 * len(LOGS))
+    assert len(found.tables[0].rows) == 1
+    assert found.tables[0].rows[0].requests > 500
+
+
+def test_an_input_gives_the_same_as_log_report_and_table(tmp_path: Path) -> None:
+    log, report, table = LOGS[1], tmp_path / "report.json", tmp_path / "requests.parquet"
+    assert run("analyze", log, "-f", "json", "-o", report).returncode == 0
+    assert run("export", report, "-o", table).returncode == 0
+    rows = [Gathering([str(path)], None, 1 << 40).stats(["outcome"]).tables for path in (log, report, table)]
+    assert rows[0] == rows[1] == rows[2]
+    mixed = Gathering([str(table), log, str(report)], None, 1 << 40).stats([])
+    assert mixed.tables[0].rows[0].requests == 3 * rows[0][0].rows[0].requests
+    assert [i.kind for i in mixed.inputs] == ["report", "log", "table"]
+
+
+def sums(rows: list[RequestRow], by: By | None, folder: Path, session: Session | None = None) -> list[StatsRow]:
+    lines = Numbering().lines(rows, [session or Session(0, "a.log")])
+    path = written(REQUESTS, lines, folder / "t.parquet", "parquet")
+    return stats.tables([str(path)], [by])[0].rows
+
+
+def test_children_and_unknown_requests_are_told_apart(tmp_path: Path) -> None:
+    known: dict[str, Any] = {"prompt_tokens": 100, "cached_tokens": 60, "processed_tokens": 40, "prompt_ms": 10.0}
+    rows = [request(**known, lost_tokens=5), request(**known, parent=3), request(prompt_tokens=50, avoidable_tokens=0)]
+    (row,) = sums(rows, None, tmp_path)
+    assert (row.requests, row.unknown_requests) == (2, 1)
+    assert (row.prompt_tokens, row.cached_tokens, row.processed_tokens, row.prompt_ms) == (100, 60, 40, 10.0)
+    assert row.reuse == 0.6
+    assert row.lost_tokens == 5
+    assert row.client_lost_tokens is None
+    assert row.avoidable_tokens == 0
+    assert row.avoidable_ms is None
+
+
+def test_what_no_request_tells_is_unknown_and_not_0(tmp_path: Path) -> None:
+    (row,) = sums([request()], "model", tmp_path)
+    assert row.group is None
+    for name in (
+        "prompt_tokens",
+        "cached_tokens",
+        "reuse",
+        "prompt_ms",
+        "speed_p50",
+        "lost_tokens",
+        "avoidable_tokens",
+    ):
+        assert getattr(row, name) is None, name
+
+
+def test_hours_are_those_of_the_wrapper_in_their_zone(tmp_path: Path) -> None:
+    times = [
+        "2026-11-20T10:59:59.5Z", "2026-11-20T10:00:00Z", "2026-11-20T11:00:00+02:00", "2026-11-20T09:00:00",
+        "--11-20T14:02:01", None,
+    ]  # fmt: skip
+    rows = sums([request(time=time) for time in times], "hour", tmp_path)
+    assert [(row.group, row.requests) for row in rows] == [
+        ("--11-20 14:00", 1), ("2026-11-20 09:00", 1), ("2026-11-20 10:00Z", 2),
+        ("2026-11-20 11:00+02:00", 1), (None, 1),
+    ]  # fmt: skip
+
+
+def test_builds_are_named_as_in_reports(tmp_path: Path) -> None:
+    for session, words in (
+        (Session(0, "a", build=6900, build_min=6900), "b6900"),
+        (Session(0, "a", build_min=9094, build_max=9293), "b9094 to b9293"),
+        (Session(0, "a", build_min=10567), "b10567 or newer"),
+        (Session(0, "a"), None),
+    ):
+        assert sums([request()], "build", tmp_path, session)[0].group == words
+
+
+def test_quantiles_are_exact_to_half_a_per_cent(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    times = [chance.lognormvariate(5, 2) for _ in range(2001)]
+    rows = [request(prompt_tokens=100, cached_tokens=0, processed_tokens=100, prompt_ms=time) for time in times]
+    (row,) = sums(rows, None, tmp_path)
+    times.sort()
+    assert row.prompt_ms_p50 == pytest.approx(times[1000], rel=0.006)
+    assert row.prompt_ms_p90 == pytest.approx(times[1800], rel=0.006)
+    assert row.speed_p50 == pytest.approx(100_000 / times[1000], rel=0.006)
+
+
+def test_tables_in_slices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [request(slot=n % 3, prompt_tokens=n, cached_tokens=1, prompt_ms=1.0 + n % 7) for n in range(1000)]
+    whole = sums(rows, "slot", tmp_path)
+    monkeypatch.setattr(stats, "_ROWS", 64)
+    assert sums(rows, "slot", tmp_path) == whole
+    assert [row.group for row in whole] == ["0", "1", "2"]
+    assert [row.requests for row in whole] == [334, 333, 333]
+
+
+def test_rotations_are_one_server_and_other_logs_another(tmp_path: Path) -> None:
+    """The conversation goes on over the rotation; sums are those of the whole log."""
+    lines = LOG.splitlines(keepends=True)
+    (tmp_path / "server.log.1").write_bytes(b"".join(lines[:9]))
+    (tmp_path / "server.log").write_bytes(b"".join(lines[9:]))
+    (tmp_path / "whole.log").write_bytes(LOG)
+    parts = Gathering([str(tmp_path / name) for name in ("server.log", "server.log.1")], None, 1 << 30).stats([])
+    whole = Gathering([str(tmp_path / "whole.log")], None, 1 << 30).stats([])
+    assert parts.tables[0] == whole.tables[0]
+    assert len(parts.inputs) == 2
+
+
+# ---- the command
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[Path]:
+    """Two servers with models of hostile names."""
+    paths = [tmp_path / "a.log", tmp_path / "b.log"]
+    for path, model in zip(paths, ("=cmd|' /C calc'!A0.gguf", "[x](mailto:e) \x1b[31m|.gguf"), strict=True):
+        path.write_bytes(LOG.replace(b"hybrid.gguf", model.encode()))
+    return paths
+
+
+def test_text_fits_the_width_and_cuts_no_number(two: list[Path]) -> None:
+    done = run("stats", *two, "--by", "model", "--width", "60")
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode()
+    assert max(map(len, shown.splitlines())) <= 60
+    assert "\x1b" not in shown
+    assert "7,870" in shown  # 2 x (1,900 + 2,035) prompt tokens
+    assert "Read 2 logs." in shown
+
+
+def test_json_is_what_its_schema_says(two: list[Path], tmp_path: Path) -> None:
+    done = run("stats", *two, tmp_path / "none.log", "--by", "model", "--by", "hour", "-f", "json")
+    assert done.returncode == 2
+    one_line(done, "none.log: no such file")
+    found = json.loads(done.stdout)
+    VALIDATOR.validate(found)
+    assert [table["by"] for table in found["tables"]] == [None, "model", "hour"]
+    assert [i["error"] is None for i in found["inputs"]] == [True, True, False]
+    assert found["tables"][2]["rows"][0]["group"] is None
+    assert set(found["tables"][0]["rows"][0]) == set(VALIDATOR.schema["$defs"]["StatsRow"]["properties"])
+
+
+def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("stats", *two, "--by", "model", "-f", "csv").stdout.decode())))
+    assert [row["by"] for row in rows] == ["all", "model", "model"]
+    assert rows[0]["prompt_tokens"] == "7870"
+    assert not any(cell.startswith(("=", "@", "+")) for row in rows for cell in row.values())
+    shown = run("stats", *two, "--by", "model", "-f", "markdown").stdout.decode()
+    assert "\\[x\\](mailto:e)" in shown
+    assert "\x1b" not in shown
+    tables = [line for line in shown.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in tables}) == 1  # as many cells in every row
+
+
+def test_default_groups_are_those_that_differ(two: list[Path]) -> None:
+    one, both = run("stats", two[0]), run("stats", *two)
+    assert b"by model" not in one.stdout
+    assert b"by model" in both.stdout
+    assert b"by build" not in both.stdout
+
+
+def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) -> None:
+    broken, foreign = tmp_path / "broken.parquet", tmp_path / "foreign.parquet"
+    assert run("export", log, "-o", broken).returncode == 0
+    data = broken.read_bytes()
+    broken.write_bytes(data[: len(data) // 2])
+    import polars as pl
+
+    pl.DataFrame({"prompt_tokens": ["many"]}).write_parquet(foreign)
+    damaged = tmp_path / "damaged.parquet"
+    damaged.write_bytes(data[:4] + bytes(255 - b for b in data[4 : len(data) // 3]) + data[len(data) // 3 :])
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"schema": "cachedoctor.report/1", "requests": 3}')
+    done = run("stats", broken, foreign, damaged, bad, log)
+    assert done.returncode == 2
+    errors = done.stderr.decode().splitlines()
+    assert len(errors) == 4
+    assert all(line.startswith("cachedoctor: error: ") and "(hint: " in line for line in errors)
+    assert b"3,935" in done.stdout
+
+
+def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("nothing of a server\n")
+    assert run("stats", other, "-o", tmp_path / "out").returncode == 3
+    assert not (tmp_path / "out").exists()
+    assert run("stats", log, "-o", log).returncode == 2
+    assert log.read_bytes() == LOG
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No output, no temporary folder."""
+    os.mkfifo(tmp_path / "live.log")
+    target, temporary = tmp_path / "out.txt", tmp_path / "tmp"
+    temporary.mkdir()
+    command = [*PYTHON, "stats", str(tmp_path / "live.log"), "-o", str(target)]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE)
+    with (tmp_path / "live.log").open("w") as pipe:
+        pipe.write(FIRST)
+        pipe.flush()
+        limit = time.monotonic() + 30
+        while not any(temporary.iterdir()) and time.monotonic() < limit:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert not target.exists()
+    assert list(temporary.iterdir()) == []
