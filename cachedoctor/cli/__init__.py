@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cachedoctor.cli import analyze, diff, explain, export, redact, report, rules, terminal
+from cachedoctor.cli import analyze, config, diff, explain, export, redact, report, rules, terminal
 
 app = typer.Typer(
     name="cachedoctor",
@@ -28,6 +28,7 @@ app.command("redact")(redact.redact)
 app.command("explain")(explain.explain)
 app.command("rules")(rules.rules)
 app.command("export")(export.export)
+app.command("config")(config.config)
 
 
 def _version(wanted: bool) -> None:

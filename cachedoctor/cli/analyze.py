@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cachedoctor.cli import terminal
+from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import Config, FailOn, Ignore, MaxUnpacked, NoConfig, Select
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
@@ -33,9 +33,8 @@ class _Job(NamedTuple):
     paths: list[str]
     prompts: Prompts | None
     follow: str | None
-    format: FormatName
+    settings: settings.Settings
     build: int | None
-    fail_on: Literal["note", "warning", "error"] | None
     given: list[Given]
     jobs: int
     max_unpacked: int | None
@@ -66,9 +65,9 @@ def analyze(
             "--cmdline", metavar="'llama-server ...'", help="What started the server; its options are checked."
         ),
     ] = None,
-    fail_on: Annotated[
-        Literal["note", "warning", "error"] | None, typer.Option(help="Exit with 1 when a finding is that severe.")
-    ] = None,
+    fail_on: FailOn = "never",
+    select: Select = None,
+    ignore: Ignore = None,
     slots: Annotated[
         list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
     ] = None,
@@ -95,27 +94,29 @@ def analyze(
     width: Annotated[
         int | None, typer.Option(min=20, metavar="N", help="Columns of the text report.  [default: the terminal's]")
     ] = None,
+    config: Config = None,
+    no_config: NoConfig = False,
 ) -> None:
     """Say why prompts were recomputed, and what fixes it.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
     3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
     """
+    chosen = settings.resolve(ctx, config, no_config)
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
         _paths(ctx, logs or [], follow),
         beside,
         follow,
-        format,
+        chosen,
         build,
-        fail_on,
         _given(cmdline),
         jobs or os.cpu_count() or 1,
         max_unpacked,
     )
     spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
-        look = terminal.look(sink.path is not None, color, width)
+        look = terminal.look(sink.path is not None, chosen.color, width)
         status = _run(job, sink, look, interrupts)
     raise typer.Exit(status)
 
@@ -177,7 +178,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.format != "text" or sink.path is not None:
+    if job.settings.format != "text" or sink.path is not None:
         return False
     if job.follow is not None:
         return True
@@ -219,7 +220,8 @@ def _stepwise(job: _Job, live: Live | None, interrupts: Interrupts) -> Analyzer:
                     live.step(new, True, self.findings)
                 return new
 
-    return Stepwise(job.build, job.prompts, job.given, keeps_requests=FORMATS[job.format].lists_requests)
+    keeps = FORMATS[job.settings.format].lists_requests
+    return Stepwise(job.build, job.prompts, job.given, keeps_requests=keeps, options=job.settings.options)
 
 
 def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
@@ -233,7 +235,8 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
                 from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
-                    terms = Terms(job.build, job.given, FORMATS[job.format].lists_requests, limit)
+                    keeps = FORMATS[job.settings.format].lists_requests
+                    terms = Terms(job.build, job.given, keeps, limit, job.settings.options)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms), False
             return feed_all(analyzer, job.paths, limit), False
         from cachedoctor.sources.follow import FollowSource
@@ -245,10 +248,10 @@ def _feed(job: _Job, analyzer: Analyzer) -> tuple[list[SourceError], bool]:
 
 
 def _write(report: Report, job: _Job, sink: Sink, look: Look) -> None:
-    if job.format == "text" and not any(i.error is None or i.lines for i in report.inputs):
+    if job.settings.format == "text" and not any(i.error is None or i.lines for i in report.inputs):
         return  # the errors on standard error say it all
     with sink.writing() as out:
-        write(job.format, report, out, look)
+        write(job.settings.format, report, out, look)
 
 
 def _status(job: _Job, report: Report, crashed: bool) -> int:
@@ -261,5 +264,7 @@ def _status(job: _Job, report: Report, crashed: bool) -> int:
         what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
         terminal.complain(what, _PIPE if empty else "cachedoctor explain unknown-format says what is expected")
         return _NOTHING
+    if job.settings.fail_on == "never":
+        return 0
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    return _FOUND if job.fail_on and max(levels, default=-1) >= SEVERITY_ORDER[job.fail_on] else 0
+    return _FOUND if max(levels, default=-1) >= SEVERITY_ORDER[job.settings.fail_on] else 0

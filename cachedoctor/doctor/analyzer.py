@@ -6,9 +6,11 @@ Knows every stage and its order. Knows no file, no terminal, no format but the w
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
@@ -23,7 +25,8 @@ from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
-from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting
+from cachedoctor.model import Finding, Given, InputInfo, Options, Report, Request, RuleInfo, Segment, Session, Setting
+from cachedoctor.model.options import DEFAULTS
 from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 
@@ -50,6 +53,18 @@ def printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
+def _encoder(ignored: frozenset[str]) -> Callable[[Request], bytes]:
+    """What writes a finished request, without the codes of rules that are not reported."""
+    if not ignored:
+        return encode_request
+
+    def encode(request: Request) -> bytes:
+        codes = [code for code in request.codes if code not in ignored]
+        return encode_request(msgspec.structs.replace(request, codes=codes))
+
+    return encode
+
+
 class Analyzer:
     """Feeds on the bytes of one input after the other."""
 
@@ -60,6 +75,7 @@ class Analyzer:
         given: list[Given] | None = None,
         *,
         keeps_requests: bool = True,
+        options: Options = DEFAULTS,
     ) -> None:
         """Begin without an input.
 
@@ -68,15 +84,17 @@ class Analyzer:
             prompts: those given beside the log.
             given: options of the command line that started the server; what the log says comes before them.
             keeps_requests: the report lists every request.
+            options: thresholds of the rules, and those that are not reported.
         """
         self._build = build
         self._given = given or []
         self._prompts = prompts
         self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
-        self._diagnosis = Diagnosis(self._rules, broken)
+        self._ignored = options.ignored
+        self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = Returns()
-        self._spool = Spool(encode_request if keeps_requests else None)
+        self._spool = Spool(_encoder(options.ignored) if keeps_requests else None)
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._sums = Sums()
@@ -312,5 +330,5 @@ class Analyzer:
         left = self._diagnosis.not_evaluated(sessions)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, totals, self._spool, findings,
-            left, rules, self._interrupted, restart(self._rules, sessions, left),
+            left, rules, self._interrupted, restart(self._rules, sessions, left), sorted(self._ignored),
         )  # fmt: skip

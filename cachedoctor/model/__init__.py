@@ -20,6 +20,7 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.lines import Mark, Segment
+from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
@@ -28,6 +29,7 @@ from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 __all__ = [
     "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
+    "THRESHOLDS",
     "Advice",
     "CacheDoctorError",
     "Check",
@@ -49,6 +51,7 @@ __all__ = [
     "Memory",
     "NotEvaluated",
     "Op",
+    "Options",
     "Outcome",
     "Part",
     "PromptDiff",
@@ -67,6 +70,7 @@ __all__ = [
     "Severity",
     "Side",
     "Sizes",
+    "Threshold",
     "Totals",
     "Wording",
     "read_rows",

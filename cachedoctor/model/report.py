@@ -65,3 +65,5 @@ class Report(msgspec.Struct):
     rules: list[RuleInfo]
     interrupted: bool = False
     restart: Restart | None = None
+    ignored: list[str] = msgspec.field(default_factory=list)
+    """Codes of the rules that were switched off."""

@@ -76,6 +76,7 @@ def tail(report: Report) -> dict[str, Any]:
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
         "restart": report.restart,
+        "ignored": report.ignored,
     }
 
 

@@ -51,6 +51,7 @@ class _Rest(msgspec.Struct):
     rules: list[RuleInfo]
     interrupted: bool = False
     restart: Restart | None = None
+    ignored: list[str] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
 
 
@@ -107,7 +108,7 @@ def read(data: bytes, name: str) -> Report:
         session.n_requests = counts[session.index]
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
-        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart,
+        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.ignored,
     )  # fmt: skip
 
 

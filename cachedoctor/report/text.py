@@ -14,6 +14,9 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
 
+_NAMED = 8
+"""Rules that are switched off and named; of more only their number is said."""
+
 
 def render(report: Report, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write the whole report.
@@ -82,6 +85,8 @@ def _footer(page: Page, report: Report) -> None:
         page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
     page.prose([], _read(report), 2)
     page.prose([], _verdict(report), 2)
+    if report.ignored:
+        page.prose([], _ignored(report.ignored), 2)
 
 
 def _read(report: Report) -> str:
@@ -100,5 +105,12 @@ def _verdict(report: Report) -> str:
         return f"{text_finding.severities(report.findings)}{left}."
     if not report.totals.requests:
         return "No requests in it: nothing was checked."
-    checked = len(report.rules) - open_rules
+    checked = len(report.rules) - open_rules - len(report.ignored)
     return f"No findings. {count(checked, 'rule')} checked {count(report.totals.requests, 'request')}{left}."
+
+
+def _ignored(codes: list[str]) -> str:
+    named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
+    return (
+        f"{count(len(codes), 'rule')} switched off{named}; {'it is' if len(codes) == 1 else 'they are'} not reported."
+    )
