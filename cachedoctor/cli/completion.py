@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from cachedoctor.rules import names
-
 
 def rule(incomplete: str) -> list[tuple[str, str]]:
     """Codes and names that begin so, each with the other as its explanation; names only for an empty word."""
-    word = incomplete.upper()
-    by_name = [(name, code) for code, name in names.names() if name.upper().startswith(word)]
-    return by_name if not word else [(c, n) for c, n in names.names() if c.startswith(word)] + by_name
+    from cachedoctor.rules.names import names
+
+    pairs = [(name, code) for code, name in names()]
+    if incomplete:
+        pairs = [*names(), *pairs]
+    # As they are spelt so far: what begins otherwise, be it a capital, is not offered.
+    size, begun = len(incomplete), incomplete.lower()
+    return [(incomplete + word[size:], other) for word, other in pairs if word.lower().startswith(begun)]
 
 
 def rules(incomplete: str) -> list[tuple[str, str]]:

@@ -22,8 +22,8 @@ WARN_TOKENS = Threshold(
     "warn-tokens",
     "tokens",
     1000,
-    "a cause that cost as much in all is a warning, below it is a note; 1,000 tokens are seconds on a laptop, "
-    "milliseconds on a large GPU",
+    "a cause that cost as much in all is a warning, below it is a note; 1,000 tokens are many seconds on a "
+    "processor, a fraction of one on a large GPU",
 )
 MIN_PROMPT_TOKENS = Threshold(
     "min-prompt-tokens",
