@@ -72,7 +72,16 @@ def test_importing_the_package_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "script",
-    ["scripts/demo", "scripts/test", "scripts/check-readme", "scripts/make-rules-doc", "benchmarks/run", ".ci/run"],
+    [
+        "scripts/demo",
+        "scripts/test",
+        "scripts/check-readme",
+        "scripts/make-rules-doc",
+        "scripts/make-man",
+        "scripts/docs",
+        "benchmarks/run",
+        ".ci/run",
+    ],
 )
 def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
