@@ -121,9 +121,7 @@ def _check(values: dict[str, Value]) -> None:
     if not values["select"].value:
         raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD stands for all of them")
     for key in ("select", "ignore"):
-        for word in values[key].value:
-            if not names.matching(word):
-                raise CacheDoctorError(f"{_place(values[key], key)}: {word}: no such rule", names.nearest(word))
+        names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
 
 
 def _place(value: Value, key: str) -> str:

@@ -6,7 +6,7 @@ Imports nothing but the standard library: shell completion waits for it. Knows n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
@@ -48,6 +48,15 @@ def nearest(word: str) -> str:
     known = {spelling.lower(): f"{code} {name}" for code, name in names() for spelling in (code, name)}
     close = get_close_matches(word.lower(), known, n=1, cutoff=0.5)
     return f"did you mean {known[close[0]]}?" if close else "cachedoctor explain lists all rules"
+
+
+def refuse_unknown(words: Iterable[str], where: str = "") -> None:
+    """Raise ``CacheDoctorError`` for the first word that stands for no rule; ``where`` it was written."""
+    from cachedoctor.model import CacheDoctorError
+
+    for word in words:
+        if not matching(word):
+            raise CacheDoctorError(f"{where}{word}: no such rule", nearest(word))
 
 
 def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
