@@ -25,9 +25,11 @@ version = release = re.findall(r'__version__ = "(.+)"', (ROOT / "cachedoctor" / 
 
 extensions = ["myst_parser"]
 include_patterns = ["docs/**.md", "cachedoctor/rules/cd*.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-exclude_patterns = ["build", "dist", "fixtures", "tests", "benchmarks", ".*", "**/__pycache__"]
+exclude_patterns = ["docs/examples", "build", "dist", "fixtures", "tests", "benchmarks", ".*", "**/__pycache__"]
 root_doc = "docs/index"
 myst_heading_anchors = 4
+highlight_language = "text"
+smartquotes = False  # two hyphens are an option, not a dash
 
 html_theme = "furo"
 html_title = f"cachedoctor {version}"
@@ -39,6 +41,7 @@ for _name in ("log", "cmdline", "requests", "slots"):
     lexers[_name] = TextLexer()
 
 _PAGE = re.compile(r"\]\(([^)#:]+\.md)\)")
+_EXAMPLE = re.compile(r"\[([^\]]+)\]\((examples/[^)#]*)\)")
 _RULES = "docs/rules"
 
 
@@ -50,6 +53,17 @@ def _tree(_: Sphinx, name: str, source: list[str]) -> None:
     source[0] += "\n```{toctree}\n:hidden:\n\n" + "".join(f"{page}\n" for page in pages) + "```\n"
 
 
+def _examples(_: Sphinx, name: str, source: list[str]) -> None:
+    """Links to examples lead to the files as they are, which scripts/docs puts beside the pages."""
+
+    def link(found: re.Match[str]) -> str:
+        there = name.startswith("docs/") and (ROOT / "docs" / found[2]).exists()
+        return f'<a href="{found[2]}">{found[1]}</a>' if there else found[0]
+
+    source[0] = _EXAMPLE.sub(link, source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _tree)
+    app.connect("source-read", _examples)
