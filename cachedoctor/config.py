@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,6 +19,8 @@ FILE, PROJECT = "cachedoctor.toml", "pyproject.toml"
 PREFIX = "CACHEDOCTOR_"
 _TABLE = re.compile(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
 _HINT = "cachedoctor config lists all keys"
+_MOST = 1 << 20
+"""Bytes of a file of settings."""
 
 FailOn = Literal["never", "note", "warning", "error"]
 Color = Literal["auto", "always", "never"]
@@ -129,18 +130,22 @@ def split(texts: Iterable[str]) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        with path.open("rb") as file:
+            data = file.read(_MOST + 1)
     except OSError as error:
         hint = "--no-config goes without settings from a file"
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
+    if len(data) > _MOST:
+        raise CacheDoctorError(f"{path}: is larger than a MiB", "give a file of settings")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _table(path: Path, text: str) -> dict[str, Any] | None:
     """Everything in a ``cachedoctor.toml``, or the table of a ``pyproject.toml``; None where it has none."""
-    import tomllib
-
     if path.name == PROJECT and "cachedoctor" not in text:
         return None  # not ours, whatever is wrong with it
+    import tomllib
+
     try:
         content: Any = tomllib.loads(text.encode("utf-8", "surrogateescape").decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -170,6 +175,8 @@ def _line(lines: list[str], name: str, in_project: bool) -> int:
 
 
 def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
     close = get_close_matches(name.replace("_", "-").lower(), KEYS, n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else _HINT
 

@@ -93,6 +93,8 @@ def test_a_file_that_cannot_be_read(tmp_path):
     assert fault(tmp_path / "none.toml").message == f"{tmp_path}/none.toml: cannot be read: No such file or directory"
     assert fault(tmp_path).message == f"{tmp_path}: cannot be read: Is a directory"
     path = tmp_path / "cachedoctor.toml"
+    path.write_bytes(b" " * (1 << 20) + b"\n")
+    assert "is larger than a MiB" in fault(path).message
     path.write_bytes(b"format = '\xff'")
     assert "is no TOML" in fault(path).message
 

@@ -109,6 +109,17 @@ def test_the_reports_of_several_processes_leave_out_the_same(project):
         alone, jobs = here(project, *args), here(project, *args, "--jobs", "2")
         assert alone.stdout == jobs.stdout
         assert ignored not in codes(jobs)
+    limit = {"CACHEDOCTOR_MIN_PROMPT_TOKENS": "2100"}  # of 1,900, 2,035 and 2,135 tokens the last is left
+    jobs = here(project, "analyze", "server.log", "b.log", "-f", "json", "--jobs", "2", **limit)
+    assert codes(jobs) == ["CD102"]
+
+
+def test_live_findings_leave_out_the_same(project):
+    args = ("analyze", "-", "--ignore", "CD101")
+    done = run(*args, stdin=(FIRST + SECOND + THIRD).encode(), shell="", folder=str(project), PYTHONPATH=str(ROOT))
+    assert done.stdout.count(b"CD101") == 1  # in the last line
+    assert done.stdout.endswith(b"1 rule switched off: CD101; it is not reported.\n")
+    assert b"warning[CD102]" in done.stdout
 
 
 def test_colour_of_a_file_yields_to_the_environment(project):
