@@ -108,13 +108,13 @@ def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
 
 def _check(values: dict[str, Value]) -> None:
     """Refuse formats and rules that do not exist; the room that reads files knows neither."""
-    from difflib import get_close_matches
-
     from cachedoctor.model import CacheDoctorError
     from cachedoctor.rules import names
 
     format = values["format"]
     if format.value not in FORMATS:
+        from difflib import get_close_matches
+
         close = get_close_matches(format.value, FORMATS, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(FORMATS)}"
         raise CacheDoctorError(f"{_place(format, 'format')}: {format.value}: no such format", hint)
