@@ -25,6 +25,7 @@ from cachedoctor.model import (
     Session,
     Severity,
 )
+from cachedoctor.model.options import DEFAULTS
 from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
 from cachedoctor.rules.signs import OF_LOSS, Plan, signs_of
@@ -56,7 +57,7 @@ class _Memory(msgspec.Struct):
 class Diagnosis:
     """Feeds on finished requests; ``findings`` can be asked for at any time."""
 
-    def __init__(self, rules: list[Rule], broken: list[Broken], options: Options) -> None:
+    def __init__(self, rules: list[Rule], broken: list[Broken], options: Options = DEFAULTS) -> None:
         self._rules = rules
         self._options = options
         self._plan = Plan(rules)
