@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     from cachedoctor.model import PromptDiff, Report
@@ -17,18 +18,37 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "analyze", "diff"]
 
 
-def analyze(*paths: str | PathLike[str], build: int | None = None) -> Report:
+def analyze(
+    *paths: str | PathLike[str],
+    build: int | None = None,
+    cmdline: str | None = None,
+    prompts: Sequence[str | PathLike[str]] = (),
+    tokenizer: str | None = None,
+    template: str | None = None,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+) -> Report:
     """Analyse the log files ``paths`` (``-`` is standard input) and return the Report.
+
+    Neither files of settings nor the environment have a say in it. An input that fails midway is named in
+    ``report.inputs``.
 
     Args:
         build: the llama.cpp build number, when the log does not say it.
+        cmdline: what started the server; its options are checked, and are facts where the log is silent.
+        prompts: files beside the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
+        tokenizer: as for ``diff``; matches prompts to requests by their exact length.
+        template: chat template for request bodies.
+        select: rules to report: codes, beginnings of codes, names; None is all of them.
+        ignore: rules not to report.
 
     Raises:
-        CacheDoctorError: an input cannot be read at all.
+        CacheDoctorError: no input can be read, or an argument cannot be used.
     """
-    from cachedoctor.doctor.run import analyze_paths
+    from cachedoctor.doctor.run import Beside, analyze_paths
 
-    return analyze_paths([str(p) for p in paths], build=build)
+    beside = Beside(cmdline, [str(p) for p in prompts], tokenizer, template)
+    return analyze_paths([str(p) for p in paths], build, beside, select, ignore)
 
 
 def diff(

@@ -43,14 +43,18 @@ THIRD = TURN.format(task=19, tokens=2135, similarity=SIMILARITY.format(tokens=21
 LOG = (FIRST + SECOND).encode()
 
 
-def run(*args: object, stdin: bytes | None = None, shell: str = "", **env: str) -> subprocess.CompletedProcess[bytes]:
-    """Run cachedoctor; ``shell`` is appended to the command line and interpreted."""
+def run(
+    *args: object, stdin: bytes | None = None, shell: str = "", folder: str | None = None, **env: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run cachedoctor, in ``folder``; ``shell`` is appended to the command line and interpreted."""
     command = [*PYTHON, *map(os.fspath, args)]  # type: ignore[call-overload]
     if shell:
         command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
     quiet = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")}
     source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-    return subprocess.run(command, capture_output=True, timeout=60, env={**quiet, **env}, check=False, **source)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(
+        command, capture_output=True, timeout=60, cwd=folder, env={**quiet, **env}, check=False, **source
+    )  # type: ignore[call-overload, no-any-return]
 
 
 def one_line(done: subprocess.CompletedProcess[bytes], *words: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +20,11 @@ from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
 from cachedoctor.report import json_v1
 from cachedoctor.sources.file import FileSource
+
+# No file of settings above the checkout, and no variable of the developer, has a say in a test.
+for _name in [name for name in os.environ if name.startswith("CACHEDOCTOR_")]:
+    del os.environ[_name]
+os.environ["CACHEDOCTOR_NO_CONFIG"] = "1"
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"

@@ -85,6 +85,8 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/make-rules-doc",
         "scripts/make-examples",
         "scripts/make-tables-doc",
+        "scripts/make-man",
+        "scripts/docs",
         "benchmarks/run",
         ".ci/run",
     ],

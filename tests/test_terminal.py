@@ -18,7 +18,7 @@ from cachedoctor.cli import terminal
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.model import RuleInfo
 from cachedoctor.report import text
-from cachedoctor.rules import registry
+from cachedoctor.rules import names, registry
 
 LINK = re.compile(rb"\x1b\]8;;(file://[^\x1b]*)\x1b\\((?:\x1b\[[\d;]*m)?warning\[CD101\](?:\x1b\[0m)?)\x1b\]8;;\x1b\\")
 
@@ -145,7 +145,7 @@ def test_a_pipe_gets_links_only_when_forced_and_a_file_never(log: Path, tmp_path
 def test_every_rule_has_the_page_that_its_address_names() -> None:
     """They lie in the package, so they are there wherever it is installed."""
     rules, _ = registry.load()
-    assert dict(registry.urls()) == {rule.code: rule.url for rule in rules}
+    assert dict(names.urls()) == {rule.code: rule.url for rule in rules}
     folder = Path(cachedoctor.__file__).parent.parent
     assert all((folder / rule.url).is_file() for rule in rules)
 

@@ -12,7 +12,20 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from cachedoctor.cli import analyze, compare, diff, explain, export, redact, report, rules, stats, terminal, watch
+from cachedoctor.cli import (
+    analyze,
+    compare,
+    config,
+    diff,
+    explain,
+    export,
+    redact,
+    report,
+    rules,
+    stats,
+    terminal,
+    watch,
+)
 
 app = typer.Typer(
     name="cachedoctor",
@@ -32,6 +45,7 @@ app.command("rules")(rules.rules)
 app.command("export")(export.export)
 app.command("stats")(stats.stats)
 app.command("compare")(compare.compare)
+app.command("config")(config.config)
 
 
 def _version(wanted: bool) -> None:

@@ -6,16 +6,29 @@ Knows the order of the steps and the exit statuses. Knows no log line.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cachedoctor.cli import terminal
+from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import Build, Cmdline, ColorOption, MaxUnpacked, Quiet, Width, given_options
+from cachedoctor.cli.options import (
+    Build,
+    Cmdline,
+    ColorOption,
+    Config,
+    FailOn,
+    Ignore,
+    MaxUnpacked,
+    NoConfig,
+    Quiet,
+    Select,
+    Width,
+    given_options,
+)
 from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
@@ -31,9 +44,8 @@ class _Job(NamedTuple):
     paths: list[str]
     prompts: Prompts | None
     follow: str | None
-    format: FormatName
+    settings: settings.Settings
     build: int | None
-    fail_on: Literal["note", "warning", "error"] | None
     given: list[Given]
     jobs: int
     max_unpacked: int | None
@@ -55,9 +67,9 @@ def analyze(
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
-    fail_on: Annotated[
-        Literal["note", "warning", "error"] | None, typer.Option(help="Exit with 1 when a finding is that severe.")
-    ] = None,
+    fail_on: FailOn = "never",
+    select: Select = None,
+    ignore: Ignore = None,
     slots: Annotated[
         list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
     ] = None,
@@ -83,20 +95,22 @@ def analyze(
     quiet: Quiet = False,
     color: ColorOption = "auto",
     width: Width = None,
+    config: Config = None,
+    no_config: NoConfig = False,
 ) -> None:
     """Say why prompts were recomputed, and what fixes it.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
     3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
     """
+    chosen = settings.resolve(ctx, config, no_config)
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
         _paths(ctx, logs or [], follow),
         beside,
         follow,
-        format,
+        chosen,
         build,
-        fail_on,
         given_options(cmdline),
         jobs or os.cpu_count() or 1,
         max_unpacked,
@@ -104,7 +118,7 @@ def analyze(
     )
     spare_inputs(output, [*job.paths, *([follow] if follow else [])])
     with Interrupts() as interrupts, Sink(output) as sink:
-        look = terminal.look(sink.path is not None, color, width)
+        look = terminal.look(sink.path is not None, chosen.color, width)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
 
@@ -133,15 +147,24 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     from cachedoctor.cli.stepwise import Stepwise, Stream
 
-    stream = Stream(sink) if job.format == "jsonl" else None
+    stream = Stream(sink, job.settings.options.ignored) if job.settings.format == "jsonl" else None
     # Lines that come one by one, and live ones, leave no place for it.
     silent = job.quiet or job.follow is not None or (stream is not None and sink.path is None)
     progress = Progress([] if job.follow else job.paths, silent)
-    live = Live(sink, look, job.format, progress.hide) if _is_live(job, sink) else None
+    live = Live(sink, look, job.settings.format, progress.hide) if _is_live(job, sink) else None
     hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
     witness = None if stream is None else stream.witness
-    lists = FORMATS[job.format].lists_requests
-    analyzer = Stepwise(interrupts, hearers, witness, job.build, job.prompts, job.given, keeps_requests=lists)
+    lists = FORMATS[job.settings.format].lists_requests
+    analyzer = Stepwise(
+        interrupts,
+        hearers,
+        witness,
+        job.build,
+        job.prompts,
+        job.given,
+        keeps_requests=lists,
+        options=job.settings.options,
+    )
     try:
         errors, interrupted = _feed(job, analyzer, progress)
     finally:
@@ -152,11 +175,11 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain(errors, analyzer)
-    return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.fail_on)
+    return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on)
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.format not in LIVE_FORMATS or sink.path is not None:
+    if job.settings.format not in LIVE_FORMATS or sink.path is not None:
         return False
     if job.follow is not None:
         return True
@@ -174,11 +197,12 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[Sourc
         if job.follow is None:
             limit = job.max_unpacked or MAX_BYTES
             # Bodies are matched to requests in their order, and events are told in theirs.
-            if job.jobs > 1 and job.prompts is None and job.format != "jsonl":
+            if job.jobs > 1 and job.prompts is None and job.settings.format != "jsonl":
                 from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
-                    terms = Terms(job.build, job.given, FORMATS[job.format].lists_requests, limit)
+                    keeps = FORMATS[job.settings.format].lists_requests
+                    terms = Terms(job.build, job.given, keeps, limit, job.settings.options)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
             return feed_all(analyzer, job.paths, limit, progress.read), False
         from cachedoctor.sources.follow import FollowSource
@@ -190,10 +214,10 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[Sourc
 
 
 def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None) -> None:
-    if job.format in LIVE_FORMATS and not has_content(report):
+    if job.settings.format in LIVE_FORMATS and not has_content(report):
         return
     with sink.writing() as out:
         if live is not None:
             live.end(report, out)
         else:
-            write(job.format, report, out, look)
+            write(job.settings.format, report, out, look)

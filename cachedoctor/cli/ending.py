@@ -44,7 +44,7 @@ def complain(errors: Iterable[SourceError], analyzer: Analyzer) -> None:
         terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
 
 
-def status(report: Report, crashed: bool, fail_on: Literal["note", "warning", "error"] | None = None) -> int:
+def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "warning", "error"] = "never") -> int:
     """Give the exit status of an analysis that was not interrupted."""
     from cachedoctor.model import SEVERITY_ORDER
 
@@ -56,7 +56,7 @@ def status(report: Report, crashed: bool, fail_on: Literal["note", "warning", "e
         terminal.complain(what, _PIPE if empty else "cachedoctor explain unknown-format says what is expected")
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    return FOUND if fail_on and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
+    return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
 
 
 def has_content(report: Report) -> bool:

@@ -54,16 +54,16 @@ def explain(
 
 
 def _rule(rule: str | None, look: Look) -> None:
-    from cachedoctor.rules import registry
+    from cachedoctor.rules import names
 
     if rule is None:
-        _print("\n".join(f"{code}  {name}" for code, name in registry.names()), look)
+        _print("\n".join(f"{code}  {name}" for code, name in names.names()), look)
         return
-    page = registry.find(rule)
+    page = names.find(rule)
     if page is None:
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError(f"{rule}: no such rule", _nearest(rule, registry.names()))
+        raise CacheDoctorError(f"{rule}: no such rule", names.nearest(rule))
     if not page.is_file():
         _print(f"{page.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.", look)
         return
@@ -125,14 +125,6 @@ def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
     text = io.StringIO()
     render(line, text, look.width, color=look.color, ascii_only=look.ascii_only)
     out.write(look.encode(text.getvalue()))
-
-
-def _nearest(wanted: str, names: list[tuple[str, str]]) -> str:
-    from difflib import get_close_matches
-
-    known = {word.lower(): f"{code} {name}" for code, name in names for word in (code, name)}
-    close = get_close_matches(wanted.lower(), known, n=1, cutoff=0.5)
-    return f"did you mean {known[close[0]]}?" if close else "cachedoctor explain lists all rules"
 
 
 def _highlighted(page: str, color: bool) -> str:

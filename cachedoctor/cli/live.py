@@ -40,9 +40,9 @@ class Live:
         self._printed: dict[tuple[object, ...], bytes] = {}
         self._urls: dict[str, str] = {}
         if look.pages is not None:
-            from cachedoctor.rules import registry
+            from cachedoctor.rules import names
 
-            self._urls = dict(registry.urls())
+            self._urls = dict(names.urls())
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Take notice of the codes of new findings, and of silence; print what is due."""

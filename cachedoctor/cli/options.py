@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cachedoctor.cli import terminal
+from cachedoctor.cli import completion, terminal
 
 if TYPE_CHECKING:
     from cachedoctor.model import Given
@@ -44,3 +44,30 @@ Width = Annotated[
 ]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error; errors stay.")]
+
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        metavar="RULE,...",
+        autocompletion=completion.rules,
+        help="Report these rules only: codes, beginnings of codes (CD1) or names; repeatable.",
+    ),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore", metavar="RULE,...", autocompletion=completion.rules, help="Do not report these rules; repeatable."
+    ),
+]
+FailOn = Annotated[
+    Literal["never", "note", "warning", "error"], typer.Option(help="Exit with 1 when a finding is that severe.")
+]
+Config = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Settings, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
+    ),
+]
+NoConfig = Annotated[bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.")]

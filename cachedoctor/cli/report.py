@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cachedoctor.cli import terminal
-from cachedoctor.cli.options import ColorOption, Width
+from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.options import ColorOption, Config, NoConfig, Width
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
 
 
 def report(
+    ctx: typer.Context,
     stored: Annotated[str, typer.Argument(metavar="REPORT", help="JSON report of analyze; - is standard input.")],
     format: Annotated[FormatName, typer.Option("--format", "-f", help="Format to write.")] = "text",
     output: Annotated[
@@ -21,6 +22,8 @@ def report(
     ] = None,
     color: ColorOption = "auto",
     width: Width = None,
+    config: Config = None,
+    no_config: NoConfig = False,
 ) -> None:
     """Write a JSON report in another format; the log is not needed.
 
@@ -28,10 +31,11 @@ def report(
     """
     from cachedoctor.report.stored import read
 
+    chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
     found = read(_bytes(stored), stored)
     with Sink(output) as sink, sink.writing() as out:
-        write(format, found, out, terminal.look(sink.path is not None, color, width))
+        write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))
 
 
 def _bytes(path: str) -> bytes:

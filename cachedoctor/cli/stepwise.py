@@ -16,7 +16,8 @@ from cachedoctor.doctor.narration import Narration
 from cachedoctor.doctor.part import Part
 from cachedoctor.doctor.prompts import Prompts
 from cachedoctor.doctor.witness import Witness
-from cachedoctor.model import Finding, Given, InputInfo, Report
+from cachedoctor.model import Finding, Given, InputInfo, Options, Report
+from cachedoctor.model.options import DEFAULTS
 
 
 class Hearer(Protocol):
@@ -39,9 +40,10 @@ class Stepwise(Analyzer):
         given: list[Given] | None = None,
         *,
         keeps_requests: bool = False,
+        options: Options = DEFAULTS,
     ) -> None:
         """``hearers`` hear of steps, ``witness`` of what happens in them; the others are the analyzer's own."""
-        super().__init__(build, prompts, given, keeps_requests=keeps_requests, witness=witness)
+        super().__init__(build, prompts, given, keeps_requests=keeps_requests, witness=witness, options=options)
         self._interrupts = interrupts
         self._hearers = hearers
 
@@ -79,8 +81,8 @@ class Stepwise(Analyzer):
 class Stream:
     """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
 
-    def __init__(self, sink: Sink) -> None:
-        self.witness = Narration()
+    def __init__(self, sink: Sink, ignored: frozenset[str]) -> None:
+        self.witness = Narration(ignored)
         self._sink = sink
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:

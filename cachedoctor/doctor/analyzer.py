@@ -27,8 +27,21 @@ from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.engines.singly import SingleScanner
 from cachedoctor.envelope.clock import wall_time
-from cachedoctor.model import Finding, Given, InputInfo, Report, Request, RuleInfo, Segment, Session, Setting, Totals
-from cachedoctor.report.json_v1 import encode_request
+from cachedoctor.model import (
+    Finding,
+    Given,
+    InputInfo,
+    Options,
+    Report,
+    Request,
+    RuleInfo,
+    Segment,
+    Session,
+    Setting,
+    Totals,
+)
+from cachedoctor.model.options import DEFAULTS
+from cachedoctor.report.json_v1 import encoder
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
@@ -72,6 +85,7 @@ class Analyzer:
         *,
         keeps_requests: bool = True,
         witness: Witness | None = None,
+        options: Options = DEFAULTS,
     ) -> None:
         """Begin without an input.
 
@@ -81,16 +95,18 @@ class Analyzer:
             given: options of the command line that started the server; what the log says comes before them.
             keeps_requests: the report lists every request; with a witness, that is who keeps them.
             witness: hears of everything as it happens. Lines are then read one by one, which takes longer.
+            options: thresholds of the rules, and those that are not reported.
         """
         self._build = build
         self._given = given or []
         self._prompts = prompts
         self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
-        self._diagnosis = Diagnosis(self._rules, broken)
+        self._ignored = options.ignored
+        self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = Returns()
         self._witness = witness
-        self._spool = Spool(encode_request if keeps_requests else None) if witness is None else witness.spool
+        self._spool = Spool(encoder(options.ignored) if keeps_requests else None) if witness is None else witness.spool
         self._plan = LISTING_PLAN if keeps_requests else PLAN
         self._stored: dict[int, bytes] = {}
         self._inputs: list[InputInfo] = []
@@ -365,4 +381,5 @@ class Analyzer:
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
+            sorted(self._ignored),
         )  # fmt: skip

@@ -19,12 +19,14 @@ from cachedoctor.model import (
     Finding,
     Mark,
     NotEvaluated,
+    Options,
     PromptDiff,
     Request,
     Session,
     Severity,
 )
-from cachedoctor.rules.base import WARN_TOKENS, Group, Hit, Rule, Situation, Words
+from cachedoctor.model.options import DEFAULTS
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
 from cachedoctor.rules.signs import OF_LOSS, Plan, signs_of
 
@@ -55,13 +57,14 @@ class _Memory(msgspec.Struct):
 class Diagnosis:
     """Feeds on finished requests; ``findings`` can be asked for at any time."""
 
-    def __init__(self, rules: list[Rule], broken: list[Broken]) -> None:
+    def __init__(self, rules: list[Rule], broken: list[Broken], options: Options = DEFAULTS) -> None:
         self._rules = rules
+        self._options = options
         self._plan = Plan(rules)
         self._broken = broken
         self.failures: dict[str, str] = {}
         """What rules failed with, by code."""
-        self.groups = Groups()
+        self.groups = Groups(options.ignored)
         self._memory: dict[int, _Memory] = {}
         self._lives: dict[tuple[str, str | None], int] = {}
         """Last session of each server, by path and origin."""
@@ -148,7 +151,7 @@ class Diagnosis:
         number = request.index
         history = [r for r in memory.threads.get(thread, ()) if r.index < number] if thread is not None else []
         served = next((r for r in reversed(memory.slots.get(request.slot, ())) if r.index < number), None)
-        situation = Situation(request, session, history, served, memory.n_threads, memory.steals)
+        situation = Situation(request, session, history, served, memory.n_threads, memory.steals, self._options)
         if situation.lost:
             request.expected_cached, request.replay_missing = situation.replayed.expected, situation.replayed.lacking
         opened = []
@@ -158,7 +161,7 @@ class Diagnosis:
                 continue
             situation.fired.add(rule.code)
             request.codes.append(rule.code)
-            if self.groups.add(rule.code, hit, request, session):
+            if self.groups.add(rule.code, hit, request, session) and rule.code not in self._options.ignored:
                 opened.append(rule.code)
         if request.codes:
             request.avoidable_tokens, request.avoidable_ns = self.groups.cost_of(request)
@@ -181,8 +184,10 @@ class Diagnosis:
         by_code = {rule.code: rule for rule in self._rules}
         found = []
         for key, group in self.groups.items():
+            if key[0] in self._options.ignored:
+                continue
             rule = by_code[key[0]]
-            found.append((group, _finding(rule, rule.words(group), group, key)))
+            found.append((group, _finding(rule, rule.words(group), group, key, self._options.warn_tokens)))
         found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
         return [finding for _, finding in found]
 
@@ -193,7 +198,7 @@ class Diagnosis:
         for (code, _, path, origin), _ in self.groups.items():
             fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
-            if rule.inspect is None:
+            if rule.inspect is None or rule.code in self._options.ignored:
                 continue
             for session in sessions:
                 try:
@@ -211,7 +216,7 @@ class Diagnosis:
     def unknown_input(self, path: str) -> Finding | None:
         """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
         rule = next((rule for rule in self._rules if rule.name == "unknown-format"), None)
-        if rule is None:
+        if rule is None or rule.code in self._options.ignored:
             return None
         words = rule.words(None)
         words.claim = f"{path}: {words.claim}"
@@ -237,12 +242,12 @@ class Diagnosis:
             needs = [rule.needs(s) for s in active]
             if needs and needs[0] is not None and all(need is not None for need in needs):
                 out.append(NotEvaluated(rule.code, rule.name, needs[0][0], needs[0][1]))
-        return sorted(out, key=lambda rule: rule.code)
+        return sorted((rule for rule in out if rule.code not in self._options.ignored), key=lambda rule: rule.code)
 
     @property
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
-        return bool(self.failures or self._broken)
+        return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
 
 
 def _remember(memory: _Memory, request: Request) -> None:
@@ -272,13 +277,13 @@ def _insert(queue: deque[Request], request: Request) -> None:
         queue.extend(ordered)
 
 
-def _severity(rule: Rule, group: Group) -> Severity:
+def _severity(rule: Rule, group: Group, warn_tokens: int) -> Severity:
     if rule.severity != "by-cost":
         return rule.severity
-    return "warning" if group.tokens >= WARN_TOKENS else "note"
+    return "warning" if group.tokens >= warn_tokens else "note"
 
 
-def _finding(rule: Rule, words: Words, group: Group, key: Key) -> Finding:
+def _finding(rule: Rule, words: Words, group: Group, key: Key, warn_tokens: int) -> Finding:
     _, cause, path, origin = key
     marks = [("primary", *group.worst.primary), *(("related", *r) for r in group.worst.related)]
     evidence = [_evidence(role, mark, label, path, group.session) for role, mark, label in marks]
@@ -286,7 +291,7 @@ def _finding(rule: Rule, words: Words, group: Group, key: Key) -> Finding:
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity=_severity(rule, group),
+        severity=_severity(rule, group, warn_tokens),
         confidence=group.worst.confidence,
         claim=words.claim,
         requests=group.first + worst,

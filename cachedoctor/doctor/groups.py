@@ -45,7 +45,13 @@ class _Charges(msgspec.Struct, gc=False):
 class Groups:
     """One group per cause and input; state is bounded by the causes, not by the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignored: frozenset[str] = frozenset()) -> None:
+        """Begin without a hit.
+
+        Args:
+            ignored: codes whose hits count for nothing that could have been avoided.
+        """
+        self._ignored = ignored
         self._final: dict[Key, Group] = {}
         self._waiting: dict[int, _Charges] = {}
         self._waiting_keys: Counter[Key] = Counter()
@@ -97,20 +103,19 @@ class Groups:
     @property
     def avoidable_tokens(self) -> int:
         """Tokens that the fixes would have saved: of each request what its dearest cause cost."""
-        return self._tokens + sum(_dearest(said).hit.tokens for said in self._waiting.values())
+        return self._tokens + sum(self._dearest(said)[0] for said in self._waiting.values())
 
     @property
     def avoidable_ms(self) -> float:
         """Time that the fixes would have saved, milliseconds."""
-        return (self._ns + sum(_dearest(said).ns for said in self._waiting.values())) / 1e6
+        return (self._ns + sum(self._dearest(said)[1] for said in self._waiting.values())) / 1e6
 
     def cost_of(self, request: Request) -> tuple[int, int]:
         """Tokens and nanoseconds that count as avoidable of a request that is not final yet."""
         said = self._waiting.get(request.index)
         if said is None:
             return 0, 0
-        dearest = _dearest(said)
-        return dearest.hit.tokens, dearest.ns
+        return self._dearest(said)
 
     def merge(self, later: Groups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
@@ -142,21 +147,24 @@ class Groups:
 
     def _settle(self, said: _Charges) -> None:
         _count(self._final, said)
-        dearest = _dearest(said)
-        self._tokens += dearest.hit.tokens
-        self._ns += dearest.ns
+        tokens, ns = self._dearest(said)
+        self._tokens += tokens
+        self._ns += ns
         self._forget(said)
+
+    def _dearest(self, said: _Charges) -> tuple[int, int]:
+        """Tokens and nanoseconds of the dearest cause that is reported."""
+        reported = [charge for charge in said.charges if charge.key[0] not in self._ignored]
+        if not reported:
+            return 0, 0
+        charge = reported[0] if len(reported) == 1 else max(reported, key=lambda charge: charge.hit.tokens)
+        return charge.hit.tokens, charge.ns
 
     def _forget(self, said: _Charges) -> None:
         for charge in said.charges:
             self._waiting_keys[charge.key] -= 1
             if not self._waiting_keys[charge.key]:
                 del self._waiting_keys[charge.key]
-
-
-def _dearest(said: _Charges) -> _Charge:
-    charges = said.charges
-    return charges[0] if len(charges) == 1 else max(charges, key=lambda charge: charge.hit.tokens)
 
 
 def _count(groups: dict[Key, Group], said: _Charges) -> None:

@@ -15,7 +15,7 @@ from cachedoctor.doctor.witness import Witness
 from cachedoctor.engines.base import Event
 from cachedoctor.model import Finding, InputInfo, Report, Request, Session
 from cachedoctor.report import jsonl_v1
-from cachedoctor.report.json_v1 import encode_request
+from cachedoctor.report.json_v1 import encoder
 
 _SERVERS = 256
 """Sessions of which it is remembered what was written; as many servers are told apart in one input."""
@@ -24,8 +24,9 @@ _SERVERS = 256
 class Narration(Witness):
     """Lines that wait to be taken by whoever has an output."""
 
-    def __init__(self) -> None:
-        self._requests = _Changing(self._again)
+    def __init__(self, ignored: frozenset[str] = frozenset()) -> None:
+        """``ignored``: codes of rules that are not reported."""
+        self._requests = _Changing(encoder(ignored), self._again)
         super().__init__(self._requests)
         self._lines = [jsonl_v1.start(cachedoctor.__version__)]
         self._sessions: dict[int, bytes] = {}
@@ -88,19 +89,20 @@ class Narration(Witness):
 class _Changing(Spool):
     """Holds requests as long as they can change; none is kept that was written down as it is in the end."""
 
-    def __init__(self, again: Callable[[bytes], None]) -> None:
-        super().__init__(encode_request)
+    def __init__(self, encode: Callable[[Request], bytes], again: Callable[[bytes], None]) -> None:
+        super().__init__(encode)
+        self._written_as = encode
         self._again = again
         self._written: dict[int, bytes] = {}
 
     def note(self, request: Request) -> bytes:
         """Encode a request that is about to be written down."""
-        encoded = self._written[request.index] = encode_request(request)
+        encoded = self._written[request.index] = self._written_as(request)
         return encoded
 
     def _settle(self, request: Request) -> None:
         """Have a request that no longer changes written down once more if it is another one by now."""
-        encoded = encode_request(request)
+        encoded = self._written_as(request)
         if self._written.pop(request.index, None) != encoded:
             self._again(encoded)
 

@@ -23,7 +23,8 @@ from cachedoctor.doctor.analyzer import Analyzer, catalogue
 from cachedoctor.doctor.cuts import spans
 from cachedoctor.doctor.part import Part
 from cachedoctor.doctor.run import chains, drive, drive_chain, feed_all
-from cachedoctor.model import CacheDoctorError, Given
+from cachedoctor.model import CacheDoctorError, Given, Options
+from cachedoctor.model.options import DEFAULTS
 from cachedoctor.sources.base import SourceError, Told, unheard
 from cachedoctor.sources.file import is_stream
 from cachedoctor.sources.span import Span, SpanSource, plain_size
@@ -42,6 +43,7 @@ class Terms(msgspec.Struct, frozen=True):
     keeps_requests: bool
     max_unpacked: int
     """Bytes that each input may unpack to."""
+    options: Options = DEFAULTS
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -165,7 +167,7 @@ def _parts(
 
 
 def _work(unit: _Unit, terms: Terms, folder: str) -> _Done:
-    analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests)
+    analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests, options=terms.options)
     if unit.span is None:
         line, errors = 1, drive_chain(analyzer, unit.paths, terms.max_unpacked)
     else:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-from typing import IO, TYPE_CHECKING
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cachedoctor.doctor.analyzer import Analyzer, printable
-from cachedoctor.model import Report
+from cachedoctor.model import Given, Options, Report
+from cachedoctor.rules import names
 from cachedoctor.sources.base import Source, SourceError, Told, unheard
 from cachedoctor.sources.order import in_time_order
 from cachedoctor.sources.unpack import MAX_BYTES
 
 if TYPE_CHECKING:
+    from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.redaction import Redactor
 
 _ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
+
+
+class Beside(NamedTuple):
+    """What is known beside the logs."""
+
+    cmdline: str | None = None
+    """What started the server."""
+    prompts: Sequence[str] = ()
+    """Request bodies, dumps of /slots, directories of --log-prompts-dir."""
+    tokenizer: str | None = None
+    template: str | None = None
+
+
+_NOTHING = Beside()
 
 
 def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
@@ -109,15 +126,40 @@ def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) 
     return stopped
 
 
-def analyze_paths(paths: list[str], build: int | None = None) -> Report:
+def analyze_paths(
+    paths: list[str],
+    build: int | None = None,
+    beside: Beside = _NOTHING,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+) -> Report:
     """Analyse files and give the report; an input that fails midway is named in it.
 
     Raises:
         SourceError: nothing could be read.
+        CacheDoctorError: a rule is unknown, or what lies beside the logs cannot be used.
     """
-    analyzer = Analyzer(build)
+    names.refuse_unknown([*(select or ()), *ignore])
+    options = Options(ignored=names.switched_off(select, ignore))
+    analyzer = Analyzer(build, _prompts(beside), _given(beside), options=options)
     errors = feed_all(analyzer, paths)
     report = analyzer.finish()
     if errors and not any(i.lines for i in report.inputs):
         raise errors[0]
     return report
+
+
+def _prompts(beside: Beside) -> Prompts | None:
+    if not beside.prompts:
+        return None
+    from cachedoctor.doctor.prompts import Prompts
+
+    return Prompts(list(beside.prompts), beside.tokenizer, beside.template)
+
+
+def _given(beside: Beside) -> list[Given]:
+    if beside.cmdline is None:
+        return []
+    from cachedoctor.knowledge.cmdline import parse
+
+    return parse(beside.cmdline)

@@ -30,6 +30,7 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.lines import Mark, Segment
+from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.report import InputInfo, Report, RequestLines, SlotReuse, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
@@ -40,6 +41,7 @@ from cachedoctor.model.view import ServerView, SlotView, View
 __all__ = [
     "CONFIDENCE_ORDER",
     "SEVERITY_ORDER",
+    "THRESHOLDS",
     "Advice",
     "By",
     "CacheDoctorError",
@@ -69,6 +71,7 @@ __all__ = [
     "Memory",
     "NotEvaluated",
     "Op",
+    "Options",
     "Outcome",
     "Part",
     "PromptDiff",
@@ -94,6 +97,7 @@ __all__ = [
     "StatsInput",
     "StatsRow",
     "StatsTable",
+    "Threshold",
     "Totals",
     "Verdict",
     "View",

@@ -18,10 +18,14 @@ class Evidence(msgspec.Struct):
 
     path: str
     session: int
+    """Index of the session."""
     line: int
+    """Number of the line, from 1."""
     text: str
+    """The line without its wrapper, as it was logged: hostile, and perhaps secret. Formats show less of it."""
     role: Literal["primary", "related"]
     label: str
+    """What the line shows."""
 
 
 class Cost(msgspec.Struct):
@@ -29,6 +33,7 @@ class Cost(msgspec.Struct):
 
     tokens: int
     ms: float | None
+    """Milliseconds; None where the log has no timings."""
     ms_from: Literal["depth", "mean"] | None = None
     """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request."""
 
@@ -55,17 +60,24 @@ class Finding(msgspec.Struct):
     severity: Severity
     confidence: Confidence
     claim: str
+    """What happened, with its numbers."""
     requests: list[int]
     """Indexes of the first 20 requests and the worst 5."""
     count: int
+    """All requests that it hit."""
     evidence: list[Evidence]
+    """The line that proves it first; none where no line but the command line does."""
     cost: Cost
     why: str
+    """Why the cache could not be used."""
     ruled_out: list[RuledOut]
+    """Look-alikes, and what excludes them."""
     diff: Any
     """The difference of two prompts that proves it, or None."""
     remedies: list[Remedy]
+    """What to do, the best first."""
     references: list[str]
+    """Addresses of what is known of it upstream."""
     path: str | None = None
     """Input that it is about; None in reports of earlier versions."""
     origin: str | None = None
@@ -102,3 +114,4 @@ class RuleInfo(msgspec.Struct):
     name: str
     summary: str
     url: str
+    """Of its page, relative to the root of the repository."""

@@ -20,10 +20,14 @@ class InputInfo(msgspec.Struct):
 
     path: str
     engine: str | None = None
+    """``llama.cpp``, or None where nothing was recognised."""
     bytes: int = 0
+    """Bytes, unpacked."""
     lines: int = 0
     recognised: int = 0
+    """Lines that are known messages."""
     error: str | None = None
+    """Why it could not be read to its end."""
 
 
 class Totals(msgspec.Struct):
@@ -31,12 +35,19 @@ class Totals(msgspec.Struct):
 
     requests: int = 0
     prompt_tokens: int = 0
+    """Tokens: cached + processed."""
     cached_tokens: int = 0
+    """Tokens that were reused."""
     processed_tokens: int = 0
+    """Tokens that were computed."""
     reuse: float | None = None
+    """Share of the prompt tokens that was reused, from 0 to 1; None without any."""
     prompt_ms: float = 0.0
+    """Milliseconds in which prompts were computed."""
     avoidable_tokens: int = 0
+    """Tokens that the fixes would have saved: of each request what its dearest cause cost."""
     avoidable_ms: float | None = None
+    """Milliseconds that the fixes would have saved."""
 
 
 class SlotReuse(msgspec.Struct):
@@ -73,13 +84,24 @@ class Report(msgspec.Struct):
     """Everything a renderer needs; the requests stream from a spool."""
 
     tool_version: str
+    """Version of cachedoctor that made it."""
     inputs: list[InputInfo]
     sessions: list[Session]
+    """Lives of servers, one for each start of a process."""
     totals: Totals
     requests: RequestLines
+    """Every request as a row, in the order in which they started; can be walked through again."""
     findings: list[Finding]
+    """Causes, the most severe and costliest first."""
     not_evaluated: list[NotEvaluated]
+    """Rules that these logs could not have shown."""
     rules: list[RuleInfo]
+    """All rules of this version."""
     interrupted: bool = False
+    """It covers what was read before Ctrl-C."""
     restart: Restart | None = None
+    """The one restart of the server that would show most of what was not evaluated."""
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
+    """Reuse along the requests of each slot, of the session with the most requests."""
+    ignored: list[str] = msgspec.field(default_factory=list)
+    """Codes of the rules that were switched off."""

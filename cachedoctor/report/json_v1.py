@@ -7,6 +7,7 @@ additions are allowed. Knows nothing of how a value came about.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import IO, Any
 
 import msgspec
@@ -38,6 +39,18 @@ def encode_request(r: Request) -> bytes:
             r.avoidable_tokens, r.avoidable_ns / 1e6,
         )
     )  # fmt: skip
+
+
+def encoder(ignored: frozenset[str]) -> Callable[[Request], bytes]:
+    """What writes a finished request, without the codes of rules that are not reported."""
+    if not ignored:
+        return encode_request
+
+    def encode(request: Request) -> bytes:
+        codes = [code for code in request.codes if code not in ignored]
+        return encode_request(msgspec.structs.replace(request, codes=codes))
+
+    return encode
 
 
 def _uptime(r: Request) -> float | None:
@@ -90,6 +103,7 @@ def tail(report: Report) -> dict[str, Any]:
         "rules": report.rules,
         "restart": report.restart,
         "slots": report.slots,
+        "ignored": report.ignored,
     }
 
 

@@ -53,6 +53,7 @@ class _Rest(msgspec.Struct):
     interrupted: bool = False
     restart: Restart | None = None
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
+    ignored: list[str] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
 
 
@@ -109,7 +110,7 @@ def read(data: bytes, name: str) -> Report:
         session.n_requests = counts[session.index]
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
-        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots,
+        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
     )  # fmt: skip
 
 

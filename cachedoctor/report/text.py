@@ -16,6 +16,8 @@ from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
 
 _URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
+_NAMED = 8
+"""Rules that are switched off and named; of more only their number is said."""
 
 
 def render(
@@ -109,6 +111,8 @@ def _footer(page: Page, report: Report) -> None:
         page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
     page.prose([], _read(report), 2)
     page.prose([], verdict(report), 2)
+    if report.ignored:
+        page.prose([], _ignored(report.ignored), 2)
 
 
 def _read(report: Report) -> str:
@@ -128,5 +132,12 @@ def verdict(report: Report) -> str:
         return f"{text_finding.severities(report.findings)}{left}."
     if not report.totals.requests:
         return "No requests in it: nothing was checked."
-    checked = len(report.rules) - open_rules
+    checked = len(report.rules) - open_rules - len(report.ignored)
     return f"No findings. {count(checked, 'rule')} checked {count(report.totals.requests, 'request')}{left}."
+
+
+def _ignored(codes: list[str]) -> str:
+    named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
+    return (
+        f"{count(len(codes), 'rule')} switched off{named}; {'it is' if len(codes) == 1 else 'they are'} not reported."
+    )

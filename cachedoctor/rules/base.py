@@ -12,18 +12,26 @@ from typing import Any, Literal
 
 import msgspec
 
-from cachedoctor.model import Confidence, First, Mark, PromptDiff, Remedy, Request, RuledOut, Session, Severity
+from cachedoctor.model import (
+    Confidence,
+    First,
+    Mark,
+    Options,
+    PromptDiff,
+    Remedy,
+    Request,
+    RuledOut,
+    Session,
+    Severity,
+)
+from cachedoctor.model.options import DEFAULTS
+from cachedoctor.rules.names import PAGES
 from cachedoctor.rules.replaying import Replay, agrees, replay, would_reuse
 
-PAGES = "cachedoctor/rules"
-"""Folder of the pages, relative to the root of the repository."""
-
-MIN_PROMPT = 1000
-"""Tokens: a shorter prompt costs too little to matter."""
+LONG = 1000
+"""Tokens: a common prefix of this length is long, whatever the prompt."""
 MIN_LOST = 17
 """Tokens: the last 16 may differ by re-tokenisation alone."""
-WARN_TOKENS = 1000
-"""Tokens: a cause that cost this much in all is a warning."""
 RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 LRU_MOST = 0.1
@@ -63,6 +71,7 @@ class Situation:
         slot_before: Request | None,
         threads: int,
         steals: int,
+        options: Options = DEFAULTS,
     ) -> None:
         r = request
         self.request = r
@@ -75,10 +84,12 @@ class Situation:
         """Threads of the session so far."""
         self.steals = steals
         """Requests of the session so far whose slot held another thread's prompt and that lost by it."""
+        self.min_prompt = options.min_prompt_tokens
+        """Tokens: a request with a shorter prompt costs too little to matter."""
         self.fired: set[str] = set()
         """Codes that earlier rules attached to this request."""
         prompt, lcp, reference = r.prompt_tokens, r.common_prefix_tokens, r.reference_tokens or 0
-        worth = prompt is not None and prompt >= MIN_PROMPT and r.outcome in ("partial", "reprocessed")
+        worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
         self.lost: int = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 when unknown or not worth a word."""
         self.lcp = lcp
@@ -93,7 +104,7 @@ class Situation:
             self.own_slot = r.thread == r.held_thread and r.thread_turn > 0
         self.early = self.lcp_at_most is not None and self.lcp_at_most < EARLY * self.whole
         """The common prefix is known to end early."""
-        self.late = lcp is not None and lcp > 16 and (lcp >= MIN_PROMPT or 2 * lcp >= (prompt or 0))
+        self.late = lcp is not None and lcp > 16 and (lcp >= LONG or 2 * lcp >= (prompt or 0))
         """The common prefix is known to be long: 1,000 tokens or half of the prompt."""
         repeats = lcp is None or prompt is None or lcp >= prompt - 4
         self.client_lost: int = 0 if repeats else r.lost_client or 0

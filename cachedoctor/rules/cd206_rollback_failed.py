@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
-from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import LONG, Group, Hit, Rule, Situation, Words, n, proof, times
 
 
 def check(s: Situation) -> Hit | None:
@@ -12,7 +12,7 @@ def check(s: Situation) -> Hit | None:
     at = r.truncate_failed_at
     if at is None or not s.lost or s.session.setting("mmproj") is True:
         return None
-    if at < MIN_PROMPT and 2 * at < (r.prompt_tokens or 0):
+    if at < LONG and 2 * at < (r.prompt_tokens or 0):
         return None  # a few tokens: another conversation held the slot
     return Hit(
         min(at, s.lost),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
-from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import LONG, Group, Hit, Rule, Situation, Words, n, proof, times
 
 
 def check(s: Situation) -> Hit | None:
@@ -13,7 +13,7 @@ def check(s: Situation) -> Hit | None:
     if at is None or s.session.setting("mmproj") is not True or not s.lost or s.rewinds_badly is False:
         return None
     if (
-        not (at >= MIN_PROMPT or 2 * at >= (r.prompt_tokens or 0))
+        not (at >= LONG or 2 * at >= (r.prompt_tokens or 0))
         or s.session.at_least(7079) is False
         or s.session.at_least(7965) is True
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy
-from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Words, n, proof
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof
 
 
 def check(s: Situation) -> Hit | None:
@@ -14,7 +14,7 @@ def check(s: Situation) -> Hit | None:
         or s.slot_before is not None
         or s.history
         or r.outcome != "cold"
-        or (r.prompt_tokens or 0) < MIN_PROMPT
+        or (r.prompt_tokens or 0) < s.min_prompt
     ):
         return None
     return Hit(

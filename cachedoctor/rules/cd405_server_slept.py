@@ -5,13 +5,13 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_PROMPT, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
 
 
 def check(s: Situation) -> Hit | None:
     """Fire on the first request after a sleep, and on the return of each conversation from before it."""
     r = s.request
-    if "slept" not in r.marks or (r.prompt_tokens or 0) < MIN_PROMPT or r.cached_tokens is None:
+    if "slept" not in r.marks or (r.prompt_tokens or 0) < s.min_prompt or r.cached_tokens is None:
         return None
     if r.outcome != "cold" and not s.lost:
         return None

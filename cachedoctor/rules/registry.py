@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import msgspec
 
-from cachedoctor.rules.base import PAGES, Rule
+from cachedoctor.rules.base import Rule
+from cachedoctor.rules.names import find, modules, names
 
-_FOLDER = Path(__file__).parent
+__all__ = ["Broken", "find", "load", "modules", "names"]
 
 
 class Broken(msgspec.Struct):
@@ -18,11 +18,6 @@ class Broken(msgspec.Struct):
     code: str
     name: str
     error: str
-
-
-def modules() -> list[str]:
-    """Names of the rule modules in the order of their codes, ``cd101_billing_header``."""
-    return sorted(p.stem for p in _FOLDER.glob("cd[0-9][0-9][0-9]_*.py"))
 
 
 def load() -> tuple[list[Rule], list[Broken]]:
@@ -50,22 +45,3 @@ def _causes_first(rules: list[Rule]) -> list[Rule]:
         ordered += ready[:1]
         waiting.remove(ready[0])
     return ordered
-
-
-def find(wanted: str) -> Path | None:
-    """Page of the rule with this code or name; imports nothing."""
-    key = wanted.lower().replace("-", "_")
-    for module in modules():
-        if key in (module, module[:5], module[6:]):
-            return _FOLDER / f"{module}.md"
-    return None
-
-
-def urls() -> list[tuple[str, str]]:
-    """(code, address of its page) of every rule, without importing one."""
-    return [(m[:5].upper(), f"{PAGES}/{m}.md") for m in modules()]
-
-
-def names() -> list[tuple[str, str]]:
-    """(code, name) of every rule, without importing one."""
-    return [(m[:5].upper(), m[6:].replace("_", "-")) for m in modules()]

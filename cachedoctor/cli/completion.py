@@ -1,0 +1,21 @@
+"""What the shell offers for a word that is being typed. Knows names of rules; imports nothing heavy."""
+
+from __future__ import annotations
+
+
+def rule(incomplete: str) -> list[tuple[str, str]]:
+    """Codes and names that begin so, each with the other as its explanation; names only for an empty word."""
+    from cachedoctor.rules.names import names
+
+    pairs = [(name, code) for code, name in names()]
+    if incomplete:
+        pairs = [*names(), *pairs]
+    # As they are spelt so far: what begins otherwise, be it a capital, is not offered.
+    size, begun = len(incomplete), incomplete.lower()
+    return [(incomplete + word[size:], other) for word, other in pairs if word.lower().startswith(begun)]
+
+
+def rules(incomplete: str) -> list[tuple[str, str]]:
+    """The same for the last word of a comma-separated list."""
+    before, comma, last = incomplete.rpartition(",")
+    return [(before + comma + word, explanation) for word, explanation in rule(last)]

@@ -1,0 +1,128 @@
+"""Which setting holds: a flag, else the environment, else a file, else the default.
+
+Knows the order, and which flags set a key. Knows no report.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import typer
+
+from cachedoctor.report.base import FORMATS, FormatName
+
+if TYPE_CHECKING:
+    from cachedoctor.cli.terminal import Color
+    from cachedoctor.config import FailOn, Value
+    from cachedoctor.model import Options
+
+_COLOR_VARIABLES = ("NO_COLOR", "FORCE_COLOR")
+
+
+class Found(NamedTuple):
+    """Every key with what it is set to."""
+
+    path: Path | None
+    """The file that was read."""
+    values: dict[str, Value]
+    off: frozenset[str]
+    """Codes of the rules that are switched off."""
+
+
+class Settings(NamedTuple):
+    """What a command goes by."""
+
+    format: FormatName
+    fail_on: FailOn
+    color: Color
+    options: Options
+
+
+def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings:
+    """Return the settings of a command; flags are those of ``ctx`` that have the name of a key.
+
+    Raises:
+        CacheDoctorError: a file or a variable sets what does not exist.
+    """
+    from cachedoctor.model import Options
+
+    found = gather(ctx, config, no_config)
+    values = {name: value.value for name, value in found.values.items()}
+    color = found.values["color"]
+    # The environment comes before a file, and these variables are part of it.
+    asked = color.source == "file" and any(os.environ.get(name) for name in _COLOR_VARIABLES)
+    return Settings(
+        cast(FormatName, values["format"]),
+        values["fail-on"],
+        "auto" if asked else color.value,
+        Options(values["warn-tokens"], values["min-prompt-tokens"], found.off),
+    )
+
+
+def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tuple[str, ...] = ()) -> Found:
+    """Return every key with its value and where that comes from.
+
+    Args:
+        but: keys that the command has a flag of the same name for, which means something else.
+    """
+    from cachedoctor.config import KEYS, Value, read_environment, read_file
+    from cachedoctor.rules.names import switched_off
+
+    path = _file(config, no_config)
+    values = {name: Value(key.default, "default") for name, key in KEYS.items()}
+    values |= read_file(path) if path is not None else {}
+    values |= read_environment(os.environ)
+    values |= _flags(ctx, but)
+    _check(values)
+    return Found(path, values, switched_off(values["select"].value, values["ignore"].value))
+
+
+def _file(config: str | None, no_config: bool) -> Path | None:
+    from cachedoctor.config import find, here
+
+    if config is not None and no_config:
+        raise typer.BadParameter("it contradicts --no-config", param_hint="--config")
+    if no_config or (config is None and os.environ.get("CACHEDOCTOR_NO_CONFIG")):
+        return None
+    given = config or os.environ.get("CACHEDOCTOR_CONFIG")
+    if given:
+        return Path(given)
+    folder = here()
+    return None if folder is None else find(folder)
+
+
+def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
+    from cachedoctor.config import KEYS, Value, split
+
+    found = {}
+    for name in KEYS:
+        parameter = name.replace("-", "_")
+        source = ctx.get_parameter_source(parameter)
+        if name not in but and source is not None and source.name == "COMMANDLINE":
+            given = ctx.params[parameter]
+            found[name] = Value(split(given) if isinstance(given, list) else given, "flag", f"--{name}")
+    return found
+
+
+def _check(values: dict[str, Value]) -> None:
+    """Refuse formats and rules that do not exist; the room that reads files knows neither."""
+    from cachedoctor.model import CacheDoctorError
+    from cachedoctor.rules import names
+
+    format = values["format"]
+    if format.value not in FORMATS:
+        from difflib import get_close_matches
+
+        close = get_close_matches(format.value, FORMATS, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(FORMATS)}"
+        raise CacheDoctorError(f"{_place(format, 'format')}: {format.value}: no such format", hint)
+    if not values["select"].value:
+        raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD stands for all of them")
+    for key in ("select", "ignore"):
+        names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
+
+
+def _place(value: Value, key: str) -> str:
+    return f"{value.place}: {key}" if value.source == "file" else value.place

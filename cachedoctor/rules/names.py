@@ -1,0 +1,86 @@
+"""Codes and names of the rules, as the names of their files say them, and how a user may call them.
+
+Imports nothing but the standard library: shell completion waits for it. Knows no rule by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+PAGES = "cachedoctor/rules"
+"""Folder of the pages, relative to the root of the repository."""
+_FOLDER = Path(__file__).parent
+_PREFIX = re.compile(r"CD\d{0,2}")
+
+
+def modules() -> list[str]:
+    """Names of the rule modules in the order of their codes, ``cd101_billing_header``."""
+    return sorted(p.stem for p in _FOLDER.glob("cd[0-9][0-9][0-9]_*.py"))
+
+
+def names() -> list[tuple[str, str]]:
+    """(code, name) of every rule, without importing one."""
+    return [(m[:5].upper(), m[6:].replace("_", "-")) for m in modules()]
+
+
+def urls() -> list[tuple[str, str]]:
+    """(code, address of its page) of every rule, relative to the root of the repository."""
+    return [(m[:5].upper(), f"{PAGES}/{m}.md") for m in modules()]
+
+
+def find(wanted: str) -> Path | None:
+    """Page of the rule with this code or name; imports nothing."""
+    key = wanted.lower().replace("-", "_")
+    for module in modules():
+        if key in (module, module[:5], module[6:]):
+            return _FOLDER / f"{module}.md"
+    return None
+
+
+def matching(word: str) -> frozenset[str]:
+    """Codes that ``word`` stands for: a code, a name, or the beginning of codes (``CD1``); none for an unknown one."""
+    key = word.upper()
+    if _PREFIX.fullmatch(key):
+        return frozenset(code for code, _ in names() if code.startswith(key))
+    key = key.replace("_", "-")
+    return frozenset(code for code, name in names() if key in (code, name.upper()))
+
+
+def nearest(word: str) -> str:
+    """Words for the rule that is spelt most like ``word``."""
+    from difflib import get_close_matches
+
+    known = {spelling.lower(): f"{code} {name}" for code, name in names() for spelling in (code, name)}
+    close = get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    return f"did you mean {known[close[0]]}?" if close else "cachedoctor explain lists all rules"
+
+
+def refuse_unknown(words: Iterable[str], where: str = "") -> None:
+    """Raise ``CacheDoctorError`` for the first word that stands for no rule; ``where`` it was written."""
+    from cachedoctor.model import CacheDoctorError
+
+    for word in words:
+        if not matching(word):
+            raise CacheDoctorError(f"{where}{word}: no such rule", nearest(word))
+
+
+def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
+    """Codes that are not selected (None: all are), or ignored. The longer beginning of a code has the last word.
+
+    ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two that are as long, ``ignore`` wins.
+    """
+    chosen = {code: 0 for code, _ in names()} if select is None else _precision(select)
+    left_out = _precision(ignore)
+    return frozenset(code for code, _ in names() if code not in chosen or left_out.get(code, -1) >= chosen[code])
+
+
+def _precision(words: Sequence[str]) -> dict[str, int]:
+    """How many characters of each code are meant by the most precise of ``words``."""
+    found: dict[str, int] = {}
+    for word in words:
+        length = len(word) if _PREFIX.fullmatch(word.upper()) else len("CD101")
+        for code in matching(word):
+            found[code] = max(length, found.get(code, 0))
+    return found
