@@ -19,6 +19,7 @@ from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.model import Given, Report
@@ -128,9 +129,9 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    from cachedoctor.cli.stepwise import Stepwise, Stream
+    from cachedoctor.cli.stepwise import Stepwise
 
-    stream = Stream(sink) if job.format == "jsonl" else None
+    stream = _stream(sink) if job.format == "jsonl" else None
     live = stream or (Live(sink, look) if _is_live(job, sink) else None)
     witness = None if stream is None else stream.witness
     lists = FORMATS[job.format].lists_requests
@@ -143,6 +144,12 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain(errors, analyzer)
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.fail_on)
+
+
+def _stream(sink: Sink) -> Stream:
+    from cachedoctor.cli.stream import Stream
+
+    return Stream(sink)
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:

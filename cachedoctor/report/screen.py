@@ -16,6 +16,8 @@ from cachedoctor.report.text_words import count, number, percent
 
 _TALL, _WIDE, _BROAD = 16, 70, 130
 """Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
+_CHARS_PER_CELL = 4
+"""Characters looked at per cell to fill: combining marks take no cell, and a name may be a million long."""
 _STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
 _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle": "", "unknown": "dim"}
 
@@ -29,14 +31,17 @@ class _Rows:
         self._ascii = ascii_only
         self.taken: list[Text] = []
 
+    def visible(self, text: str) -> str:
+        """Make a text harmless and of characters that can be shown."""
+        return visible(text, self._ascii)
+
     def row(self, *parts: Part) -> None:
         if self.left <= 0:
             return
         text = Text(no_wrap=True)
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part
-            # Four characters may stand in one cell, and a name may be a million long.
-            text.append(visible(words[: 4 * self.width], self._ascii), style)
+            text.append(self.visible(words[: _CHARS_PER_CELL * self.width]), style)
         if text.cell_len > self.width:  # marked, since a number that is cut is another number
             mark = "..." if self._ascii else "…"
             text.truncate(self.width - len(mark), overflow="crop")
@@ -47,7 +52,7 @@ class _Rows:
     def keyed(self, key: str, words: str, most: int = 1) -> None:
         """Write a key and words behind it, broken at spaces into ``most`` rows."""
         room = self.width - 10
-        broken = rows(visible(words, self._ascii), room, room) if most > 1 else [words]
+        broken = rows(self.visible(words), room, room) if most > 1 else [words]
         if len(broken) > most:
             broken = [*broken[: most - 1], " ".join(broken[most - 1 :])]
         for at, part in enumerate(broken):
@@ -83,7 +88,7 @@ def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[
 def _title(page: _Rows, view: View) -> None:
     info = view.info
     read = count(info.lines, "line")
-    name = "standard input" if info.path == "-" else info.path
+    name = page.visible("standard input" if info.path == "-" else info.path[-4 * page.width :])
     room = page.width - len("cachedoctor  ") - len(read) - 1
     shown = name if cell_len(name) <= room else "..." + name[-max(room - 3, 0) :] if room > 3 else ""
     page.row(("cachedoctor ", "bold"), f"{shown:<{max(room, 0)}}", "  ", (read, "dim"))
