@@ -41,12 +41,18 @@ class Terminal:
         drawn = self.written.rpartition(_HOME)[2].partition(LEAVE)[0]
         return _ESCAPE.sub(b"", drawn).decode("utf-8", "replace").replace("\r", "").split("\n")
 
+    def read(self, seconds: float = PATIENCE) -> bool:
+        """Read what comes next; gives whether something came in time."""
+        if not select.select([self._fd], [], [], seconds)[0]:
+            return False
+        self.written += os.read(self._fd, 65536)
+        return True
+
     def wait_for(self, *words: str) -> list[str]:
         """Read until one picture holds all ``words``; gives it."""
         end = time.monotonic() + PATIENCE
         while not all(word in "\n".join(self.picture()) for word in words):
-            assert select.select([self._fd], [], [], max(0.0, end - time.monotonic()))[0], self.picture()
-            self.written += os.read(self._fd, 65536)
+            assert self.read(max(0.0, end - time.monotonic())), self.picture()
         return self.picture()
 
     def end(self, number: int | None = None) -> str:

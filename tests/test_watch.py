@@ -239,7 +239,7 @@ def test_a_terminal_that_changes_its_size(log: Path) -> None:
         assert len(large) == 60
         report = terminal.end(signal.SIGTERM)
     assert terminal.process.returncode == 130
-    assert "Read 22 lines" in report
+    assert f"Read {len(LOG.splitlines())} lines" in report
 
 
 def test_a_pipe_is_watched_until_it_ends() -> None:
@@ -346,3 +346,20 @@ def test_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
     done = run("watch", "-", stdin=b"")
     assert done.returncode == 3
     one_line(done, "empty")
+
+
+def test_ctrl_z_gives_the_screen_back_for_a_while(log: Path) -> None:
+    """And ``fg`` shows the view again."""
+    with on_terminal("watch", log) as terminal:
+        terminal.wait_for("warning[CD101]")
+        terminal.process.send_signal(signal.SIGTSTP)
+        while terminal.written.count(LEAVE) < 1:
+            terminal.read()
+        while terminal.written.count(ENTER) < 2:
+            terminal.process.send_signal(signal.SIGCONT)
+            terminal.read(0.1)
+        terminal.wait_for("warning[CD101]")
+        report = terminal.end(signal.SIGINT)
+    assert terminal.process.returncode == 130
+    assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 2
+    assert "Interrupted" in report
