@@ -85,6 +85,8 @@ def test_a_slot_of_which_no_line_tells_is_unknown() -> None:
          "prompt", "50.0 % of the prompt"),
         ([STEP + "prompt processing done, n_tokens = 1900, batch.n_tokens = 4\n"], "reply", "prompt done"),
         ([STEP + "n_gen = 1500, tg = 20.00 t/s, tg_3s = 20.00 t/s\n"], "reply", "1,500 tokens generated"),
+        ([STEP + "prompt processing progress, n_tokens = 950, batch.n_tokens = 950, progress = nan\n"],
+         "prompt", "50.0 % of the prompt"),
         ([STEP + "n_decoded = 15, tg = 20.00 t/s\n"], "reply", "15 tokens generated"),
     ],
 )  # fmt: skip
@@ -179,6 +181,15 @@ def test_log_text_cannot_control_the_terminal() -> None:
     assert shown.splitlines()[0].endswith(" 4 lines")
 
 
+def test_names_of_servers_of_any_length() -> None:
+    log = "".join(f"llama-server-of-room-12 | {row}" for row in FIRST.splitlines(keepends=True)) + "".join(
+        f"b-1 | {row}" for row in FIRST.splitlines(keepends=True)
+    )
+    shown = "\n".join(rows_of(view_of(log)))
+    assert "llama-s...     0  idle" in shown
+    assert "b-1            0  idle" in shown
+
+
 def test_what_is_not_read_yet_is_said() -> None:
     assert any("waiting for the first line" in row for row in rows_of(view_of("")))
     assert any("no line of a server recognised yet" in row for row in rows_of(view_of("hello\n")))
@@ -215,7 +226,7 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
         terminal.wait_for("task 0: 0 % of the prompt", "no findings yet")
         with path.open("a") as file:
             file.write(FIRST[FIRST.index(BEFORE_TIMINGS) :] + SECOND)
-        terminal.wait_for("task 9: reprocessed (CD101), lost 1,900", "warning[CD101] billing-header")
+        terminal.wait_for("task 9: lost 1,900 tokens (CD101)", "warning[CD101] billing-header")
         report = terminal.end(signal.SIGINT)
     assert terminal.process.returncode == 130
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
@@ -290,7 +301,7 @@ def watching(*args: object) -> Iterator[subprocess.Popen[bytes]]:
 
 LOSS = (
     b": slot 0, task 9: 2,035 prompt tokens = 0 reused + 2,035 recomputed in 183 ms; "
-    b"reprocessed (CD101), lost 1,900 tokens"
+    b"lost 1,900 tokens (CD101), reprocessed"
 )
 
 

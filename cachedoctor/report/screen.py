@@ -10,8 +10,8 @@ from cachedoctor.report import quoted
 from cachedoctor.report.text_finding import SEVERITY_STYLE
 from cachedoctor.report.text_header import describe, traffic
 from cachedoctor.report.text_page import Part
-from cachedoctor.report.text_request import cost, fix, outcome, tokens
-from cachedoctor.report.text_safe import cut, rows, visible
+from cachedoctor.report.text_request import cost, fix, lost, outcome, tokens
+from cachedoctor.report.text_safe import rows, visible
 from cachedoctor.report.text_words import count, number, percent
 
 _TALL, _WIDE, _BROAD = 16, 70, 130
@@ -128,8 +128,8 @@ def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, hea
     if not slots or room < 1:
         return
     if headed:
-        head = ("server", "slot", "state", "prompt", "reused", "progress, or how the last request ended")
-        _cells(page, several, head, ["bold"] * 6, ("last request", "bold"))
+        head = ("server", "slot", "state", "prompt tokens", "reused", "progress, or how the last one ended")
+        _cells(page, several, head, ("bold", "bold", "bold"), ("last request", "bold"))
     shown = slots
     if len(slots) > room:
         shown = sorted(slots, key=lambda at: (at[1].request is None, at[1].last is None))[: max(room - 1, 1)]
@@ -154,7 +154,7 @@ def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> Non
         f"{task}{words}" if words else "",
     )
     last = _ended(slot) if slot.request is not None and slot.last is not None else ("", "")
-    _cells(page, several, cells, ["", "", _STYLES[slot.state], "", "", style], last)
+    _cells(page, several, cells, (_STYLES[slot.state], "", style), last)
 
 
 def _progress(slot: SlotView) -> str:
@@ -171,26 +171,23 @@ def _progress(slot: SlotView) -> str:
 
 
 def _ended(slot: SlotView) -> tuple[str, str]:
-    last = slot.last
-    if last is None:
-        return "", ""
-    lost = bool(last.lost_tokens) and last.outcome in ("partial", "reprocessed")
-    return outcome(last), "yellow" if lost else ""
+    return ("", "") if slot.last is None else (outcome(slot.last), "yellow" if lost(slot.last) else "")
 
 
-def _cells(page: _Rows, several: bool, cells: tuple[str, ...], styles: list[str], last: tuple[str, str]) -> None:
-    """Write a row of the table: what there is room for."""
-    server, slot, state, prompt, reused, words = (visible(cell) for cell in cells)
-    parts: list[Part] = [(f"{cut(server, 10)[:10]:<12}", styles[0])] if several else []
-    parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<12}", styles[2])]
+def _cells(
+    page: _Rows, several: bool, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
+) -> None:
+    """Write a row of the table, what there is room for; ``styles`` are of the state, of the counts, of the rest."""
+    server, slot, state, prompt, reused, words = map(page.visible, cells)
+    parts: list[Part] = [(f"{server if len(server) <= 10 else server[:7] + '...':<12}", styles[1])] if several else []
+    parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<11}", styles[0])]
     if page.width >= _WIDE:
-        parts += [(f"{prompt:>9}  {reused:>9}  ", styles[3])]
-    used = sum(len(part[0]) for part in parts)
+        parts += [(f"{prompt:>13}  {reused:>9}  ", styles[1])]
     if page.width < _BROAD:
-        page.row(*parts, (words, styles[5]))
+        page.row(*parts, (words, styles[2]))
         return
-    room = (page.width - used) // 2
-    page.row(*parts, (f"{words[: room - 2]:<{room}}", styles[5]), last)
+    room = (page.width - sum(len(part[0]) for part in parts)) // 2
+    page.row(*parts, (f"{words[: room - 2]:<{room}}", styles[2]), last)
 
 
 # ---- findings
