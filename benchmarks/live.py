@@ -41,10 +41,12 @@ OURS = f"{shlex.quote(sys.executable)} -m cachedoctor analyze --color never"
 GREP = "tail -n +1 -F {log} | grep --line-buffered 'task 9 | stop processing'", b"stop processing"
 PIPE = "tail -n +1 -F {log} | " + OURS + " -", b"explain CD101"
 FOLLOW = OURS + " --follow {log}", b"explain CD101"
+STREAM = "tail -n +1 -F {log} | " + OURS + " - -f jsonl", b'"code":"CD101"'
 ROWS = [
     ("tail -F | grep (peer)", *GREP, "quiet"),
     ("tail -F | analyze -", *PIPE, "quiet"),
     ("analyze --follow", *FOLLOW, "quiet"),
+    ("tail -F | ... -f jsonl", *STREAM, "quiet"),
     ("tail -F | analyze -", *PIPE, "steady"),
     ("analyze --follow", *FOLLOW, "steady"),
 ]

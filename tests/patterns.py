@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cachedoctor
-from cachedoctor.doctor.analyzer import catalogue
+from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)

@@ -34,6 +34,7 @@ from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.model import Given, Report
@@ -145,9 +146,9 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    from cachedoctor.cli.stepwise import Stepwise, Stream
+    from cachedoctor.cli.stepwise import Stepwise
 
-    stream = Stream(sink, job.settings.options.ignored) if job.settings.format == "jsonl" else None
+    stream = _stream(job, sink) if job.settings.format == "jsonl" else None
     # Lines that come one by one, and live ones, leave no place for it.
     silent = job.quiet or job.follow is not None or (stream is not None and sink.path is None)
     progress = Progress([] if job.follow else job.paths, silent)
@@ -176,6 +177,12 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain(errors, analyzer)
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on)
+
+
+def _stream(job: _Job, sink: Sink) -> Stream:
+    from cachedoctor.cli.stream import Stream
+
+    return Stream(sink, job.settings.options.ignored)
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:

@@ -16,7 +16,7 @@ from cachedoctor.doctor.witness import Witness
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 from cachedoctor.report.text_page import Page
-from cachedoctor.report.text_request import cost, fix, sentence
+from cachedoctor.report.text_request import cost, fix, lost, sentence
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
@@ -50,7 +50,7 @@ class Lines(Witness):
     def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
         """Word the requests that lost tokens, each once, and the findings that are new."""
         for request, session in judged:
-            if request.lost_tokens and request.index not in self._told:
+            if lost(request) and request.index not in self._told:
                 self._told.append(request.index)
                 self._row((sentence(request, session.origin), ""))
         for found in findings:

@@ -50,19 +50,21 @@ class Screen:
         self._busy = False
         self._stale = False
         """Something changed since the last picture."""
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Screen:
         self._console.size = _size()
         self._live.start()
-        if hasattr(signal, "SIGWINCH"):
-            self._before = signal.signal(signal.SIGWINCH, self._resized)
+        for name, handler in (("SIGWINCH", self._resized), ("SIGTSTP", self._suspended)):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, handler)
         self._show()
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGWINCH, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         self._live.stop()
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
@@ -75,6 +77,15 @@ class Screen:
         self._stale = True
         if not self._busy and not self._interrupts.holding:  # else when the step ends, or in the silence behind it
             self._show()
+
+    def _suspended(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z: the shell gets its screen, and ``fg`` gives it back."""
+        self._live.stop()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        signal.signal(number, self._suspended)
+        self._live.start()
+        self._resized(number, frame)
 
     def _show(self) -> None:
         if self.analyzer is None:

@@ -1,23 +1,22 @@
 """The analysis step by step: an interrupt never finds a step half done, and somebody hears of every step.
 
-Imported when an analysis begins, since it brings all stages with it. Knows interrupts and the sink; knows no format but
-the stream.
+Imported when an analysis begins, since it brings all stages with it. Knows interrupts; knows no output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.sink import Sink
 from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.narration import Narration
-from cachedoctor.doctor.part import Part
-from cachedoctor.doctor.prompts import Prompts
-from cachedoctor.doctor.witness import Witness
-from cachedoctor.model import Finding, Given, InputInfo, Options, Report
 from cachedoctor.model.options import DEFAULTS
+
+if TYPE_CHECKING:
+    from cachedoctor.cli.interrupts import Interrupts
+    from cachedoctor.doctor.part import Part
+    from cachedoctor.doctor.prompts import Prompts
+    from cachedoctor.doctor.witness import Witness
+    from cachedoctor.model import Finding, Given, InputInfo, Options
 
 
 class Hearer(Protocol):
@@ -76,23 +75,3 @@ class Stepwise(Analyzer):
         for hearer in self._hearers:
             hearer.step(new, silent, self.findings)
         return new
-
-
-class Stream:
-    """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
-
-    def __init__(self, sink: Sink, ignored: frozenset[str]) -> None:
-        self.witness = Narration(ignored)
-        self._sink = sink
-
-    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
-        """Write what happened; whoever reads the other end of a pipe gets it at once."""
-        lines = self.witness.take()
-        if lines:
-            with self._sink.writing() as out:
-                out.write(lines)
-
-    def close(self, report: Report) -> None:
-        """Write the end."""
-        with self._sink.writing() as out:
-            out.writelines(self.witness.close(report))

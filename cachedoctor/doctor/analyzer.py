@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import cachedoctor
+from cachedoctor.doctor.catalogues import catalogue, single_lines
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
@@ -19,9 +19,7 @@ from cachedoctor.doctor.reuse import Reuse
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
-from cachedoctor.engines.base import Catalogue, Event
-from cachedoctor.engines.llamacpp import fused
-from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
@@ -55,18 +53,6 @@ _FEW = 2
 """Requests of a session from which on their number says no more to any rule."""
 _LIVES = 16
 """Sessions among which one with requests is looked for: it says that the server was restarted."""
-
-
-@lru_cache(maxsize=1)
-def catalogue() -> Catalogue:
-    """The messages of llama-server, compiled at the first call."""
-    return Catalogue(ROWS, fused.PATTERN)
-
-
-@lru_cache(maxsize=1)
-def _single_lines() -> Catalogue:
-    """The same for whoever has to hear of every line on its own."""
-    return Catalogue(ROWS)
 
 
 def printable(name: str) -> str:
@@ -219,7 +205,7 @@ class Analyzer:
             if tracker is not None:
                 self._examine(tracker)
 
-        return SingleScanner(_single_lines(), self._plan, PROGRESS, tell)
+        return SingleScanner(single_lines(), self._plan, PROGRESS, tell)
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)

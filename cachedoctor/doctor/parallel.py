@@ -19,7 +19,8 @@ from concurrent.futures.process import BrokenProcessPool
 
 import msgspec
 
-from cachedoctor.doctor.analyzer import Analyzer, catalogue
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.cuts import spans
 from cachedoctor.doctor.part import Part
 from cachedoctor.doctor.run import chains, drive, drive_chain, feed_all

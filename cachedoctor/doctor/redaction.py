@@ -7,11 +7,9 @@ file.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import cache
 
+from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.intake import Blocks
-from cachedoctor.engines.base import Catalogue
-from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.spans import Recognised, Spans
 from cachedoctor.envelope import Rewriter, is_shaped
 from cachedoctor.redact.lines import Lines, Span
@@ -26,7 +24,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._tokens = Tokens()
-        self._spans = Spans(catalogue())
+        self._spans = Spans(single_lines())
         self._lines = Lines(self._tokens, Printed(facts), is_shaped)
         self._rewriter = Rewriter(self._bodies, self._name)
         self._blocks = Blocks()
@@ -70,12 +68,6 @@ class Redactor:
         spans = [Span(h.name, h.kind, h.start - start, h.end - start) for h in found.holes]
         name = "" if found.row is None else found.row.id
         return self._lines.known(line, found.message - start, found.end - start, name, spans)
-
-
-@cache
-def catalogue() -> Catalogue:
-    """Return the catalogue without the pattern that reads several lines at once; it is made once."""
-    return Catalogue(ROWS)
 
 
 def facts(text: str) -> Hashable:

@@ -10,12 +10,14 @@ from cachedoctor.report import quoted
 from cachedoctor.report.text_finding import SEVERITY_STYLE
 from cachedoctor.report.text_header import describe, traffic
 from cachedoctor.report.text_page import Part
-from cachedoctor.report.text_request import cost, fix, outcome, tokens
-from cachedoctor.report.text_safe import cut, rows, visible
+from cachedoctor.report.text_request import cost, fix, lost, outcome, tokens
+from cachedoctor.report.text_safe import rows, visible
 from cachedoctor.report.text_words import count, number, percent
 
 _TALL, _WIDE, _BROAD = 16, 70, 130
 """Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
+_CHARS_PER_CELL = 4
+"""Characters looked at per cell to fill: combining marks take no cell, and a name may be a million long."""
 _STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
 _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle": "", "unknown": "dim"}
 
@@ -29,14 +31,17 @@ class _Rows:
         self._ascii = ascii_only
         self.taken: list[Text] = []
 
+    def visible(self, text: str) -> str:
+        """Make a text harmless and of characters that can be shown."""
+        return visible(text, self._ascii)
+
     def row(self, *parts: Part) -> None:
         if self.left <= 0:
             return
         text = Text(no_wrap=True)
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part[:2]
-            # Four characters may stand in one cell, and a name may be a million long.
-            text.append(visible(words[: 4 * self.width], self._ascii), style)
+            text.append(self.visible(words[: _CHARS_PER_CELL * self.width]), style)
         if text.cell_len > self.width:  # marked, since a number that is cut is another number
             mark = "..." if self._ascii else "…"
             text.truncate(self.width - len(mark), overflow="crop")
@@ -47,7 +52,7 @@ class _Rows:
     def keyed(self, key: str, words: str, most: int = 1) -> None:
         """Write a key and words behind it, broken at spaces into ``most`` rows."""
         room = self.width - 10
-        broken = rows(visible(words, self._ascii), room, room) if most > 1 else [words]
+        broken = rows(self.visible(words), room, room) if most > 1 else [words]
         if len(broken) > most:
             broken = [*broken[: most - 1], " ".join(broken[most - 1 :])]
         for at, part in enumerate(broken):
@@ -83,7 +88,7 @@ def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[
 def _title(page: _Rows, view: View) -> None:
     info = view.info
     read = count(info.lines, "line")
-    name = "standard input" if info.path == "-" else info.path
+    name = page.visible("standard input" if info.path == "-" else info.path[-4 * page.width :])
     room = page.width - len("cachedoctor  ") - len(read) - 1
     shown = name if cell_len(name) <= room else "..." + name[-max(room - 3, 0) :] if room > 3 else ""
     page.row(("cachedoctor ", "bold"), f"{shown:<{max(room, 0)}}", "  ", (read, "dim"))
@@ -123,8 +128,8 @@ def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, hea
     if not slots or room < 1:
         return
     if headed:
-        head = ("server", "slot", "state", "prompt", "reused", "progress, or how the last request ended")
-        _cells(page, several, head, ["bold"] * 6, ("last request", "bold"))
+        head = ("server", "slot", "state", "prompt tokens", "reused", "progress, or how the last one ended")
+        _cells(page, several, head, ("bold", "bold", "bold"), ("last request", "bold"))
     shown = slots
     if len(slots) > room:
         shown = sorted(slots, key=lambda at: (at[1].request is None, at[1].last is None))[: max(room - 1, 1)]
@@ -149,7 +154,7 @@ def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> Non
         f"{task}{words}" if words else "",
     )
     last = _ended(slot) if slot.request is not None and slot.last is not None else ("", "")
-    _cells(page, several, cells, ["", "", _STYLES[slot.state], "", "", style], last)
+    _cells(page, several, cells, (_STYLES[slot.state], "", style), last)
 
 
 def _progress(slot: SlotView) -> str:
@@ -166,26 +171,23 @@ def _progress(slot: SlotView) -> str:
 
 
 def _ended(slot: SlotView) -> tuple[str, str]:
-    last = slot.last
-    if last is None:
-        return "", ""
-    lost = bool(last.lost_tokens) and last.outcome in ("partial", "reprocessed")
-    return outcome(last), "yellow" if lost else ""
+    return ("", "") if slot.last is None else (outcome(slot.last), "yellow" if lost(slot.last) else "")
 
 
-def _cells(page: _Rows, several: bool, cells: tuple[str, ...], styles: list[str], last: tuple[str, str]) -> None:
-    """Write a row of the table: what there is room for."""
-    server, slot, state, prompt, reused, words = (visible(cell) for cell in cells)
-    parts: list[Part] = [(f"{cut(server, 10)[:10]:<12}", styles[0])] if several else []
-    parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<12}", styles[2])]
+def _cells(
+    page: _Rows, several: bool, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
+) -> None:
+    """Write a row of the table, what there is room for; ``styles`` are of the state, of the counts, of the rest."""
+    server, slot, state, prompt, reused, words = map(page.visible, cells)
+    parts: list[Part] = [(f"{server if len(server) <= 10 else server[:7] + '...':<12}", styles[1])] if several else []
+    parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<11}", styles[0])]
     if page.width >= _WIDE:
-        parts += [(f"{prompt:>9}  {reused:>9}  ", styles[3])]
-    used = sum(len(part[0]) for part in parts)
+        parts += [(f"{prompt:>13}  {reused:>9}  ", styles[1])]
     if page.width < _BROAD:
-        page.row(*parts, (words, styles[5]))
+        page.row(*parts, (words, styles[2]))
         return
-    room = (page.width - used) // 2
-    page.row(*parts, (f"{words[: room - 2]:<{room}}", styles[5]), last)
+    room = (page.width - sum(len(part[0]) for part in parts)) // 2
+    page.row(*parts, (f"{words[: room - 2]:<{room}}", styles[2]), last)
 
 
 # ---- findings

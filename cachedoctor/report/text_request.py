@@ -6,12 +6,16 @@ from cachedoctor.model import Finding, Request
 from cachedoctor.report.text_words import count, duration, number
 
 
+def lost(request: Request) -> int:
+    """Give the tokens that could have been reused and were not; the few at the end of a reused prompt do not count."""
+    return request.lost_tokens or 0 if request.outcome in ("partial", "reprocessed") else 0
+
+
 def outcome(request: Request) -> str:
-    """Say how a request ended, what it lost, and for which causes."""
+    """Say what a request lost, for which causes, and how it ended."""
     words = {"cold": "nothing to reuse", "unknown": "reuse unknown"}.get(request.outcome, request.outcome)
-    lost = f", lost {count(request.lost_tokens, 'token')}" if request.lost_tokens else ""
     codes = f" ({', '.join(request.codes)})" if request.codes else ""
-    return f"{words}{codes}{lost}"
+    return f"lost {count(lost(request), 'token')}{codes}, {words}" if lost(request) else words + codes
 
 
 def tokens(value: int | None) -> str:

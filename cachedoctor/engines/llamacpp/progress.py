@@ -43,5 +43,6 @@ def advance(event: Event, before: Progress | None) -> Progress | None:
         now.tokens = next((fields[name] for name in _TOKENS if name in fields), now.tokens)
     if event.message == "prompt_done":
         now.generated = 0
-    now.share = fields.get("progress")
+    share = fields.get("progress")
+    now.share = share if share is not None and 0 <= share <= 1 else None  # the line may say nan
     return now

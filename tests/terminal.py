@@ -1,0 +1,85 @@
+"""A terminal of any size around a command, and what the command drew on it. Knows no command."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+
+from command import PYTHON
+
+PATIENCE = 120
+"""Seconds after which a test gives up; nothing here measures."""
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+"""What switches to the alternate screen and back."""
+_HOME = b"\x1b[H"
+_ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """Reads what a process writes to its terminal."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self.process = process
+        self._fd = fd
+        self.written = b""
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)  # the kernel tells the foreground group only
+
+    def picture(self) -> list[str]:
+        """The rows drawn last, as far as they came."""
+        drawn = self.written.rpartition(_HOME)[2].partition(LEAVE)[0]
+        return _ESCAPE.sub(b"", drawn).decode("utf-8", "replace").replace("\r", "").split("\n")
+
+    def read(self, seconds: float = PATIENCE) -> bool:
+        """Read what comes next; gives whether something came in time."""
+        if not select.select([self._fd], [], [], seconds)[0]:
+            return False
+        self.written += os.read(self._fd, 65536)
+        return True
+
+    def wait_for(self, *words: str) -> list[str]:
+        """Read until one picture holds all ``words``; gives it."""
+        end = time.monotonic() + PATIENCE
+        while not all(word in "\n".join(self.picture()) for word in words):
+            assert self.read(max(0.0, end - time.monotonic())), self.picture()
+        return self.picture()
+
+    def end(self, number: int | None = None) -> str:
+        """Send a signal and read to the end; gives what stands on the normal screen then."""
+        if number is not None:
+            self.process.send_signal(number)
+        with contextlib.suppress(OSError):  # Linux says EIO when the last writer is gone
+            while data := os.read(self._fd, 65536):
+                self.written += data
+        self.process.wait(PATIENCE)
+        return _ESCAPE.sub(b"", self.written.rpartition(LEAVE)[2]).decode().replace("\r\n", "\n")
+
+
+@contextlib.contextmanager
+def on_terminal(*args: object, columns: int = 80, rows: int = 24, stdin: int | None = None) -> Iterator[Terminal]:
+    """Run cachedoctor on a terminal; a test that fails does not leave it behind."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
+    environment = {**keep, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
+    with subprocess.Popen(
+        [*PYTHON, *map(str, args)], stdin=theirs if stdin is None else stdin, stdout=theirs, stderr=theirs,
+        env=environment,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        try:
+            yield Terminal(process, ours)
+        finally:
+            process.kill()
+            os.close(ours)
