@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from cachedoctor.doctor.analyzer import printable
+from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.intake import Intake
-from cachedoctor.doctor.redaction import catalogue
 from cachedoctor.engines.spans import Hole, Recognised, Spans
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment
