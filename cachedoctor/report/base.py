@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from cachedoctor.model import Report
 
-FormatName = Literal["text", "json"]
+FormatName = Literal["text", "json", "html"]
 
 
 class Look(NamedTuple):
@@ -42,6 +42,7 @@ FORMATS: dict[str, Format] = {
     for f in (
         Format("text", "text", False),
         Format("json", "json_v1", True),
+        Format("html", "html", True),
     )
 }
 
