@@ -19,7 +19,7 @@ from cachedoctor.report.html_memory import Memory
 from cachedoctor.report.html_requests import HEADS, Table
 from cachedoctor.report.html_reuse import Speed, over_time
 from cachedoctor.report.html_timeline import draw
-from cachedoctor.report.html_tokens import KINDS, NONE, tokens
+from cachedoctor.report.html_tokens import KINDS, NONE, added, tokens
 from cachedoctor.report.text_safe import cut
 
 _LISTED = 20
@@ -83,7 +83,7 @@ class _Parts:
                 part.add(row)
             split = tokens(row)
             if split is not None and row.parent is None:
-                self.split += split
+                self.split = added((self.split, split))
 
 
 def _open(rules: list[NotEvaluated], enabled: set[str]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from cachedoctor.model import RequestRow
 from cachedoctor.report.html_lanes import Lanes
-from cachedoctor.report.html_tokens import NONE, Tokens, tokens
+from cachedoctor.report.html_tokens import NONE, Tokens, added, tokens
 
 MOST = 240
 """Columns; when they are full, each two become one."""
@@ -49,7 +49,7 @@ class Column:
     @property
     def tokens(self) -> Tokens:
         """Those of all slots."""
-        return sum((cell.tokens for cell in self.cells.values()), NONE)
+        return added(cell.tokens for cell in self.cells.values())
 
     @property
     def unknown(self) -> int:
@@ -63,7 +63,7 @@ class Column:
         self.restarts += other.restarts
         for lane, cell in other.cells.items():
             mine = self.cells.setdefault(lane, Cell())
-            mine.tokens, mine.unknown = mine.tokens + cell.tokens, mine.unknown + cell.unknown
+            mine.tokens, mine.unknown = added((mine.tokens, cell.tokens)), mine.unknown + cell.unknown
         for name, n in other.events.items():
             self.events[name] += n
 

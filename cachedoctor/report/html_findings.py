@@ -76,7 +76,7 @@ def sentence(text: str) -> str:
 
 
 def _facts(finding: Finding, prompt_ms: float) -> list[tuple[str, str]]:
-    cost, facts = finding.cost, [("Requests", number(finding.count))]
+    cost, facts = finding.cost, [("Requests" if finding.requests else "Seen", number(finding.count))]
     if cost.tokens:
         facts.insert(0, ("Recomputed", count(cost.tokens, "token")))
     if cost.tokens and cost.ms is not None:

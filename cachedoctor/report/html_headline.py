@@ -22,6 +22,8 @@ class Headline:
     """Name, number, share or time."""
     bar: list[tuple[str, str, str, str, str]]
     """Kind, its piece of the bar, words, number, share."""
+    note: str
+    """How recomputed and avoidable go together, where they differ."""
 
 
 def headline(report: Report, split: Tokens) -> Headline:
@@ -31,7 +33,7 @@ def headline(report: Report, split: Tokens) -> Headline:
         split: the prompt tokens of all requests that the totals count.
     """
     title, lead = _title(report)
-    return Headline(title, lead, _tiles(report.totals), _bar(split))
+    return Headline(title, lead, _tiles(report.totals), _bar(split), _note(report.totals, split))
 
 
 def _title(report: Report) -> tuple[str, str]:
@@ -46,14 +48,16 @@ def _title(report: Report) -> tuple[str, str]:
     if t.avoidable_tokens:
         return (
             f"{count(t.avoidable_tokens, 'prompt token')} were recomputed without need",
-            f"{_saved(t)} The server had computed them before; a fix below keeps them.",
+            _saved(t),
         )
     reused = percent(t.cached_tokens, t.prompt_tokens)
     if report.findings:
         return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
+    blind = len({rule.code for rule in report.not_evaluated})
+    left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
     return (
-        f"All is well: {reused} of the prompt tokens were reused",
-        "No rule found tokens that were recomputed without need.",
+        f"No findings: {reused} of the prompt tokens were reused",
+        f"No rule found tokens that were recomputed without need.{left}",
     )
 
 
@@ -63,6 +67,14 @@ def _saved(t: Totals) -> str:
         return f"{share}."
     of = f", {percent(min(t.avoidable_ms, t.prompt_ms), t.prompt_ms)} of all prompt time" if t.prompt_ms else ""
     return f"{share} and {duration(t.avoidable_ms)}{of}."
+
+
+def _note(t: Totals, split: Tokens) -> str:
+    if not 0 < t.avoidable_tokens < split.recomputed:
+        return ""
+    return (
+        f"The findings account for {number(t.avoidable_tokens)} of the {count(split.recomputed, 'recomputed token')}."
+    )
 
 
 def _tiles(t: Totals) -> list[tuple[str, str, str]]:

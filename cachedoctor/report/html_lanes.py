@@ -22,7 +22,10 @@ class Lanes:
         self._by_path = len({path for path, _ in self._servers.values()}) > 1
         self._numbers: dict[tuple[Server, int], int] = {}
         self._life: dict[Server, int] = {}
+        self._order: dict[Server, int] = {}
         self.names: list[str] = []
+        self.places: list[tuple[int, int]] = []
+        """Where each slot stands among all: its server, its number there."""
 
     def of(self, row: RequestRow) -> int:
         """Number of the slot that a request ran in."""
@@ -31,6 +34,7 @@ class Lanes:
         if found is None:
             found = self._numbers[server, row.slot] = len(self.names)
             self.names.append(self._named(server, row.slot))
+            self.places.append((self._order.setdefault(server, len(self._order)), row.slot))
         return found
 
     def restarted(self, row: RequestRow) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -37,7 +37,7 @@ HEADS = (
 """Key, head, meaning. The script has the same columns."""
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, array_like=True, gc=False):
     """A request as the script reads it; unknown is None."""
 
     index: int
@@ -89,7 +89,8 @@ class Table:
         return Row(
             row.index, when and cut(when, 40), self.lanes.of(row), row.task, row.thread, row.turn, row.prompt_tokens,
             row.cached_tokens, known and known.recomputed, known and known.new, split.unsure if split else 0,
-            None if row.prompt_ms is None else round(row.prompt_ms, 1), row.outcome, [visible(code) for code in row.codes],
+            None if row.prompt_ms is None else round(row.prompt_ms, 1), row.outcome,
+            [visible(code) for code in row.codes],
             row.first_line, row.last_line, self._paths.setdefault(row.path, len(self._paths)),
             cut(asked, 120) if asked else None,
         )  # fmt: skip
@@ -110,7 +111,7 @@ class Table:
         found = {code for row in rows for code in row.codes}
         return embedded(
             {
-                "columns": Row._fields,
+                "columns": Row.__struct_fields__,
                 "slots": [visible(name) for name in self.lanes.names],
                 "paths": [visible(path) for path in self._paths],
                 "names": {code: name for code, name in sorted(names.items()) if code in found},
@@ -142,4 +143,3 @@ def _thread(row: Row) -> str:
 
 def _known(value: int | None) -> str:
     return "unknown" if value is None else number(value)
-

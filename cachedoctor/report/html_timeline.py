@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cachedoctor.report.html_axis import box, short, ticks
+from cachedoctor.report.html_axis import box, ticks
 from cachedoctor.report.html_columns import EVENTS, TOGETHER, Column, Columns
-from cachedoctor.report.html_tokens import KINDS, NONE
+from cachedoctor.report.html_tokens import KINDS, added
 from cachedoctor.report.text_words import count, duration, number
 
 WIDTH = 1040
 LEFT, RIGHT = 132, 52
 _PLOT = WIDTH - LEFT - RIGHT
-_WIDEST = 96
+_FINE = 10
+"""Steps of the axis from which its top is taken: the tallest bar nearly fills a lane."""
+_WIDEST = 144
 """Column: a few requests do not fill the row."""
 _LANES = 8
 """Slots drawn one by one, the busiest ones."""
@@ -84,7 +86,7 @@ def draw(columns: Columns) -> Timeline | None:
         return None
     step = min(_PLOT / len(columns.all), _WIDEST)
     shown, others = _busiest(columns)
-    scale = ticks(max((_tallest(columns.all, group) for group in [*shown, others] if group), default=0) or 1)[-1]
+    scale = ticks(max((_tallest(columns.all, group) for group in [*shown, others] if group), default=0) or 1, _FINE)[-1]
     height = _HEIGHTS.get(len(shown) + bool(others), _LOW)
     lanes, totals, top = [], [], float(_TOP)
     for group in [*shown, *([others] if others else [])]:
@@ -113,7 +115,7 @@ def _busiest(columns: Columns) -> tuple[list[list[int]], list[int]]:
             load[lane] = load.get(lane, 0) + cell.tokens.prompt
     order = sorted(load, key=lambda lane: (lane == TOGETHER, -load[lane], lane))
     room = _LANES if len(order) <= _LANES else _LANES - 1
-    return [[lane] for lane in sorted(order[:room])], order[room:]
+    return [[lane] for lane in sorted(order[:room], key=lambda lane: columns.lanes.places[lane])], order[room:]
 
 
 def _tallest(columns: list[Column], group: list[int]) -> int:
@@ -128,7 +130,7 @@ def _lane(
     for i, column in enumerate(columns):
         cells = [column.cells[lane] for lane in group if lane in column.cells]
         x, y = LEFT + i * step + (step - wide) / 2, base
-        split = sum((cell.tokens for cell in cells), NONE)
+        split = added(cell.tokens for cell in cells)
         for kind, amount in zip(KINDS, split, strict=True):
             tall = amount / scale * height
             if amount:
@@ -166,9 +168,15 @@ def _events(columns: Columns, top: float, step: float) -> tuple[list[Events], fl
         total = sum(c.events[name] for c in columns.all)
         if not total:
             continue
-        y = top + len(rows) * _ROW + _ROW / 2
+        y, many = top + len(rows) * _ROW + _ROW / 2, max(c.events[name] for c in columns.all)
         size = min(4.5, max(step * 0.42, 1.4))
-        marks = [_mark(name, LEFT + (i + 0.5) * step, y, size) for i, c in enumerate(columns.all) if c.events[name]]
+        marks = []
+        for i, n in enumerate(c.events[name] for c in columns.all):
+            if n and columns.width == 1:
+                marks.append(_mark(name, LEFT + (i + 0.5) * step, y, size))
+            elif n:  # a column of many requests: how many marks says more than that there are some
+                tall = max((_ROW - 4) * n / many, 1.2)
+                marks.append(box(LEFT + i * step, y + (_ROW - 4) / 2 - tall, _bar(step), tall))
         rows.append(Events(name, label, y, "".join(marks), total))
     return rows, top + len(rows) * _ROW
 
@@ -213,7 +221,9 @@ def words(column: Column, columns: Columns) -> str:
     parts = [f"{head}{', ' + when(column) if when(column) else ''}: {count(split.prompt, 'prompt token')}"]
     if not split.prompt and column.unknown:
         parts = [f"{head}: how much was reused is unknown"]
-    parts += [f"{number(n)} {kind}" for kind, n in zip(("reused", "recomputed", "new", "unsure"), split, strict=True) if n]
+    parts += [
+        f"{number(n)} {kind}" for kind, n in zip(("reused", "recomputed", "new", "unsure"), split, strict=True) if n
+    ]
     parts += [f"{EVENTS[name]}: {number(n)}" for name, n in column.events.items() if n]
     if column.restarts:
         parts.append("the server started anew before it" if column.count == 1 else count(column.restarts, "restart"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cachedoctor.model import RequestRow
@@ -24,10 +25,6 @@ class Tokens(NamedTuple):
         """All of them."""
         return sum(self)
 
-    def __add__(self, other: tuple[int, ...]) -> Tokens:  # type: ignore[override]
-        """Add kind by kind."""
-        return Tokens(*(a + b for a, b in zip(self, other, strict=True)))
-
 
 NONE = Tokens(0, 0, 0, 0)
 
@@ -38,6 +35,11 @@ KINDS: dict[str, str] = {
     "unsure": "computed, the log does not say whether new",
 }
 """Words for a legend."""
+
+
+def added(several: Iterable[Tokens]) -> Tokens:
+    """Add kind by kind."""
+    return Tokens(*(sum(kind) for kind in zip(NONE, *several, strict=True)))
 
 
 def tokens(row: RequestRow) -> Tokens | None:

@@ -1,7 +1,7 @@
 // Sorting and filtering of the table, and copy buttons. Text reaches the page as text only, never as markup.
 "use strict";
 (() => {
-  const CHUNK = 200;
+  const CHUNK = 100;
   const byId = (id) => document.getElementById(id);
   const number = (n) => n.toLocaleString("en-US");
   const known = (n) => (n === null ? "unknown" : number(n));
@@ -111,7 +111,7 @@
         if (key === "prompt" && row.prompt && row.reused !== null) cell.append(bar(row));
         if (key === "codes" && row.codes.length) cell.title = row.codes.map((code) => `${code} ${data.names[code] ?? ""}`).join(", ");
         if (key === "lines") cell.title = data.paths[row.path] + (row.asked ? `, asked by ${row.asked}` : "");
-        if (cell.textContent === "unknown" || cell.textContent === "0") cell.className = "quiet";
+        if (cell.textContent === "unknown" || (row[key] === 0 && ["reused", "recomputed", "new"].includes(key))) cell.className = "quiet";
         line.append(cell);
       }
       return line;
