@@ -128,8 +128,8 @@ def example(**values: Any) -> Finding:
     other = Evidence("server.log", 0, 2, "old: ... the same | A text", "related", "what the slot held")
     given: dict[str, Any] = {
         "code": "CD101", "name": "billing-header", "severity": "warning", "confidence": "high", "claim": "it changed",
-        "requests": [0], "count": 1, "evidence": [line, other], "cost": Cost(500, 20.0, "depth"), "why": "", "diff": None,
-        "ruled_out": [], "remedies": [Remedy("Turn it off", ["export X=0"])], "references": [],
+        "requests": [0], "count": 1, "evidence": [line, other], "cost": Cost(500, 20.0, "depth"), "why": "",
+        "diff": None, "ruled_out": [], "remedies": [Remedy("Turn it off", ["export X=0"])], "references": [],
     }  # fmt: skip
     return Finding(**{**given, **values})
 

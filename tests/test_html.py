@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def check_whole(page: Page) -> None:
     levels = [int(e.tag[1]) for e in page.all if re.fullmatch("h[1-6]", e.tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), levels
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
     for svg in page.tagged("svg"):
         assert svg.attrs.get("aria-hidden") == "true" or svg.attrs.get("role") == "img"
 
@@ -90,7 +91,7 @@ def test_the_page_of_a_case(case: Path) -> None:
         assert [dict(zip(page.data["columns"], r, strict=True))["task"] for r in page.data["rows"]] == [
             r["task"] for r in found["requests"]
         ]
-        assert len([e for e in page.tagged("td", **{"data-key": "task"})]) == len(found["requests"])
+        assert len(page.tagged("td", **{"data-key": "task"})) == len(found["requests"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
@@ -185,7 +186,7 @@ def test_a_hostile_report_adds_nothing_to_the_page(payload: str, name: str) -> N
         check_policy(one)
         harmless(one.source)
         assert not [e for e in one.tagged("a") if not e.attrs["href"].startswith("#")]
-    assert {kind for kind in page.shape} == {kind for kind in usual.shape}
+    assert set(page.shape) == set(usual.shape)
     assert re.search(r"<script type=\"application/json\" id=\"data\">[^<>&]*</script>", page.source)
 
 
@@ -218,7 +219,8 @@ def test_ten_thousand_requests() -> None:
     """Below 5 MB; all of them for the script, 500 as rows, and few nodes in each drawing."""
     rows = [
         row(i, lost_tokens=i % 90, outcome="partial" if i % 90 else "reused", session=i // 5000, codes=["CD105"],
-            checkpoints=CheckpointRow(4, 0, 2, 1, [(i, i + 9), (i + 30, i + 40)]), time=f"2026-01-01T00:{i // 200:02d}:00")
+            checkpoints=CheckpointRow(4, 0, 2, 1, [(i, i + 9), (i + 30, i + 40)]),
+            time=f"2026-01-01T00:{i // 200:02d}:00")
         for i in range(10_000)
     ]  # fmt: skip
     lives = [Session(0, "server.log"), Session(1, "server.log")]
@@ -364,7 +366,8 @@ def test_why_the_server_could_not_go_back(prefix: int | None, back: tuple[int, i
     memory.add(row(1, outcome="reused", lost_tokens=900, checkpoints=held))  # nothing to explain
     (ruler,) = memory.draw()
     assert said in ruler.words
-    assert ("M500.0 2v14" in ruler.checkpoints) and (("M100.0 0v22" in ruler.restored) == (back is not None))
+    assert "M500.0 2v14" in ruler.checkpoints
+    assert ("M100.0 0v22" in ruler.restored) == (back is not None)
 
 
 def test_the_worst_rulers_are_kept() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
 from browser.conftest import CASE_NAMES, HOSTILE, MANY, Opened, many
-from playwright.sync_api import Page, expect
 
 NAMES = (*CASE_NAMES, "many", "hostile")
 ALL = pytest.mark.parametrize("name", NAMES)
@@ -56,14 +58,15 @@ def test_axe_finds_nothing(opened: Opened, name: str, scheme: str, width: int) -
     assert [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in found] == []
 
 
-def test_a_script_of_somebody_else_does_not_run(opened: Opened) -> None:
-    """The policy works; that it was needed is told, so it is asked here and forgotten."""
-    page = opened("billing-header-hybrid")
-    page.once("console", lambda message: None)
+def test_a_script_of_somebody_else_does_not_run(browser: Browser, pages: dict[str, Path]) -> None:
+    """Were there a hole, the policy would still close it."""
+    page = browser.new_page()
+    page.goto(pages["billing-header-hybrid"].as_uri())
     ran = page.evaluate(
         "() => { const s = document.createElement('script'); s.textContent = 'window.hit = 1';"
         " document.body.append(s); return window.hit === 1 }"
     )
+    page.close()
     assert not ran
 
 
@@ -115,17 +118,17 @@ def test_filtering(opened: Opened) -> None:
     page.get_by_label("Outcome").select_option("partial")
     expected(sum(r.outcome == "partial" for r in rows))
     assert set(column(page, "outcome")) == {"partial"}
-    page.get_by_label("Slot").select_option(label="2")
+    page.get_by_role("combobox", name="Slot").select_option(label="2")
     expected(sum(r.outcome == "partial" and r.slot == 2 for r in rows))
     assert set(column(page, "slot")) == {"2"}
     page.get_by_label("Text").fill("CLIENT3 partial")
     found = [r for r in rows if r.outcome == "partial" and r.slot == 2 and r.client == "client3"]
     expected(len(found))
-    page.get_by_label("Finding", exact=True).select_option("-")
+    page.get_by_role("combobox", name="Finding").select_option("-")
     expected(0)
     page.get_by_role("button", name="Clear").click()
     expected(MANY)
-    page.get_by_label("Finding", exact=True).select_option("CD101")
+    page.get_by_role("combobox", name="Finding").select_option("CD101")
     expected(sum(r.codes == ["CD101"] for r in rows))
     page.get_by_label("Text").fill("billing-header")  # the name of its finding
     expected(sum(r.codes == ["CD101"] for r in rows))
@@ -163,7 +166,7 @@ def test_a_command_is_copied(opened: Opened, refused: bool) -> None:
     """Also where the page may not write to the clipboard by itself."""
     page = opened("billing-header-hybrid", permissions=["clipboard-read", "clipboard-write"])
     if refused:
-        page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused'))")
+        page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('refused')) }")
     page.get_by_role("button", name=re.compile("^Copy export CLAUDE")).first.click()
     expect(page.get_by_text("Copied").first).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == "export CLAUDE_CODE_ATTRIBUTION_HEADER=0"
@@ -191,4 +194,4 @@ def test_on_paper_the_proofs_are_open(opened: Opened) -> None:
     assert not proof.is_visible()
     page.emulate_media(media="print")
     assert proof.is_visible()
-    assert page.locator("button:visible").count() == 0
+    assert page.locator("button:visible").count() == page.locator("th button").count()  # the words of the heads
