@@ -51,7 +51,7 @@ def _compared(diff: dict[str, Any]) -> Strip:
     what = f"{first.kind}: {first.field}" if first.field and first.field != first.kind else first.kind
     return Strip(
         _shared(shared, whole, about), f"{what} at {place}", *_bars(shared, whole),
-        "", _line(first.a), _line(first.b), cut(diff["a"].path, 60), cut(diff["b"].path, 60),
+        "", _line(first.a), _line(first.b), _short(diff["a"].path), _short(diff["b"].path),
     )  # fmt: skip
 
 
@@ -93,6 +93,11 @@ def _bars(shared: int, whole: int) -> tuple[str, str]:
         return "", ""
     x = WIDTH * min(shared, whole) / whole
     return box(0, 0, x, 14), box(x, 0, WIDTH - x, 14)
+
+
+def _short(path: str) -> str:
+    """The end of a path says which prompt it is."""
+    return cut(path.replace("\\", "/").rpartition("/")[2], 60)
 
 
 def _line(text: str) -> str:

@@ -194,8 +194,8 @@ def _mark(name: str, x: float, y: float, s: float) -> str:
 
 
 def _axis(columns: list[Column], step: float) -> list[tuple[float, str, str]]:
-    """A label needs about 84 units of width."""
-    every = max(1, -(-84 // int(max(step, 1))))
+    """A label needs about 104 units of width."""
+    every = max(1, -(-104 // int(max(step, 1))))
     found = []
     for i, column in enumerate(columns):
         if i % every == 0:
