@@ -74,12 +74,16 @@ class Table:
     def add(self, row: RequestRow) -> None:
         """Take a request."""
         self.total += 1
-        entry = (row.lost_tokens or 0, -row.index, self._row(row))
+        lost = row.lost_tokens or 0
+        full = len(self._kept) >= MOST
+        if full and (lost, -row.index) < self._kept[0][:2]:
+            return
+        entry = (lost, -row.index, self._row(row))
         self.timed |= entry[2].when is not None
-        if len(self._kept) < MOST:
-            heapq.heappush(self._kept, entry)
+        if full:
+            heapq.heapreplace(self._kept, entry)
         else:
-            heapq.heappushpop(self._kept, entry)
+            heapq.heappush(self._kept, entry)
 
     def _row(self, row: RequestRow) -> Row:
         split = tokens(row)
