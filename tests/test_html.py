@@ -374,7 +374,8 @@ def test_the_worst_rulers_are_kept() -> None:
     memory = Memory()
     held = CheckpointRow(1, 0, 0, 0, [(99, 99)])
     rows: list[RequestRow] = [
-        row(i, outcome="partial", lost_tokens=1 + (i * 37) % 1000, checkpoints=held) for i in range(1000)
+        row(i, outcome="partial", processed_tokens=1000, lost_tokens=1 + (i * 37) % 1000, checkpoints=held)
+        for i in range(1000)
     ]
     for one in rows:
         memory.add(one)

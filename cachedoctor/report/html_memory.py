@@ -1,4 +1,4 @@
-"""Why a slot could not go back: its checkpoints against the common prefix, for the requests that lost most.
+"""Why a slot could not go back: its checkpoints against the common prefix, for the requests that recomputed most.
 
 Knows RequestRow; the drawing itself is in templates/charts.svg.j2.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cachedoctor.model import RequestRow
 from cachedoctor.report.html_axis import box
+from cachedoctor.report.html_tokens import tokens
 from cachedoctor.report.text_words import count, number
 
 MOST = 20
@@ -32,7 +33,7 @@ class Ruler:
 
 
 class Memory:
-    """Keeps the requests that lost most, of those whose checkpoint positions are known; counts the others."""
+    """Keeps the requests that recomputed most, of those whose checkpoint positions are known; counts the others."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -43,7 +44,8 @@ class Memory:
         if row.outcome not in ("partial", "reprocessed") or not row.checkpoints.held or not row.lost_tokens:
             return
         self.total += 1
-        heapq.heappush(self._worst, (row.lost_tokens, -row.index, row))
+        split = tokens(row)
+        heapq.heappush(self._worst, (split.recomputed if split else 0, -row.index, row))
         if len(self._worst) > MOST:
             heapq.heappop(self._worst)
 
@@ -56,10 +58,11 @@ def _ruler(row: RequestRow) -> Ruler:
     held, back = row.checkpoints.held, row.checkpoints.restored_at
     ends = [end for _, end in held] + ([back[1]] if back else [])
     sizes = (row.prompt_tokens, row.reference_tokens, row.held_tokens, row.common_prefix_tokens, row.cached_tokens)
+    split = tokens(row)
     whole = max([1, *(size for size in sizes if size), *(end + 1 for end in ends)])
     facts = [
         ("prompt", row.prompt_tokens), ("common prefix", row.common_prefix_tokens), ("reused", row.cached_tokens),
-        ("recomputed", row.lost_tokens), ("had before", row.reference_tokens),
+        ("recomputed", split and split.recomputed), ("had before", row.reference_tokens),
     ]  # fmt: skip
     return Ruler(
         row=row,
