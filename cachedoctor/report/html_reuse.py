@@ -12,7 +12,7 @@ from cachedoctor.report.html_timeline import words
 from cachedoctor.report.text_words import number
 
 WIDTH, HEIGHT = 500, 260
-LEFT, RIGHT, TOP, BOTTOM = 48, 14, 30, 36
+LEFT, RIGHT, TOP, BOTTOM = 54, 22, 30, 42
 _WIDE, _TALL = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
 
