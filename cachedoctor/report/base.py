@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from cachedoctor.model import Report
 
-FormatName = Literal["text", "concise", "json", "jsonl", "sarif", "markdown", "github"]
+FormatName = Literal["text", "concise", "html", "json", "jsonl", "sarif", "markdown", "github"]
 
 
 class Look(NamedTuple):
@@ -47,6 +47,7 @@ FORMATS: dict[str, Format] = {
         Format("sarif", "sarif", False),
         Format("markdown", "markdown", True),
         Format("github", "github", False),
+        Format("html", "html", True),
     )
 }
 

@@ -1,0 +1,124 @@
+"""The HTML report: one file that loads nothing, for somebody who will not read a log.
+
+Goes through the requests once and keeps what charts and table need. Knows the Report and the parts of the page.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+from cachedoctor.knowledge import builds
+from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Session
+from cachedoctor.report import html_findings, html_page, quoted
+from cachedoctor.report.base import Look
+from cachedoctor.report.html_columns import Columns
+from cachedoctor.report.html_headline import headline
+from cachedoctor.report.html_lanes import Lanes
+from cachedoctor.report.html_memory import MOST as RULERS
+from cachedoctor.report.html_memory import Memory
+from cachedoctor.report.html_requests import HEADS, Table
+from cachedoctor.report.html_reuse import Speed, over_time
+from cachedoctor.report.html_timeline import draw
+from cachedoctor.report.html_tokens import KINDS, NONE, added, tokens
+from cachedoctor.report.text_safe import cut
+
+_LISTED = 20
+"""Servers and inputs listed one by one."""
+_SOURCE = {"option": "given by --build", "wording": "by its wording"}
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write the page."""
+    report.requests.check()
+    findings = quoted.findings(report)
+    parts = _Parts(report, findings)
+    totals = report.totals
+    urls = {rule.code: look.pages + rule.url for rule in report.rules} if look.pages is not None else {}
+    page = html_page.render(
+        report=report,
+        title=", ".join(cut(html_findings.name(i.path), 60) for i in report.inputs[:2]) or "no input",
+        headline=headline(report, parts.split),
+        summaries={rule.code: rule.summary for rule in report.rules},
+        findings=[
+            html_findings.shown(finding, i, parts.rows, totals.prompt_ms, urls.get(finding.code))
+            for i, finding in enumerate(findings, 1)
+        ],
+        kinds=KINDS,
+        timeline=draw(parts.columns),
+        checkpoints_known=parts.columns.checkpoints_known,
+        reuse=over_time(parts.columns, totals.reuse),
+        speed=parts.speed.draw(),
+        rulers=parts.memory.draw(),
+        rulers_total=parts.memory.total,
+        rulers_most=RULERS,
+        lanes=parts.lanes,
+        heads=HEADS,
+        table=parts.table,
+        names={finding.code: finding.name for finding in findings},
+        not_evaluated=_open(report.not_evaluated, set(report.restart.codes) if report.restart else set()),
+        sessions=[_session(s) for s in report.sessions[:_LISTED]],
+        inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
+    )
+    out.write(page.encode())
+
+
+class _Parts:
+    """What one pass over the requests leaves behind, bounded whatever their number."""
+
+    def __init__(self, report: Report, findings: list[Finding]) -> None:
+        self.lanes = Lanes(report.sessions)
+        self.columns = Columns(self.lanes)
+        self.table = Table(self.lanes)
+        self.speed = Speed()
+        self.memory = Memory()
+        self.split = NONE
+        """Of the requests that the totals count."""
+        wanted = {index for finding in findings for index in finding.requests}
+        self.rows: dict[int, RequestRow] = {}
+        """Requests that findings name."""
+        for row in report.requests:
+            if row.index in wanted:
+                self.rows[row.index] = row
+            for part in (self.columns, self.table, self.speed, self.memory):
+                part.add(row)
+            split = tokens(row)
+            if split is not None and row.parent is None:
+                self.split = added((self.split, split))
+
+
+def _open(rules: list[NotEvaluated], enabled: set[str]) -> list[dict[str, Any]]:
+    """Put the rules that could not be evaluated for one reason together; those of the one restart need no advice."""
+    groups: dict[tuple[str, str], list[NotEvaluated]] = {}
+    for rule in sorted(rules, key=lambda r: r.code):
+        groups.setdefault((rule.reason, rule.enable), []).append(rule)
+    found = []
+    for (reason, enable), members in groups.items():
+        advice, *commands = enable.split("\n")
+        covered = "llama-server" in enable and enabled.issuperset(rule.code for rule in members)
+        found.append(
+            {
+                "rules": members,
+                "reason": html_findings.sentence(reason),
+                "advice": "" if covered else html_findings.sentence(advice),
+                "commands": [] if covered else commands,
+            }
+        )
+    return found
+
+
+def _session(session: Session) -> dict[str, Any]:
+    shown = quoted.session(session)
+    build = builds.describe(shown.build, shown.build_min, shown.build_max)
+    source = _SOURCE.get(shown.build_source or "")
+    return {
+        "name": shown.origin or "",
+        "server": f"{shown.engine} {build}" + (f" ({source})" if source else ""),
+        "model": cut(shown.model, 80) if shown.model else "unknown",
+        "memory": shown.memory or "unknown",
+        "slots": shown.n_slots,
+        "context": shown.n_ctx_slot,
+        "requests": shown.n_requests,
+        "path": html_findings.name(shown.path),
+        "lines": f"{shown.first_line} to {shown.last_line}",
+        "settings": [(name, cut(str(found.value), 200), found.line) for name, found in sorted(shown.settings.items())],
+    }

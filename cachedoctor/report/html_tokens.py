@@ -1,0 +1,55 @@
+"""What became of the prompt tokens of a request: reused, recomputed, new. Knows RequestRow; knows no drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cachedoctor.model import RequestRow
+
+
+class Tokens(NamedTuple):
+    """The prompt tokens of one request or of several."""
+
+    reused: int
+    """Taken from the cache."""
+    recomputed: int
+    """Computed again although the server had them before."""
+    new: int
+    """Computed for the first time."""
+    unsure: int
+    """Computed; the log does not say whether they were new."""
+
+    @property
+    def prompt(self) -> int:
+        """All of them."""
+        return sum(self)
+
+
+NONE = Tokens(0, 0, 0, 0)
+
+KINDS: dict[str, str] = {
+    "reused": "reused from the cache",
+    "recomputed": "recomputed: the server had them before",
+    "new": "new: computed for the first time",
+    "unsure": "computed, the log does not say whether new",
+}
+"""Words for a legend."""
+
+
+def added(several: Iterable[Tokens]) -> Tokens:
+    """Add kind by kind."""
+    return Tokens(*(sum(kind) for kind in zip(NONE, *several, strict=True)))
+
+
+def tokens(row: RequestRow) -> Tokens | None:
+    """Split the prompt of a request; None where the log does not say how much was reused."""
+    if row.prompt_tokens is None or row.cached_tokens is None:
+        return None
+    processed = row.processed_tokens if row.processed_tokens is not None else row.prompt_tokens - row.cached_tokens
+    if row.lost_tokens is not None:
+        lost = min(row.lost_tokens, processed)
+        return Tokens(row.cached_tokens, lost, processed - lost, 0)
+    if row.outcome == "cold":
+        return Tokens(row.cached_tokens, 0, processed, 0)
+    return Tokens(row.cached_tokens, 0, 0, processed)
