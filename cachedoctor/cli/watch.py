@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cachedoctor.cli import terminal
+from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import Build, Cmdline, given_options
+from cachedoctor.cli.options import Build, Cmdline, ColorOption, Config, Ignore, NoConfig, Select, given_options
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import Look, write
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cachedoctor.cli.plain import Lines
     from cachedoctor.cli.screen import Screen
     from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.model import Given, Report
+    from cachedoctor.model import Given, Options, Report
     from cachedoctor.sources.base import SourceError
 
 
@@ -33,7 +33,11 @@ def watch(
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
+    select: Select = None,
+    ignore: Ignore = None,
+    color: ColorOption = "auto",
+    config: Config = None,
+    no_config: NoConfig = False,
 ) -> None:
     """Show what a server does with its cache while it does it: slots, reuse, findings.
 
@@ -42,6 +46,7 @@ def watch(
 
     Exit status: as analyze; 130 after Ctrl-C.
     """
+    chosen = settings.resolve(ctx, config, no_config)
     path = log
     if path is None:
         if not terminal.piped():
@@ -49,7 +54,8 @@ def watch(
             raise typer.Exit(FAULT)
         path = "-"
     with Interrupts() as interrupts, Sink(None) as sink:
-        code = _run(path, build, given_options(cmdline), sink, terminal.look(False, color), interrupts)
+        look = terminal.look(False, chosen.color)
+        code = _run(path, build, given_options(cmdline), chosen.options, sink, look, interrupts)
     raise typer.Exit(code)
 
 
@@ -57,6 +63,7 @@ def _run(
     path: str,
     build: int | None,
     given: list[Given],
+    options: Options,
     sink: Sink,
     look: Look,
     interrupts: Interrupts,
@@ -64,7 +71,7 @@ def _run(
     from cachedoctor.cli.stepwise import Stepwise
 
     shown = _shown(sink, look, interrupts)
-    analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.witness, build, None, given)
+    analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.witness, build, None, given, options=options)
     errors, interrupted = _feed(analyzer, path, shown)
 
     def end(report: Report) -> None:
