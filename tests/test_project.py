@@ -23,6 +23,7 @@ INVENTED = (
     "tests/test_quoted.py",
     "tests/test_cli_redact.py",
     "tests/test_markdown.py",
+    "tests/test_frames.py",
 )
 """Paths of users that nobody has, to see that they are hidden."""
 
