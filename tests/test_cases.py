@@ -19,7 +19,8 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 from syrupy.types import SnapshotIndex
 
-from cachedoctor.doctor import analyzer
+from cachedoctor.doctor import servers
+from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.engines.base import Catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Report
@@ -163,8 +164,8 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path) -> None:
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
     expected = whole(case)
-    monkeypatch.setattr(analyzer, "catalogue", plain_catalogue)
-    monkeypatch.setattr(analyzer, "LISTING_PLAN", msgspec.structs.replace(analyzer.LISTING_PLAN, fused_groups=0))
+    monkeypatch.setattr(servers, "catalogue", plain_catalogue)
+    monkeypatch.setattr(servers, "LISTING_PLAN", msgspec.structs.replace(servers.LISTING_PLAN, fused_groups=0))
     assert json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case)) == expected
 
 
@@ -232,7 +233,7 @@ def test_reports_look_as_before(name: str, snapshot: SnapshotAssertion) -> None:
 
 
 def _report(data: bytes) -> Report:
-    doctor = analyzer.Analyzer()
+    doctor = Analyzer()
     doctor.open("server.log")
     doctor.feed(data)
     return doctor.finish()

@@ -5,26 +5,19 @@ Knows every stage and its order. Knows no file, no terminal, no format but the w
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import cachedoctor
-from cachedoctor.doctor.catalogues import catalogue, single_lines
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.part import Part, add_input
 from cachedoctor.doctor.reuse import Reuse
+from cachedoctor.doctor.servers import Servers
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.llamacpp.progress import PROGRESS
-from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
-from cachedoctor.engines.scanner import Scanner
-from cachedoctor.engines.singly import SingleScanner
-from cachedoctor.envelope.clock import wall_time
+from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
     Finding,
     Given,
@@ -47,10 +40,6 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.witness import Witness
 
 
-_TOGETHER = 64
-"""Finished requests that are examined together."""
-_FEW = 2
-"""Requests of a session from which on their number says no more to any rule."""
 _LIVES = 16
 """Sessions among which one with requests is looked for: it says that the server was restarted."""
 
@@ -83,25 +72,23 @@ class Analyzer:
             witness: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
         """
-        self._build = build
         self._given = given or []
         self._prompts = prompts
-        self._scanners: dict[str | None, Scanner] = {}
         self._rules, broken = registry.load()
         self._ignored = options.ignored
         self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = Returns()
         self._witness = witness
         self._spool = Spool(encoder(options.ignored) if keeps_requests else None) if witness is None else witness.spool
-        self._plan = LISTING_PLAN if keeps_requests else PLAN
-        self._stored: dict[int, bytes] = {}
         self._inputs: list[InputInfo] = []
         self._sessions: list[Session] = []
         self._sums = Sums()
         self._reuse = Reuse()
         self._follows = self._settled = False
-        self._trackers: dict[str | None, Tracker] = {}
         self._number = 0
+        self._servers = Servers(
+            self._new_session, self._next_number, self._examine, build, keeps_requests, witness,
+        )  # fmt: skip
         self._intake: Intake | None = None
         self._interrupted = False
         self._new: list[str] = []
@@ -121,13 +108,9 @@ class Analyzer:
         path = printable(path)
         if not continues:
             self._close_trackers()
-            self._trackers, self._scanners = {}, {}
             self._diagnosis.forget()
             self._reuse.finish()
-        for tracker in self._trackers.values():
-            tracker.path = path
-        for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
-            scanner.recognised = scanner.last_line = 0
+        self._servers.begin(path, continues)
         self._intake = Intake(path, line)
         self._inputs.append(self._intake.info)
         if self._witness is not None:
@@ -142,7 +125,7 @@ class Analyzer:
 
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
-        for tracker in self._trackers.values():
+        for tracker in self._servers.trackers:
             self._examine(tracker)
             tracker.quiet()
         return self._collect()
@@ -152,74 +135,16 @@ class Analyzer:
         if self._intake is not None:
             settled = self._intake.settled
             self._segments(self._intake.finish())
-            self._intake, self._settled = None, settled and self._alone()
+            self._intake, self._settled = None, settled and self._servers.alone
 
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
-        self._stored = segments[0].stored
-        if len(segments) == 1 and self._witness is None:
-            self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
-        else:  # one by one; of several servers in one file the requests count in the order of the lines
-            merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
-            for origin, event in merged:
-                tracker = self._tracker(origin)
-                tracker.feed(event)
-                if tracker.finished and self._witness is None:  # who hears of the event before its request
-                    self._examine(tracker)
         info = self._inputs[-1]
-        info.recognised = sum(scanner.recognised for scanner in self._scanners.values())
+        info.recognised = self._servers.read(segments)
         if info.recognised:
             info.engine = "llama.cpp"
         return self._collect()
-
-    def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
-        scanner = self._scanner(segment.origin)
-        for event in scanner.scan(segment):
-            # lines of others stand in between: only one by one are the requests of all counted in the order of lines
-            torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
-            for part in scanner.singly(event) if torn else (event,):
-                yield segment.origin, part
-
-    def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
-        tracker = self._trackers.get(origin)
-        for event in events:
-            if tracker is None:
-                tracker = self._tracker(origin)
-            tracker.feed(event)
-            if len(tracker.finished) >= (_TOGETHER if tracker.session.n_requests > _FEW else 1):
-                self._examine(tracker)
-
-    def _scanner(self, origin: str | None) -> Scanner:
-        scanner = self._scanners.get(origin)
-        if scanner is None:
-            witness = self._witness
-            scanner = Scanner(catalogue(), self._plan) if witness is None else self._telling(origin, witness)
-            self._scanners[origin] = scanner
-        return scanner
-
-    def _telling(self, origin: str | None, witness: Witness) -> Scanner:
-        def tell(event: Event) -> None:
-            tracker = self._trackers.get(origin)
-            witness.event(event, self._inputs[-1].path, origin, None if tracker is None else tracker.session)
-            if tracker is not None:
-                self._examine(tracker)
-
-        return SingleScanner(single_lines(), self._plan, PROGRESS, tell)
-
-    def _tracker(self, origin: str | None) -> Tracker:
-        tracker = self._trackers.get(origin)
-        if tracker is None:
-            tracker = Tracker(
-                self._inputs[-1].path, origin, self._new_session, self._next_number,
-                self._scanner(origin), self._build, self._examine, self._time_of,
-            )  # fmt: skip
-            self._trackers[origin] = tracker
-        return tracker
-
-    def _time_of(self, line: int) -> str | None:
-        stored = self._stored.get(line)
-        return None if stored is None else wall_time(stored)
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)
@@ -239,9 +164,9 @@ class Analyzer:
 
     def _collect(self) -> list[str]:
         """Examine what the ends of inputs and requests left; give the codes of findings that are new."""
-        for origin, tracker in list(self._trackers.items()):
+        for tracker in self._servers.trackers:
             self._examine(tracker)
-            tracker.session.last_line = max(tracker.session.last_line, self._scanner(origin).last_line)
+            tracker.session.last_line = max(tracker.session.last_line, self._servers.last_line(tracker))
             overdue = self._spool.overdue
             if overdue is not None:
                 tracker.give_up(overdue)
@@ -285,7 +210,7 @@ class Analyzer:
         return self._diagnosis.examine(request, session)
 
     def _close_trackers(self) -> None:
-        for tracker in self._trackers.values():
+        for tracker in self._servers.trackers:
             self._examine(tracker)
             tracker.close_open()
         self._collect()
@@ -293,7 +218,7 @@ class Analyzer:
     @property
     def trackers(self) -> list[Tracker]:
         """One per server that writes to the open input."""
-        return list(self._trackers.values())
+        return self._servers.trackers
 
     def totals(self) -> Totals:
         """Sums so far."""
@@ -327,13 +252,6 @@ class Analyzer:
             self._inputs, self._sessions, self._sums, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures, self._settled,
         )  # fmt: skip
-
-    def _alone(self) -> bool:
-        """Only one server wrote here; it had requests, and is awake."""
-        if list(self._trackers) != [None]:
-            return False
-        tracker = self._trackers[None]
-        return tracker.session.n_requests > 0 and not tracker.asleep
 
     def absorb(self, part: Part, path: str, line: int = 1) -> None:
         """Take what another analyzer found in the next part; its requests stand in the file ``path``.
