@@ -203,7 +203,7 @@ def test_several_reports_are_numbered_through() -> None:
 # ---- events
 
 LOG = """\
-2026-11-20T10:00:01.500000000Z stdout F 0.00.006.179 I srv    load_model: loading model '/home/someone/m.gguf'
+2026-11-20T10:00:01.500000000Z stdout F 0.00.006.179 I srv    load_model: loading model '/models/sk-ant-api03-abcdefghij/m.gguf'
 2026-11-20T10:00:02.000000000Z stdout F what this is nobody knows
 2026-11-20T10:00:03.000000000Z stdout F 1.02.003.004 I slot launch_slot_: id  3 | task 17 | processing task, is_child = 0
 2026-11-20T10:00:04.000000000Z stdout F 0.00.153.932 I slot   operator(): id  0 | task -1 | selected slot by LRU, t_last = -1
@@ -219,7 +219,7 @@ def events(log: str, tmp_path: Path) -> list[dict[str, Any]]:
 def test_an_event_is_a_line_with_its_clocks_and_fields(tmp_path: Path) -> None:
     first, second, third = events(LOG, tmp_path)
     assert (first["line"], first["message"], first["slot"], first["task"]) == (1, "load_model", None, None)
-    assert json.loads(first["fields"]) == {"name": "/home/<user>/m.gguf"}
+    assert json.loads(first["fields"]) == {"name": "/models/sk-ant-<key>/m.gguf"}
     assert first["time"] == "2026-11-20T10:00:01.500000Z"
     assert (second["line"], second["level"], second["slot"], second["task"]) == (3, "I", 3, 17)
     assert second["uptime_ms"] == 62_003.004

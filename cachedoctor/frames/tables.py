@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4096
 """Rows held at a time."""
-_GROUP = 1 << 16
+_GROUP = 1 << 14
 """Rows of a row group in parquet."""
 _UNSEEN = r"[\p{C}\p{Zl}\p{Zp}\x{034f}\x{fe00}-\x{fe0f}\x{e0100}-\x{e01ef}]"
 """What controls a terminal or is not drawn, as a pattern of polars."""
