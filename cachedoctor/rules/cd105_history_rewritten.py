@@ -79,12 +79,12 @@ def _same_place(s: Situation) -> bool:
 def words(g: Group) -> Words:
     """Say where the history parts and what in a client does that."""
     f, r = g.worst.facts, g.worst_request
+    place = f"from token {n(f['lcp'])} of {n(f['reference'])} on"
     return Words(
-        f"the history changed from token {n(f['lcp'])} of {n(f['reference'])} on "
-        + (
-            f"more than once: {n(g.tokens)} tokens recomputed over {times(g.count)}"
+        (
+            f"the history changed more than once, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
             if g.tokens
-            else f"({n(f['changed'])} tokens dropped): {times(g.count)}"
+            else f"the history changed {place} ({n(f['changed'])} tokens dropped): {times(g.count)}"
         ),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
         "differently. Reuse ends there."
