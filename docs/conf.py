@@ -25,7 +25,7 @@ version = release = re.findall(r'__version__ = "(.+)"', (ROOT / "cachedoctor" / 
 
 extensions = ["myst_parser"]
 include_patterns = ["docs/**.md", "cachedoctor/rules/cd*.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-exclude_patterns = ["docs/examples", "build", "dist", "fixtures", "tests", "benchmarks", ".*", "**/__pycache__"]
+exclude_patterns = ["docs/examples/*/*", "build", "dist", "fixtures", "tests", "benchmarks", ".*", "**/__pycache__"]
 root_doc = "docs/index"
 myst_heading_anchors = 4
 highlight_language = "text"
@@ -41,7 +41,7 @@ for _name in ("log", "cmdline", "requests", "slots"):
     lexers[_name] = TextLexer()
 
 _PAGE = re.compile(r"\]\(([^)#:]+\.md)\)")
-_EXAMPLE = re.compile(r"\[([^\]]+)\]\((examples/[^)#]*)\)")
+_EXAMPLE = re.compile(r"\[([^\]]+)\]\(((?!\.\./)[^)#:]+/[^)#:]+)\)")
 _RULES = "docs/rules"
 
 
@@ -56,9 +56,12 @@ def _tree(_: Sphinx, name: str, source: list[str]) -> None:
 def _examples(_: Sphinx, name: str, source: list[str]) -> None:
     """Links to examples lead to the files as they are, which scripts/docs puts beside the pages."""
 
+    folder = ROOT / Path(name).parent
+
     def link(found: re.Match[str]) -> str:
-        there = name.startswith("docs/") and (ROOT / "docs" / found[2]).exists()
-        return f'<a href="{found[2]}">{found[1]}</a>' if there else found[0]
+        target = (folder / found[2]).resolve()
+        raw = target.is_relative_to(ROOT / "docs" / "examples") and target.name != "README.md" and target.exists()
+        return f'<a href="{found[2]}">{found[1]}</a>' if raw else found[0]
 
     source[0] = _EXAMPLE.sub(link, source[0])
 
