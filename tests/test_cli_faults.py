@@ -362,7 +362,6 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     one_line(done, "No usable temporary directory found", "set TMPDIR")
     assert target.read_text() == "old"
-    log.write_bytes(LOG)
     done = run("export", log, "-o", tmp_path / "table.csv", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     one_line(done, "No usable temporary directory found")

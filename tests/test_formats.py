@@ -34,7 +34,10 @@ def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
     done = run("analyze", log, "-f", name)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout
-    assert run("report", stored, "-f", name).stdout == done.stdout
+    if name == "jsonl":  # a stored report has no events; tests/test_stream.py compares the rest
+        assert run("report", stored, "-f", name).stdout.splitlines()[-1:] == done.stdout.splitlines()[-1:]
+    else:
+        assert run("report", stored, "-f", name).stdout == done.stdout
     assert run("analyze", log, "-f", name, "--fail-on", "warning").returncode == 1
 
 
@@ -43,7 +46,7 @@ def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
 def test_odd_reports_can_be_written(name: str, odd: str) -> None:
     """Twice the same bytes, and on an output that knows ASCII only."""
     first = written(name, ODD[odd]())
-    assert first.endswith(b"\n")
+    assert first.endswith(b"\n") or (name == "concise" and not first)
     assert written(name, ODD[odd]()) == first
     narrow = written(name, ODD[odd](), Look(width=20, ascii_only=True, encoding="ascii"))
     assert narrow.isascii() or name not in ("text", "markdown", "github")

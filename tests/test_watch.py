@@ -14,7 +14,7 @@ import pytest
 from command import FIRST, HEAD, LOG, PYTHON, SECOND, THIRD, TURN, one_line, run
 from conftest import CASES, content_of
 from rich.cells import cell_len
-from terminal import ENTER, LEAVE, PATIENCE, on_terminal
+from screens import ENTER, LEAVE, PATIENCE, on_terminal
 from test_cli_live import read_until
 
 from cachedoctor.cli import screen as screen_module

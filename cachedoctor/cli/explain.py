@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cachedoctor.cli import terminal
+from cachedoctor.cli import completion, terminal
 from cachedoctor.cli.options import ColorOption, Width
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ Format = Literal["text", "json"]
 
 def explain(
     rule: Annotated[
-        str | None, typer.Argument(metavar="CODE|NAME", help="A rule, e.g. CD108 or prefix-diverges-early.")
+        str | None,
+        typer.Argument(
+            metavar="CODE|NAME",
+            autocompletion=completion.rule,
+            help="A rule, e.g. CD108 or prefix-diverges-early.",
+        ),
     ] = None,
     line: Annotated[
         str | None,

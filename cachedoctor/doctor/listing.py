@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.doctor.analyzer import printable
-from cachedoctor.doctor.catalogues import catalogue
+from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.engines.spans import Hole, Recognised, Spans
 from cachedoctor.envelope.clock import wall_time
@@ -40,7 +40,7 @@ class Listing:
     def __init__(self, path: str) -> None:
         self._path = printable(path)
         self._intake = Intake(self._path)
-        self._spans = Spans(catalogue())
+        self._spans = Spans(single_lines())
         self._encode = msgspec.json.Encoder().encode
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ def _environment() -> Environment:
 
     environment = Environment(
         loader=PackageLoader("cachedoctor.report", "templates"), autoescape=True, finalize=_shown,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {
         "number": text_words.number, "percent": text_words.percent, "duration": text_words.duration,

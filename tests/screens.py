@@ -72,7 +72,7 @@ def on_terminal(*args: object, columns: int = 80, rows: int = 24, stdin: int | N
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
-    environment = {**keep, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
+    environment = {**keep, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "FORCE_HYPERLINK": "0"}
     with subprocess.Popen(
         [*PYTHON, *map(str, args)], stdin=theirs if stdin is None else stdin, stdout=theirs, stderr=theirs,
         env=environment,
