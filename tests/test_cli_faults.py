@@ -22,6 +22,7 @@ from command import FIRST, HEAD, LOG, PYTHON, SECOND, THIRD, TURN, one_line, run
 
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
+from cachedoctor.report.base import FORMATS
 from cachedoctor.sources.file import FileSource
 
 PATIENCE = 60
@@ -368,11 +369,12 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     assert {name for name in left(tmp_path) if "tmp" in name or "csv" in name} == set()
 
 
-def test_a_report_that_is_not_written_leaves_the_old_one(tmp_path: Path) -> None:
-    """Where no input could be read, there is nothing to put in its place."""
+@pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if not form.always])
+def test_a_report_that_is_not_written_leaves_the_old_one(name: str, tmp_path: Path) -> None:
+    """Where no input could be read, there is nothing to put in its place that a person would read."""
     target = tmp_path / "report.txt"
     target.write_text("old")
-    done = run("analyze", tmp_path / "none.log", "-o", target)
+    done = run("analyze", tmp_path / "none.log", "-f", name, "-o", target)
     assert done.returncode == 2
     assert target.read_text() == "old"
     assert left(tmp_path) == ["report.txt"]

@@ -221,7 +221,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[Sourc
 
 
 def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None) -> None:
-    if job.settings.format in LIVE_FORMATS and not has_content(report):
+    if not FORMATS[job.settings.format].always and not has_content(report):
         return
     with sink.writing() as out:
         if live is not None:

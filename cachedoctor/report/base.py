@@ -35,6 +35,8 @@ class Format(NamedTuple):
     module: str
     lists_requests: bool
     """It lists every request, so that all of them must be kept."""
+    always: bool = False
+    """Programs read it: it is written even when no input could be read, and says so."""
 
 
 FORMATS: dict[str, Format] = {
@@ -42,9 +44,9 @@ FORMATS: dict[str, Format] = {
     for f in (
         Format("text", "text", False),
         Format("concise", "concise", False),
-        Format("json", "json_v1", True),
-        Format("jsonl", "jsonl_v1", True),
-        Format("sarif", "sarif", False),
+        Format("json", "json_v1", True, True),
+        Format("jsonl", "jsonl_v1", True, True),
+        Format("sarif", "sarif", False, True),
         Format("markdown", "markdown", True),
         Format("github", "github", False),
         Format("html", "html", True),
