@@ -10,6 +10,8 @@ from conftest import content_of, given_of, json_of, prompts_of
 from reports import FINDINGS, ODD, TEXTS, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS, harmless
 
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.model import Options
 from cachedoctor.report.base import FORMATS, Look
 from cachedoctor.report.stored import read
 
@@ -39,6 +41,16 @@ def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
     else:
         assert run("report", stored, "-f", name).stdout == done.stdout
     assert run("analyze", log, "-f", name, "--fail-on", "warning").returncode == 1
+
+
+@every_format
+def test_every_format_says_which_rules_are_off(name: str) -> None:
+    """Else a report without findings would say more than it knows; concise has nothing but findings."""
+    analyzer = Analyzer(options=Options(ignored=frozenset({"CD101", "CD105"})))
+    analyzer.open("server.log")
+    analyzer.feed(content_of(case_named(FINDINGS)))
+    shown = written(name, analyzer.finish()).decode()
+    assert ("CD101, CD105" in shown or '"CD101","CD105"' in shown) is (name != "concise")
 
 
 @every_format

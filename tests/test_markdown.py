@@ -210,7 +210,7 @@ def test_a_report_says_what_is_known() -> None:
         "- no-usable-checkpoint: one had been made, and left the list at line 240",
         "2. Send prompts until slot 0 holds 3,889 tokens.",
         "3. Send a prompt of 3,527 tokens, of which the first 3,182 are what the slot holds.",
-        "4. The log shows: 0 reused, 3,527 recomputed.",
+        "4. The log shows: 0 reused, 3,527 computed.",
     ):
         assert words in shown
     assert page.rows[0] == [
@@ -235,7 +235,7 @@ def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
         "2. Send the earlier turns of a conversation: 1,917 tokens with the last reply.",
         "3. Send other prompts until slot 1 holds 1,666 tokens.",
         "4. Send the next turn of that conversation, a prompt of 1,984 tokens, of which about the first 9 are what the",
-        "5. The log shows: 9 reused, 1,975 recomputed.",
+        "5. The log shows: 9 reused, 1,975 computed.",
     ):
         assert step in shown
 

@@ -300,9 +300,17 @@ def watching(*args: object) -> Iterator[subprocess.Popen[bytes]]:
 
 
 LOSS = (
-    b": slot 0, task 9: 2,035 prompt tokens = 0 reused + 2,035 recomputed in 183 ms; "
+    b": slot 0, task 9: 2,035 prompt tokens = 0 reused + 2,035 computed in 183 ms; "
     b"lost 1,900 tokens (CD101), reprocessed"
 )
+
+
+def test_rules_that_are_switched_off_are_not_named() -> None:
+    """Neither as findings nor behind the requests."""
+    done = run("watch", "-", "--ignore", "CD1", stdin=FIRST.encode() + SECOND.encode())
+    assert b"lost 1,900 tokens, reprocessed" in done.stdout
+    assert b"CD101 " not in done.stdout.split(b"server ")[0]
+    assert b"(CD101)" not in done.stdout
 
 
 def test_plain_lines_through_rotations(tmp_path: Path) -> None:

@@ -59,8 +59,7 @@ class Live:
         self._before()
         with self._sink.writing() as out:
             for finding in findings:
-                # A rule hits a request at most once, so its first request tells one finding of a code from another.
-                key = (finding.code, *finding.requests[:1])
+                key = finding.identity
                 if key not in self._printed:
                     self._printed[key] = self._shown(finding)
                     out.write(self._printed[key])

@@ -54,8 +54,7 @@ class Lines(Witness):
                 self._told.append(request.index)
                 self._row((sentence(request, session.origin), ""))
         for found in findings:
-            # A rule hits a request at most once, so its first request tells one finding of a code from another.
-            key = (found.code, *found.requests[:1])
+            key = found.identity
             if key not in self._findings:
                 self._findings.add(key)
                 self._finding(quoted.finding(found))

@@ -53,6 +53,14 @@ class Screen:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Screen:
+        try:
+            self._begin()
+        except BaseException:
+            self._end()  # nobody else gives the screen back
+            raise
+        return self
+
+    def _begin(self) -> None:
         self._console.size = _size()
         self._live.start()
         for name, handler in (("SIGWINCH", self._resized), ("SIGTSTP", self._suspended)):
@@ -60,12 +68,16 @@ class Screen:
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, handler)
         self._show()
-        return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._live.stop()
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+        finally:
+            self._live.stop()
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Draw unless that was just done; a silence, which follows every burst of lines, shows the rest."""

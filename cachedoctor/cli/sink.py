@@ -73,8 +73,7 @@ class Sink:
             if not os.access(self._target, os.W_OK):
                 raise PermissionError(0, "Permission denied")
             mode = stat.S_IMODE(os.stat(self._target).st_mode)
-        folder, name = os.path.split(self._target)
-        temporary = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(4)}.tmp")
+        temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
         stream = open(temporary, "xb")  # noqa: SIM115  # closed by __exit__
         self._temporary = temporary
         if mode is not None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
@@ -192,13 +194,19 @@ class Analyzer:
         for request in finished:
             self._new += self._ask(request)
         if self._witness is not None:
-            judged = [(request, self._sessions[request.session]) for request in (*revised, *finished)]
+            judged = [(self._shown(request), self._sessions[request.session]) for request in (*revised, *finished)]
             self._witness.examined(judged, self.findings() if len(self._new) > known else [])
         for request in finished:
             self._sums.add(request)
             self._reuse.add(request, self._sessions[request.session])
         for request in finished:
             self._spool.add(request)
+
+    def _shown(self, request: Request) -> Request:
+        """A request without the codes of rules that are switched off."""
+        if self._ignored.isdisjoint(request.codes):
+            return request
+        return msgspec.structs.replace(request, codes=[code for code in request.codes if code not in self._ignored])
 
     def _ask(self, request: Request) -> list[str]:
         session = self._sessions[request.session]

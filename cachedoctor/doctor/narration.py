@@ -65,8 +65,7 @@ class Narration(Witness):
             self._tell_of(session, request.last_line)
             self._lines.append(jsonl_v1.request(self._requests.note(request)))
         for finding in findings:
-            # A rule hits a request at most once, so its first request tells one finding of a code from another.
-            key = (finding.code, *finding.requests[:1])
+            key = finding.identity
             if key not in self._findings:
                 self._findings.add(key)
                 self._lines.append(jsonl_v1.finding(finding, False))

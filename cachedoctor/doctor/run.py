@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cachedoctor.doctor.analyzer import Analyzer, printable
+from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import Given, Options, Report
 from cachedoctor.rules import names
 from cachedoctor.sources.base import Source, SourceError, Told, unheard
@@ -17,8 +17,6 @@ from cachedoctor.sources.unpack import MAX_BYTES
 if TYPE_CHECKING:
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.redaction import Redactor
-
-_ROTATION = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
 
 class Beside(NamedTuple):
@@ -83,7 +81,7 @@ def chains(paths: list[str]) -> list[list[str]]:
         if same in seen:
             continue
         seen.add(same)
-        base = _ROTATION.sub("", path)
+        base = base_name(path)
         if path != "-" and base == before:
             found[-1].append(path)
         else:

@@ -85,6 +85,11 @@ class Finding(msgspec.Struct):
     key: str = ""
     """Cause, where a code has several: findings of one code differ in key, path or origin."""
 
+    @property
+    def identity(self) -> tuple[str, str, str | None, str | None]:
+        """What tells it from the other findings of its report, also of one that is made later from the same log."""
+        return self.code, self.key, self.path, self.origin
+
 
 class NotEvaluated(msgspec.Struct):
     """A rule that the log could not have shown."""

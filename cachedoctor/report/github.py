@@ -11,7 +11,7 @@ from typing import IO
 from cachedoctor.model import Finding, Report
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
-from cachedoctor.report.text import verdict
+from cachedoctor.report.text import switched_off, verdict
 from cachedoctor.report.text_safe import visible
 from cachedoctor.report.text_words import count, percent
 
@@ -56,13 +56,13 @@ def _property(text: str) -> str:
 
 def _summary(report: Report) -> str:
     """Words and numbers of ours only."""
-    parts = [verdict(report)]
+    parts = [verdict(report), *([switched_off(report.ignored)] if report.ignored else [])]
     totals = report.totals
     if totals.prompt_tokens:
         share = percent(totals.cached_tokens, totals.prompt_tokens)
         parts.append(
             f"{count(totals.requests, 'request')}, {count(totals.prompt_tokens, 'prompt token')}: "
-            f"{totals.cached_tokens:,} reused ({share}), {totals.processed_tokens:,} recomputed."
+            f"{totals.cached_tokens:,} reused ({share}), {totals.processed_tokens:,} computed."
         )
     failed = sum(info.error is not None for info in report.inputs)
     if failed:

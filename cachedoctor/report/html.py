@@ -20,6 +20,7 @@ from cachedoctor.report.html_requests import HEADS, Table
 from cachedoctor.report.html_reuse import Speed, over_time
 from cachedoctor.report.html_timeline import draw
 from cachedoctor.report.html_tokens import KINDS, NONE, added, tokens
+from cachedoctor.report.text import switched_off
 from cachedoctor.report.text_safe import cut
 
 _LISTED = 20
@@ -55,6 +56,7 @@ def write(report: Report, out: IO[bytes], look: Look) -> None:
         heads=HEADS,
         table=parts.table,
         names={finding.code: finding.name for finding in findings},
+        switched_off=switched_off(report.ignored) if report.ignored else "",
         not_evaluated=_open(report.not_evaluated, set(report.restart.codes) if report.restart else set()),
         sessions=[_session(s) for s in report.sessions[:_LISTED]],
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
+from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import RequestRow, Session
 from cachedoctor.report.text_safe import cut
-
-_ROTATED = re.compile(r"(?:[.-]\d+)?(?:\.(?:gz|xz|bz2|zst))?$")
-"""What rotation puts behind the name of a log."""
 
 Server = tuple[str, str | None]
 
@@ -17,7 +13,7 @@ class Lanes:
     """Numbers the slots in the order in which they come; a slot keeps its number when its server starts anew."""
 
     def __init__(self, sessions: list[Session]) -> None:
-        self._servers: dict[int, Server] = {s.index: (_ROTATED.sub("", s.path), s.origin) for s in sessions}
+        self._servers: dict[int, Server] = {s.index: (base_name(s.path), s.origin) for s in sessions}
         self._by_origin = len({origin for _, origin in self._servers.values()}) > 1
         self._by_path = len({path for path, _ in self._servers.values()}) > 1
         self._numbers: dict[tuple[Server, int], int] = {}

@@ -29,7 +29,6 @@ class Chart:
     notes: tuple[str, ...] = ()
     level: float | None = None
     """Height of the line for all requests together."""
-    level_words: str = ""
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT

@@ -14,7 +14,7 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.markdown_finding import reproduce, show
 from cachedoctor.report.markdown_safe import code, details, fenced, prose
 from cachedoctor.report.secrets import hidden
-from cachedoctor.report.text import verdict
+from cachedoctor.report.text import switched_off, verdict
 from cachedoctor.report.text_words import count, duration, number, percent
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
@@ -60,6 +60,8 @@ def _about(report: Report) -> str:
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
     known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
     parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
+    if report.ignored:
+        parts.append(switched_off(report.ignored))
     if report.interrupted:
         parts.append("The analysis was interrupted: this covers what was read until then.")
     parts.append("Prompt text is withheld, and what looks like a secret is hidden.")
@@ -134,7 +136,7 @@ def _measured(report: Report) -> str:
     saved = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
     for name, tokens, time in (
         ("Reused", totals.cached_tokens, ""),
-        ("Recomputed", totals.processed_tokens, spent),
+        ("Computed", totals.processed_tokens, spent),
         ("Avoidable", totals.avoidable_tokens, saved),
     ):
         rows.append(f"- {name}: {count(tokens, 'token')} ({_share(tokens, totals.prompt_tokens)}){time}")

@@ -169,5 +169,5 @@ def _steps(row: RequestRow) -> list[str]:
     if row.expected_cached is not None and row.expected_cached != cached:
         steps.append(f"Expected by what this version does: {count(row.expected_cached, 'token')} reused.")
     done = "unknown" if row.processed_tokens is None else f"{row.processed_tokens:,}"
-    steps.append(f"The log shows: {cached:,} reused, {done} recomputed.")
+    steps.append(f"The log shows: {cached:,} reused, {done} computed.")
     return steps

@@ -16,6 +16,7 @@ from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 from cachedoctor.report.fingerprint import fingerprints
 from cachedoctor.report.markdown_safe import code, fenced, prose
+from cachedoctor.report.text import switched_off
 from cachedoctor.report.text_safe import cut, visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -164,7 +165,10 @@ def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
     return {
         "executionSuccessful": not failed,
         "toolExecutionNotifications": faults,
-        "toolConfigurationNotifications": [_open(left, index) for left in report.not_evaluated],
+        "toolConfigurationNotifications": [
+            *(_open(left, index) for left in report.not_evaluated),
+            *([_notice("switched-off", "note", switched_off(report.ignored))] if report.ignored else ()),
+        ],
     }
 
 

@@ -112,7 +112,7 @@ def _footer(page: Page, report: Report) -> None:
     page.prose([], _read(report), 2)
     page.prose([], verdict(report), 2)
     if report.ignored:
-        page.prose([], _ignored(report.ignored), 2)
+        page.prose([], switched_off(report.ignored), 2)
 
 
 def _read(report: Report) -> str:
@@ -136,7 +136,8 @@ def verdict(report: Report) -> str:
     return f"No findings. {count(checked, 'rule')} checked {count(report.totals.requests, 'request')}{left}."
 
 
-def _ignored(codes: list[str]) -> str:
+def switched_off(codes: list[str]) -> str:
+    """Say which rules are not reported."""
     named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
     return (
         f"{count(len(codes), 'rule')} switched off{named}; {'it is' if len(codes) == 1 else 'they are'} not reported."

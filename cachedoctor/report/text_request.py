@@ -30,7 +30,7 @@ def sentence(request: Request, origin: str | None) -> str:
     spent = f" in {duration(request.prompt_ms)}" if request.prompt_ms else ""
     counts = (
         f"{tokens(request.prompt_tokens)} prompt tokens = {tokens(request.cached_tokens)} reused"
-        f" + {tokens(request.processed_tokens)} recomputed{spent}"
+        f" + {tokens(request.processed_tokens)} computed{spent}"
     )
     return f"{place}: {counts}; {outcome(request)}"
 
