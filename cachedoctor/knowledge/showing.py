@@ -53,11 +53,12 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[str]]:
         )
     prompts = ["llama-server ... --log-prompts-dir DIR"] if _has_prompts_dir(low, high) else []
     commands = [f"{' '.join(variables)} llama-server ...", *prompts]
+    warn = f"{_WARN} Or have whole prompts written to files, by the option." if prompts else _WARN
     if low is not None and low >= 10809:
-        return f"set both variables and restart. {_WARN}", commands
+        return f"set both variables and restart. {warn}", commands
     if low is not None and low >= _TEXT and len(variables) == 1:
-        return f"set the variable and restart. {_WARN}", commands
-    return f"set the variables and restart (the second only acts from b10809 on; both need b6900). {_WARN}", commands
+        return f"set the variable and restart. {warn}", commands
+    return f"set the variables and restart (the second only acts from b10809 on; both need b6900). {warn}", commands
 
 
 def _variables(high: int | None) -> list[str]:

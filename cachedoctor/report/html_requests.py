@@ -27,7 +27,7 @@ HEADS = (
     ("thread", "Conversation", "Requests that continue each other; in brackets its turn, from 0"),
     ("prompt", "Prompt tokens", ""),
     ("reused", "Reused tokens", "Taken from the cache"),
-    ("recomputed", "Recomputed tokens", "Computed again although the server had them before"),
+    ("recomputed", "Recomputed tokens", "Of the computed tokens, as many as the server had before"),
     ("new", "New tokens", "Computed for the first time"),
     ("ms", "Prompt time", ""),
     ("outcome", "Outcome", ""),

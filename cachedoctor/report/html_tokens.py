@@ -14,7 +14,7 @@ class Tokens(NamedTuple):
     reused: int
     """Taken from the cache."""
     recomputed: int
-    """Computed again although the server had them before."""
+    """Of the computed tokens as many as the server had before and did not use."""
     new: int
     """Computed for the first time."""
     unsure: int
@@ -30,7 +30,7 @@ NONE = Tokens(0, 0, 0, 0)
 
 KINDS: dict[str, str] = {
     "reused": "reused from the cache",
-    "recomputed": "recomputed: the server had them before",
+    "recomputed": "recomputed: as many as the server had before",
     "new": "new: computed for the first time",
     "unsure": "computed, the log does not say whether new",
 }

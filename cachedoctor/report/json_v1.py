@@ -35,7 +35,7 @@ def encode_request(r: Request) -> bytes:
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, r.codes, r.expected_cached, r.replay_missing,
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
-            r.lost_client, r.lost_server, r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
+            *_split(r), r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
             r.avoidable_tokens, r.avoidable_ns / 1e6,
         )
     )  # fmt: skip
@@ -51,6 +51,21 @@ def encoder(ignored: frozenset[str]) -> Callable[[Request], bytes]:
         return encode_request(msgspec.structs.replace(request, codes=codes))
 
     return encode
+
+
+def _split(r: Request) -> tuple[int | None, int | None]:
+    """Lost tokens that the client changed, and those that the server could not reuse.
+
+    Where the slot held another conversation, what it shares with the prompt says nothing of the client: there the
+    RAM cache's list tells, or the findings do, or it is unknown.
+    """
+    taken = r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
+    if not taken or not r.lost_tokens:
+        return r.lost_client, r.lost_server
+    if r.reference_lcp is not None and r.reference_tokens is not None:
+        changed = min(max(r.reference_tokens - r.reference_lcp, 0), r.lost_tokens)
+        return changed, r.lost_tokens - changed
+    return (0, r.lost_tokens) if r.codes and all(code.startswith("CD3") for code in r.codes) else (None, None)
 
 
 def _uptime(r: Request) -> float | None:

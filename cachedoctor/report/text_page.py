@@ -90,7 +90,7 @@ class Page:
 
     def excerpt(self, head: list[Part], gutter: list[Part], text: str, room: int) -> None:
         """Write a log line behind ``head``, further rows behind ``gutter``; the middle of a long line is left out."""
-        shown = cut(text, max(2 * room, 160), self.ascii_only)
+        shown = cut(text, max(2 * room, 240), self.ascii_only)
         indent = 4 if room >= _ROOMY else 2
         first, *others = rows(shown, room, room - indent, fold=True)
         self.row(*head, first)

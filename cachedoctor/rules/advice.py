@@ -170,6 +170,8 @@ GIVE_CMDLINE = (
 
 def show_text(session: Session) -> Remedy:
     """How to make this build show the text where two prompts part."""
+    if session.seen & {"diff_old", "diff_new"} and session.at_least(10809) is False:
+        return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
     words, commands = showing.show_text(*span(session))
     return Remedy(f"To see the text that changed: {words}", commands)
 

@@ -22,6 +22,7 @@ from cachedoctor.model import (
     Request,
     RuledOut,
     Session,
+    Setting,
     Severity,
 )
 from cachedoctor.model.options import DEFAULTS
@@ -257,6 +258,13 @@ def proof(request: Request, *wanted: tuple[str, str]) -> list[tuple[Mark, str]]:
     """
     found = [(request.marks[name], label) for name, label in wanted if name in request.marks]
     return found or [(request.marks["start"], "the request")]
+
+
+def said_by(setting: Setting | None, label: str) -> list[tuple[Mark, str]]:
+    """Return the line that says how the server is set, where the log has it."""
+    if setting is None or setting.line is None or not setting.text:
+        return []
+    return [(Mark(setting.line, setting.text), label)]
 
 
 def n(value: float | str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, said_by, times
 from cachedoctor.rules.rewinding import same_prefix, server_could_not
 
 
@@ -66,7 +66,7 @@ def check(s: Situation) -> Hit | None:
         s.server_lost,
         "high" if off is not None and off.value == 0 and r.lcp_exact else "medium",
         shown[0],
-        shown[1:4],
+        [*shown[1:4], *said_by(off, "checkpoints are switched off")],
         {"lcp": s.lcp, "line": off.line if off else None},
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.rules import advice, ram
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, said_by, times
 from cachedoctor.rules.taken import ALTERNATE, other_held
 
 
@@ -29,7 +29,7 @@ def check(s: Situation) -> Hit | None:
         s.lost,
         "high" if off is not None and s.steals >= 1 else "medium",
         shown[0],
-        shown[1:3],
+        [*shown[1:3], *said_by(off, "the RAM prompt cache is switched off")],
         {"line": off.line if off else None, "held": r.held_tokens, "reference": r.reference_tokens},
     )
 
