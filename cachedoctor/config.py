@@ -21,6 +21,8 @@ _TABLE = re.compile(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
 _HINT = "cachedoctor config lists all keys"
 _MOST = 1 << 20
 """Bytes of a file of settings."""
+_DOTS = 100
+"""Dots in one key."""
 
 FailOn = Literal["never", "note", "warning", "error"]
 Color = Literal["auto", "always", "never"]
@@ -130,6 +132,8 @@ def split(texts: Iterable[str]) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+            raise OSError(0, "it is no file")
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
     except OSError as error:
@@ -146,9 +150,11 @@ def _table(path: Path, text: str) -> dict[str, Any] | None:
         return None  # not ours, whatever is wrong with it
     import tomllib
 
+    if any(line.partition("=")[0].count(".") > _DOTS for line in text.split("\n")):  # takes its square to read
+        raise CacheDoctorError(f"{path}: a key has more than {_DOTS} dots", "mend it, or use --no-config")
     try:
         content: Any = tomllib.loads(text.encode("utf-8", "surrogateescape").decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own, bytes that are no text, numbers without end
         raise CacheDoctorError(f"{path}: is no TOML: {error}", "mend it, or use --no-config") from error
     if path.name != PROJECT:
         return dict(content)
@@ -162,7 +168,7 @@ def _table(path: Path, text: str) -> dict[str, Any] | None:
 def _converted(key: Key, value: object, where: str, *, strict: bool, named: bool = True) -> object:
     try:
         return msgspec.convert(value, key.type, strict=strict)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         place = f"{where}: {key.name}" if named else where
         raise CacheDoctorError(f"{place}: {str(error).replace('`', '')}", f"give {key.wanted}") from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 import pytest
 
@@ -140,3 +142,13 @@ def test_variables_of_the_environment():
     with pytest.raises(CacheDoctorError) as caught:
         config.read_environment({"CACHEDOCTOR_WARN_TOKENS": "many"})
     assert caught.value.message == "CACHEDOCTOR_WARN_TOKENS: Expected int, got str"
+
+
+def test_what_no_reader_of_toml_takes_is_one_line(tmp_path):
+    """Numbers without end, keys that take their square to read, what is no file."""
+    (tmp_path / "digits.toml").write_text("warn-tokens = " + "9" * 5000)
+    (tmp_path / "dots.toml").write_text("a." * 100_000 + "b = 1")
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in (("digits.toml", "is no TOML"), ("dots.toml", "more than 100 dots"), ("pipe", "it is no file")):
+        with pytest.raises(CacheDoctorError, match=said):
+            config.read_file(tmp_path / name)

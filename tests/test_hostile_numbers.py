@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from command import FIRST
+from command import FIRST, LOG
 from conftest import report_of
 
 from cachedoctor.doctor.analyzer import Analyzer
@@ -114,3 +114,13 @@ def test_slot_numbers_are_those_of_slots() -> None:
     """llama.cpp has at most 256; each would be remembered."""
     assert report_of(FIRST.replace("id  0", "id  255"))["requests"][0]["slot"] == 255
     assert report_of(FIRST.replace("id  0", "id  1000000000"))["requests"] == []
+
+
+@pytest.mark.parametrize("ms", ["1e308", "99999999999999999999999999.00"])
+def test_a_time_without_sense_is_unknown(ms: str) -> None:
+    """And the rest of the report is as it was."""
+    log = LOG.decode()
+    report, plain = (report_of(text.encode()) for text in (log.replace("183.08 ms", f"{ms} ms"), log))
+    assert [r["prompt_ms"] for r in plain["requests"]] == [183.08] * len(plain["requests"])
+    assert [r["prompt_ms"] for r in report["requests"]] == [None] * len(plain["requests"])
+    assert [f["code"] for f in report["findings"]] == [f["code"] for f in plain["findings"]]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import FIRST, HEAD, TURN, run
+from command import FIRST, HEAD, LOG, TURN, run
 from conftest import report_of
 from secret_places import SECRETS
 
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.narration import Narration
 from cachedoctor.model import Cost, Evidence, Finding
 from cachedoctor.report import quoted
+from cachedoctor.report.base import FORMATS, Look, write
 from cachedoctor.report.secrets import hidden
 
 LOOKS_LIKE_A_SECRET = (
@@ -210,3 +214,26 @@ def test_secrets_in_settings_addresses_and_headers(text: str, shown: str) -> Non
 )
 def test_what_proves_a_finding_stays(text: str) -> None:
     assert hidden(text) == text
+
+
+NAMES = "hf_AbCdEfGhIjKlMnOpQrSt", "bob@example.com", "sk-ant-api03-abcdefghijklmnop", "pw12345"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_name_of_a_server_hides_its_secrets(name: str) -> None:
+    """A wrapper may call a server anything, and it stands in front of every line."""
+    origin = f"m1 {NAMES[0]} {NAMES[1]} https://u:{NAMES[3]}@h {NAMES[2]}"
+    log = b"".join(f"[{who}] {line}\n".encode() for who in (origin, "m2") for line in LOG.decode().splitlines())
+    witness = Narration() if name == "jsonl" else None
+    analyzer = Analyzer(witness=witness)
+    analyzer.open("server.log")
+    analyzer.feed(log)
+    report = analyzer.finish()
+    assert {s.origin for s in report.sessions} == {origin, "m2"}
+    out = io.BytesIO()
+    if witness is None:
+        write(name, report, out, Look())
+    else:
+        out.writelines(witness.close(report))
+    assert out.getvalue()
+    assert not any(secret.encode() in out.getvalue() for secret in NAMES)

@@ -117,7 +117,8 @@ def analyze(
         max_unpacked,
         quiet,
     )
-    spare_inputs(output, [*job.paths, *([follow] if follow else [])])
+    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)
         code = _run(job, sink, look, interrupts)

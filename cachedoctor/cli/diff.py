@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import ColorOption, Width
-from cachedoctor.cli.sink import Sink
+from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Look
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ def diff(
     """
     from cachedoctor.prompts import session
 
+    spare_inputs(output, [prompt1, prompt2, tokenizer, template])
     ask = session.Ask(tokenizer, template, slot, full, context, build, hash_text)
     answers = session.answer(prompt1, prompt2, ask)
-    with Sink(output) as sink:
+    with Interrupts(), Sink(output) as sink:
         _write(answers, sink, format, terminal.look(sink.path is not None, color, width))
     sys.stdout.flush()
     raise typer.Exit(_EQUAL if all(answer.equal for answer in answers) else _DIFFERENT)

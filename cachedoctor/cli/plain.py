@@ -52,7 +52,7 @@ class Lines(Witness):
         for request, session in judged:
             if lost(request) and request.index not in self._told:
                 self._told.append(request.index)
-                self._row((sentence(request, session.origin), ""))
+                self._row((sentence(request, quoted.session(session).origin), ""))
         for found in findings:
             key = found.identity
             if key not in self._findings:

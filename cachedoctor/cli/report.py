@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import ColorOption, Config, NoConfig, Width
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -34,7 +35,7 @@ def report(
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
     found = read(_bytes(stored), stored)
-    with Sink(output) as sink, sink.writing() as out:
+    with Interrupts(), Sink(output) as sink, sink.writing() as out:
         write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))
 
 

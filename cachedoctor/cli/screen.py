@@ -70,7 +70,8 @@ class Screen:
         self._show()
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self._end()
+        with self._interrupts.held():  # a second signal must not come before the screen is given back
+            self._end()
 
     def _end(self) -> None:
         try:

@@ -38,6 +38,8 @@ class Settings(NamedTuple):
     fail_on: FailOn
     color: Color
     options: Options
+    file: str | None
+    """The file that was read."""
 
 
 def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings:
@@ -58,6 +60,7 @@ def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings
         values["fail-on"],
         "auto" if asked else color.value,
         Options(values["warn-tokens"], values["min-prompt-tokens"], found.off),
+        None if found.path is None else str(found.path),
     )
 
 

@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import IO
 
@@ -96,15 +96,25 @@ class Sink:
             raise CacheDoctorError(what, _hint(fault, self.path)) from fault
 
 
-def spare_inputs(output: str | None, inputs: list[str]) -> None:
-    """Refuse to write over a file that is to be read."""
+def spare_inputs(output: str | None, inputs: Iterable[str | None]) -> None:
+    """Refuse to write over a file that is to be read, or that lies in a folder that is; ``-`` is standard input."""
     from cachedoctor.model import CacheDoctorError
 
     if output is None or not os.path.isfile(output):
         return
+    target = os.stat(output)
     for path in inputs:
-        if os.path.exists(path) and os.path.samefile(output, path):
+        if path is not None and any(os.path.samestat(target, found) for found in _files(path)):
             raise CacheDoctorError(f"{output}: is an input and would be overwritten", "give another file with -o")
+
+
+def _files(path: str) -> Iterator[os.stat_result]:
+    """The file at ``path``, or those in the folder; nothing where there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        yield os.fstat(0) if path == "-" else os.stat(path)
+        if path != "-" and os.path.isdir(path):
+            with os.scandir(path) as entries:
+                yield from (entry.stat() for entry in entries)
 
 
 def _hint(fault: OSError, path: str | None) -> str:

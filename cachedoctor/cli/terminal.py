@@ -67,7 +67,7 @@ def build_number(text: str) -> int:
     import typer
 
     digits = text.removeprefix("b")
-    if not digits.isdigit() or not int(digits):
+    if not digits.isdecimal() or len(digits) > 7 or not int(digits):
         raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900")
     return int(digits)
 

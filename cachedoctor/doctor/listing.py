@@ -66,7 +66,7 @@ class Listing:
             counted = found.start
             number = segment.number(index)
             stored = segment.stored.get(number)
-            before = {"path": self._path, "line": number, "origin": segment.origin}
+            before = {"path": self._path, "line": number, "origin": segment.origin and quoted.name(segment.origin)}
             before["time"] = None if stored is None else wall_time(stored)
             yield before | _row(data, found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import RequestRow, Session
+from cachedoctor.report import quoted
 from cachedoctor.report.text_safe import cut
 
 Server = tuple[str, str | None]
@@ -13,7 +14,9 @@ class Lanes:
     """Numbers the slots in the order in which they come; a slot keeps its number when its server starts anew."""
 
     def __init__(self, sessions: list[Session]) -> None:
-        self._servers: dict[int, Server] = {s.index: (base_name(s.path), s.origin) for s in sessions}
+        self._servers: dict[int, Server] = {
+            s.index: (base_name(s.path), s.origin and quoted.name(s.origin)) for s in sessions
+        }
         self._by_origin = len({origin for _, origin in self._servers.values()}) > 1
         self._by_path = len({path for path, _ in self._servers.values()}) > 1
         self._numbers: dict[tuple[Server, int], int] = {}

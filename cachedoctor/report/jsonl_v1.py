@@ -55,8 +55,9 @@ def event(
     fields: dict[str, Any],
 ) -> bytes:
     """Give the line of an event; ``slot`` and ``task`` are -1 where the log names none."""
+    shown = origin and quoted.name(origin)
     return _line(
-        "event", path=path, line=line, origin=origin, session=session, slot=None if slot < 0 else slot,
+        "event", path=path, line=line, origin=shown, session=session, slot=None if slot < 0 else slot,
         task=None if task < 0 else task, message=message, fields=quoted.fields(fields),
     )  # fmt: skip
 

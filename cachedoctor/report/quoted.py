@@ -6,11 +6,12 @@ Knows which parts of a report, a diff and an explained line come from a user. Kn
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from cachedoctor.model import Evidence, Explanation, Finding, First, Line, PromptDiff, Report, Session
+from cachedoctor.model import Evidence, Explanation, Finding, First, Line, PromptDiff, Remedy, Report, Session
 from cachedoctor.report.secrets import hidden, parted
 
 _SIDE = 64
@@ -31,10 +32,19 @@ def finding(shown: Finding) -> Finding:
     return msgspec.structs.replace(
         shown,
         claim=hidden(shown.claim),
+        why=hidden(shown.why),
+        ruled_out=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.ruled_out],
+        remedies=[_remedy(remedy) for remedy in shown.remedies],
+        references=[hidden(reference) for reference in shown.references],
+        origin=shown.origin and hidden(shown.origin),
         evidence=[_evidence(e) for e in shown.evidence],
         diff=None if shown.diff is None else {**shown.diff, "first": _first(shown.diff["first"])},
         key=hidden(shown.key),
     )
+
+
+def _remedy(shown: Remedy) -> Remedy:
+    return msgspec.structs.replace(shown, text=hidden(shown.text), commands=[hidden(c) for c in shown.commands])
 
 
 def diff(shown: PromptDiff) -> PromptDiff:
@@ -90,13 +100,20 @@ def _first(shown: First | None) -> First | None:
     )
 
 
+@lru_cache(maxsize=256)
+def name(shown: str) -> str:
+    """Return the name of a server as it may be shown; a log says it in every line."""
+    return hidden(shown)
+
+
 def session(shown: Session) -> Session:
     """Return a session as it may be shown; a log can hold very many, so that nobody gets them all at once."""
     settings = {
         name: msgspec.structs.replace(found, value=hidden(found.value)) if isinstance(found.value, str) else found
         for name, found in shown.settings.items()
     }
-    return msgspec.structs.replace(shown, model=shown.model and hidden(shown.model), settings=settings)
+    model, origin = shown.model and hidden(shown.model), shown.origin and name(shown.origin)
+    return msgspec.structs.replace(shown, model=model, origin=origin, settings=settings)
 
 
 def fields(shown: dict[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def _head(page: _Rows, view: View, tall: bool) -> None:
 
 
 def _name(session: Session) -> str:
-    return session.origin or f"server {session.index + 1}"
+    return quoted.session(session).origin or f"server {session.index + 1}"
 
 
 # ---- slots

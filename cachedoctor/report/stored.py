@@ -103,7 +103,7 @@ def read(data: bytes, name: str) -> Report:
         requests = StoredRequests([bytes(raw) for raw in rest.requests])
         counts = Counter(request.session for request in requests)
         findings = [_finding(f) for f in rest.findings]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "give what cachedoctor analyze --format json wrote"
         raise CacheDoctorError(f"{name}: is no report of cachedoctor ({error})", hint) from error
     for session in rest.sessions:

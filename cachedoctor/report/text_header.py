@@ -69,11 +69,12 @@ def describe(session: Session) -> str:
 
 def place(session: Session) -> str:
     """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
-    return session.origin or f"server {session.index + 1}"
+    return quoted.session(session).origin or f"server {session.index + 1}"
 
 
 def _extent(session: Session, several_inputs: bool) -> str:
-    origin = f"{session.origin} · " if session.origin else ""
+    named = quoted.session(session).origin
+    origin = f"{named} · " if named else ""
     path = f"{session.path} " if several_inputs else ""
     lines = f"lines {session.first_line:,} to {session.last_line:,}"
     return f"{origin}{count(session.n_requests, 'request')}, {path}{lines}"

@@ -5,6 +5,7 @@ Knows the terminal through rich. Knows no report.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len
@@ -13,6 +14,8 @@ from rich.text import Text
 
 from cachedoctor.report.text_safe import cut, rows, visible
 
+_COMMAND = re.compile(r"\s*(?:::|##)")
+"""How a row begins that a CI takes for a command to itself when it stands in its log."""
 _PROSE = 100
 """Cells: sentences on wider rows are hard to read."""
 _ROOMY = 48
@@ -64,6 +67,8 @@ class Page:
             else:
                 text.append_text(shown)
         text.rstrip()
+        if _COMMAND.match(text.plain):
+            text = Text("| ") + text
         self._empty = False
         self._console.print(text, soft_wrap=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import losses, requests
-from cachedoctor.engines.llamacpp.slot_state import Choice, RamCache, SlotState
+from cachedoctor.engines.llamacpp.slot_state import MAX_MIB, Choice, RamCache, SlotState
 from cachedoctor.engines.llamacpp.threads import Moved, Threads
 from cachedoctor.model import Mark, Request, Setting
 
@@ -197,7 +197,7 @@ def _saving(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 def _size(tracker: Tracker, mib: float | None, thread: int | None = None) -> None:
     """Keep what the largest saved prompt takes, in all and of each conversation."""
-    if mib is None or not 0 < mib < float("inf"):
+    if mib is None or not 0 < mib < MAX_MIB:
         return
     sizes = tracker.session.sizes
     sizes.entry = max(sizes.entry or 0.0, mib)

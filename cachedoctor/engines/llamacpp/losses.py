@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp.accounting import NEAR
-from cachedoctor.engines.llamacpp.slot_state import Choice, IdleSave, SlotState, Span
+from cachedoctor.engines.llamacpp.slot_state import MAX_MIB, Choice, IdleSave, SlotState, Span
 from cachedoctor.engines.llamacpp.threads import Thread
 from cachedoctor.model import Dropped, Mark, Request
 
@@ -38,7 +38,7 @@ def drop(slot: SlotState, event: Event) -> None:
         fields.get("n_tokens", fields["pos_max"] + 1),
         fields["pos_min"],
         fields["pos_max"],
-        fields["size"],
+        min(fields["size"], MAX_MIB),
         slot.limit,
         event.message == "ckpt_erase_close",
         _roomy(slot),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp import losses, requests
 from cachedoctor.engines.llamacpp.overlong import parse_error
-from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.slot_state import MAX_MIB, SlotState
 from cachedoctor.model import Check, Mark, Request
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _checked(tracker: Tracker, event: Event, slot: SlotState) -> None:
 
 def measure(tracker: Tracker, size: float | None) -> None:
     """Keep the size (MiB) of a checkpoint if it is the largest read; of those created only the first one is."""
-    if size is not None and (tracker.session.sizes.checkpoint or 0.0) < size < float("inf"):
+    if size is not None and (tracker.session.sizes.checkpoint or 0.0) < size < MAX_MIB:
         tracker.session.sizes.checkpoint = size
 
 

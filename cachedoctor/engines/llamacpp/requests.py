@@ -29,6 +29,8 @@ SHOWS_CHECKPOINTS = frozenset(
         "pc_looking",
     }
 )
+_MAX_MS = 1e12
+"""Milliseconds, 30 years: a longer time is no time."""
 MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
 
 
@@ -91,7 +93,7 @@ def timed_prompt(request: Request, ms: float, processed: int, line: int, text: b
     """Take the prompt's timing line."""
     request.last_line = line
     request.processed_tokens = processed
-    request.prompt_ms = ms if 0 <= ms < float("inf") else None  # inf and nan are printed for nothing processed
+    request.prompt_ms = ms if 0 <= ms < _MAX_MS else None  # inf and nan are printed for nothing processed
     request.marks["timing"] = Mark(line, text)
 
 

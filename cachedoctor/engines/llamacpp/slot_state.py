@@ -12,6 +12,8 @@ import msgspec
 from cachedoctor.model import Dropped, Mark, Request
 
 _MAX_RAM = 256
+MAX_MIB = 1e9
+"""MiB: a larger size is no size."""
 
 
 class Choice(msgspec.Struct):
