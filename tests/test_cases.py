@@ -127,6 +127,14 @@ def test_evidence_quotes_the_log(case: Path) -> None:
             assert evidence["text"].strip() in line
 
 
+def test_a_cache_that_is_announced_and_not_used_is_not_said_to_be_disabled() -> None:
+    """Up to b7964 the RAM cache does nothing with mmproj, whatever the start-up line says."""
+    folder = next(f for f in CASES if f.name == "mmproj-truncation-b7551")
+    (found,) = (f for f in report_of(folder)["findings"] if f["code"] == "CD303")
+    assert "does not use it while a multimodal projector is loaded" in found["why"]
+    assert not any("prompt cache is enabled" in e["text"] for e in found["evidence"])
+
+
 # ---- robustness
 
 

@@ -18,6 +18,7 @@ def check(s: Situation) -> Hit | None:
     ):
         return None
     off = s.session.settings.get("cache_ram_mib")
+    said = off if off is not None and off.value == 0 else None  # with mmproj it may be announced and yet not used
     shown = proof(
         r,
         ("select", "the slot's content does not match"),
@@ -29,8 +30,8 @@ def check(s: Situation) -> Hit | None:
         s.lost,
         "high" if off is not None and s.steals >= 1 else "medium",
         shown[0],
-        [*shown[1:3], *said_by(off, "the RAM prompt cache is switched off")],
-        {"line": off.line if off else None, "held": r.held_tokens, "reference": r.reference_tokens},
+        [*shown[1:3], *said_by(said, "the RAM prompt cache is switched off")],
+        {"line": said.line if said else None, "held": r.held_tokens, "reference": r.reference_tokens},
     )
 
 
@@ -42,6 +43,8 @@ def words(g: Group) -> Words:
         if f["line"]
         else "The command line switches it off."
         if g.session.setting("cache_ram_mib") == 0
+        else "This build announces it, and does not use it while a multimodal projector is loaded."
+        if g.session.setting("mmproj") is True and g.session.at_least(7965) is False
         else "This level would print its updates, and there are none."
     )
     return Words(
