@@ -25,7 +25,7 @@ def show(page: Page, report: Report) -> None:
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
         page.facts([(f"{'server':<10}", "bold")], words, 10)
     if report.sessions:
-        for key, words in traffic(report.totals):
+        for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
             _keyed(page, key, words)
         _slots(page, report)
     for info in report.inputs:
@@ -80,8 +80,11 @@ def _extent(session: Session, several_inputs: bool) -> str:
     return f"{origin}{count(session.n_requests, 'request')}, {path}{lines}"
 
 
-def traffic(totals: Totals) -> list[tuple[str, str]]:
-    """What came, what was reused, computed and avoidable: pairs of a key and words."""
+def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
+    """What came, what was reused, computed and avoidable: pairs of a key and words.
+
+    ``charged``: tokens that all findings cost together.
+    """
     requests = count(totals.requests, "request")
     if not totals.prompt_tokens:
         unknown = "; the log does not say how long their prompts were" if totals.requests else ""
@@ -94,7 +97,8 @@ def traffic(totals: Totals) -> list[tuple[str, str]]:
     ]
     if totals.avoidable_tokens:
         time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
-        rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time))
+        once = "; findings share requests, and each request counts once" if charged > totals.avoidable_tokens else ""
+        rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time + once))
     return rows
 
 
