@@ -192,6 +192,20 @@ def test_a_rule_that_the_other_version_did_not_have_and_a_log_without_requests()
     assert change(report(turns(30, 500), [finding(count=40)]), report([]))[0] == "hidden"
 
 
+def test_a_rule_that_was_switched_off_is_neither_gone_nor_new(tmp_path: Path) -> None:
+    """And no reason for --fail-on."""
+    log = ROOT / "fixtures/cases/billing-header-hybrid/server.log"
+    whole, rest = tmp_path / "whole.json", tmp_path / "rest.json"
+    assert run("analyze", log, "-f", "json", "-o", whole).returncode == 0
+    assert run("analyze", log, "-f", "json", "-o", rest, "--ignore", "CD1,CD2").returncode == 0
+    for before, after, kind, side in ((whole, rest, "hidden", "AFTER"), (rest, whole, "revealed", "BEFORE")):
+        done = run("compare", before, after, "--fail-on", "worse", "-f", "json")
+        assert done.returncode == 0
+        changes = {c["code"]: c for c in json.loads(done.stdout)["findings"]}
+        assert (changes["CD101"]["change"], changes["CD101"]["sure"]) == (kind, False)
+        assert changes["CD101"]["note"] == f"{side} could not show it: the rule was switched off when it was written"
+
+
 def test_a_rare_finding_may_be_missed_by_chance() -> None:
     """It hit 3 of 90 requests: 6 requests miss it in 82 of 100 cases, 300 in none."""
     rare = report(turns(30, 500), [finding(count=3)])

@@ -140,6 +140,8 @@ def _change(
 
 def _unseen(code: str, report: Report) -> NotEvaluated | None:
     """Why the report could not have had this finding; None when it could."""
+    if code in report.ignored:
+        return NotEvaluated(code, "", "the rule was switched off when it was written", "analyze its log again with it")
     found = next((rule for rule in report.not_evaluated if rule.code == code), None)
     if found is not None:
         return found
