@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,16 @@ def test_text_and_markdown_say_what_happened(log: Path, tmp_path: Path) -> None:
     assert marked.startswith("**Cannot tell")
     assert "\\[x\\](mailto:e)\\|" in marked
     assert "\x1b" not in marked
+
+
+def test_names_that_are_not_utf_8(log: Path, tmp_path: Path) -> None:
+    stored = os.fsencode(tmp_path) + b"/x\xff.json"
+    assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
+    for form in ("text", "json", "markdown"):
+        done = run("compare", stored, log, "-f", form)
+        assert (done.returncode, done.stderr) == (0, b"")
+        done.stdout.decode()
+    assert json.loads(run("compare", stored, log, "-f", "json").stdout)["before"]["path"].endswith("x\\udcff.json")
 
 
 def test_fail_on_worse(log: Path, tmp_path: Path) -> None:

@@ -223,6 +223,24 @@ def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) 
     assert b"3,935" in done.stdout
 
 
+def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
+    """A table is refused in one line, as polars cannot open it; reports are read or refused like others."""
+    table, bad, good = (os.fsencode(tmp_path) + name for name in (b"/t\xff.parquet", b"/bad\xff.json", b"/r\xff.json"))
+    assert run("export", log, "-f", "parquet", "-o", table).returncode == 0
+    assert run("analyze", log, "-f", "json", "-o", good).returncode == 0
+    with open(bad, "w") as file:
+        file.write('{"schema": "cachedoctor.report/1"}')
+    for path, words in ((table, "UTF-8"), (bad, "is no report of cachedoctor")):
+        done = run("stats", path, log, "-f", "json")
+        assert done.returncode == 2
+        one_line(done, words)
+        found = json.loads(done.stdout)
+        assert sorted(i["error"] is None for i in found["inputs"]) == [False, True]
+    done = run("stats", good, log, "-f", "json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["inputs"][0]["path"].endswith("r\\udcff.json")
+
+
 def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of a server\n")

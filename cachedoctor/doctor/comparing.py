@@ -9,6 +9,7 @@ import cachedoctor
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.contrast import differences
 from cachedoctor.doctor.measures import measures
+from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.run import drive, source_of
 from cachedoctor.doctor.tables import is_report, read_report
 from cachedoctor.doctor.tally import Tally
@@ -74,7 +75,7 @@ def _side(report: Report, tally: Tally, name: str) -> ComparedSide:
     servers = list(dict.fromkeys(_server(quoted.session(s)) for s in report.sessions))
     sums = tally.all
     return ComparedSide(
-        name, error, servers, tally.requests, tally.unknown, tally.conversations,
+        printable(name), error, servers, tally.requests, tally.unknown, tally.conversations,
         sums.prompt, sums.cached, sums.processed, round(sums.ms, 3), tally.median_length,
     )  # fmt: skip
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from cachedoctor.doctor.analyzer import Analyzer, printable
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.naming import printable
 from cachedoctor.model import Given, Options, Report
 from cachedoctor.rules import names
 from cachedoctor.sources.base import Source, SourceError, Told, unheard

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import cachedoctor
-from cachedoctor.doctor.analyzer import Analyzer, printable
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.run import chains, drive_chain
 from cachedoctor.doctor.tables import is_report, read_report
 from cachedoctor.frames import stats, tables
@@ -86,7 +87,7 @@ class Gathering:
 
     def _failed(self, path: str, kind: Literal["report", "table"], error: CacheDoctorError) -> None:
         self.errors.append(error)
-        self._inputs.append(StatsInput(printable(path), kind, error.message))
+        self._inputs.append(StatsInput(printable(path), kind, printable(error.message)))
 
 
 def _is_table(path: str) -> bool:

@@ -37,6 +37,10 @@ def check(path: str) -> None:
     import polars as pl
 
     try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise CacheDoctorError(f"{path}: polars opens no name that is not UTF-8", "rename it, or link to it") from error
+    try:
         have = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CacheDoctorError(f"{path}: is no parquet file", "give what cachedoctor export wrote") from error
