@@ -275,7 +275,7 @@ def test_text_and_markdown_say_what_happened(log: Path, tmp_path: Path) -> None:
     assert "\x1b" not in shown
     marked = run("compare", log, other, "-f", "markdown").stdout.decode()
     assert marked.startswith("**Cannot tell")
-    assert "\\[x\\](mailto:e)\\|" in marked
+    assert "| `[x](mailto:e)\\|` |" in marked
     assert "\x1b" not in marked
 
 

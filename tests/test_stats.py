@@ -190,7 +190,7 @@ def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
     assert rows[0]["prompt_tokens"] == "7870"
     assert not any(cell.startswith(("=", "@", "+")) for row in rows for cell in row.values())
     shown = run("stats", *two, "--by", "model", "-f", "markdown").stdout.decode()
-    assert "\\[x\\](mailto:e)" in shown
+    assert "| `[x](mailto:e)` `\\|.gguf` |" in shown
     assert "\x1b" not in shown
     tables = [line for line in shown.splitlines() if line.startswith("|")]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in tables}) == 1  # as many cells in every row

@@ -26,7 +26,6 @@ from cachedoctor.model import (
     Report,
     Session,
 )
-from cachedoctor.report import quoted
 
 _CHANCE = 0.05
 """A finding that as many requests would miss as often as this by chance may be there still."""
@@ -72,7 +71,7 @@ def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison
 
 def _side(report: Report, tally: Tally, name: str) -> ComparedSide:
     error = next((i.error for i in report.inputs if i.error is not None), None)
-    servers = list(dict.fromkeys(_server(quoted.session(s)) for s in report.sessions))
+    servers = list(dict.fromkeys(_server(s) for s in report.sessions))
     sums = tally.all
     return ComparedSide(
         printable(name), error, servers, tally.requests, tally.unknown, tally.conversations,
@@ -105,7 +104,7 @@ def _tokens(side: FindingSide | None) -> int:
 def _by_code(report: Report, requests: int) -> dict[_Code, FindingSide]:
     """Findings of one code are one: what parts them (the server, the input) has other names on the other side."""
     groups: dict[_Code, list[Finding]] = {}
-    for finding in quoted.findings(report):
+    for finding in report.findings:
         groups.setdefault((finding.code, finding.name), []).append(finding)
     return {code: _finding_side(found, requests) for code, found in groups.items()}
 

@@ -12,15 +12,12 @@ from typing import Any
 from cachedoctor.doctor.tally import Tally
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Difference, Report, Session
-from cachedoctor.report import quoted
 
 _LENGTH = 1.25
 """From this factor on prompts are called longer or shorter, and conversations too."""
 _SPEED = 1.2
 _MOST = 12
 """Settings that are named."""
-_LONGEST = 60
-"""Characters of a value."""
 _UNKNOWN = "unknown"
 
 _FACTS: dict[str, tuple[Callable[[Session], Any], str]] = {
@@ -41,7 +38,7 @@ def differences(before: Report, after: Report, old: Tally, new: Tally) -> list[D
 
 
 def _servers(before: Report, after: Report) -> Iterator[Difference]:
-    sessions = [list(map(quoted.session, report.sessions)) for report in (before, after)]
+    sessions = [report.sessions for report in (before, after)]
     for name, (fact, caveat) in _FACTS.items():
         was, now = (_values([fact(s) for s in some]) for some in sessions)
         overlap = name == "build" and _overlap(*map(_range, sessions))
@@ -68,7 +65,7 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def _values(found: list[Any]) -> str:
     """Say all values that there are; what a log does not say is unknown, which is no difference."""
-    known = dict.fromkeys(str(value)[:_LONGEST] for value in found if value is not None)
+    known = dict.fromkeys(str(value) for value in found if value is not None)
     shown = list(known)[:3]
     return ", ".join(shown + [f"and {len(known) - 3} more"] * (len(known) > 3)) or _UNKNOWN
 

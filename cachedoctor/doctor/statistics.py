@@ -19,7 +19,6 @@ from cachedoctor.frames import stats, tables
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.frames.requests import Numbering
 from cachedoctor.model import By, CacheDoctorError, Report, Stats, StatsInput
-from cachedoctor.report import quoted
 
 _PARQUET = b"PAR1"
 DEFAULT: tuple[By, ...] = ("build", "model")
@@ -56,7 +55,7 @@ class Gathering:
         numbering = Numbering()
         for report in self._read():
             self.recognised = self.recognised or any(i.recognised for i in report.inputs)
-            yield from numbering.lines(report.requests, map(quoted.session, report.sessions))
+            yield from numbering.lines(report.requests, report.sessions)
 
     def _read(self) -> Iterator[Report]:
         for path in self._reports:
