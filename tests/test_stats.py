@@ -223,6 +223,32 @@ def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) 
     assert b"3,935" in done.stdout
 
 
+def test_numbers_that_no_server_can_have(tmp_path: Path, log: Path) -> None:
+    """Sums of 64 bits would wrap: 4 times 2**62 is 0."""
+    import polars as pl
+
+    table, one_bad = tmp_path / "t.parquet", tmp_path / "bad.parquet"
+    assert run("export", log, "-o", table).returncode == 0
+    for column, value in (
+        ("prompt_tokens", 2**62),
+        ("prompt_ms", 1e308),
+        ("prompt_ms", float("nan")),
+        ("avoidable_ms", -1.0),
+    ):
+        pl.concat([pl.read_parquet(table)] * 4).with_columns(pl.lit(value).alias(column)).write_parquet(one_bad)
+        done = run("stats", one_bad, log)
+        assert done.returncode == 2
+        one_line(done, f"column {column} holds a number that no server can have")
+        assert b"3,935" in done.stdout
+
+
+def test_sums_do_not_wrap(tmp_path: Path) -> None:
+    most: dict[str, Any] = {"prompt_tokens": 2**53, "cached_tokens": 2**53, "processed_tokens": 0, "prompt_ms": 1e15}
+    (row,) = sums([request(**most)] * 600, None, tmp_path)
+    assert row.prompt_tokens == 600 * 2**53
+    assert row.prompt_ms == pytest.approx(6e17)
+
+
 def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
     """A table is refused in one line, as polars cannot open it; reports are read or refused like others."""
     table, bad, good = (os.fsencode(tmp_path) + name for name in (b"/t\xff.parquet", b"/bad\xff.json", b"/r\xff.json"))

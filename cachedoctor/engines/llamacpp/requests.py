@@ -12,6 +12,7 @@ from cachedoctor.engines.llamacpp import accounting, choosing, losses
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.threads import SPAN, Moved
 from cachedoctor.model import Mark, Request
+from cachedoctor.model.bounds import LONGEST
 
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
@@ -91,7 +92,7 @@ def timed_prompt(request: Request, ms: float, processed: int, line: int, text: b
     """Take the prompt's timing line."""
     request.last_line = line
     request.processed_tokens = processed
-    request.prompt_ms = ms if 0 <= ms < float("inf") else None  # inf and nan are printed for nothing processed
+    request.prompt_ms = ms if 0 <= ms <= LONGEST else None  # inf and nan are printed for nothing processed
     request.marks["timing"] = Mark(line, text)
 
 
