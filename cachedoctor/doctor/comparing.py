@@ -5,6 +5,8 @@ Knows reports. Knows no log, no format and no terminal.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cachedoctor
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.contrast import differences
@@ -64,7 +66,7 @@ def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison
         found[0].verdict,
         found[0].why,
         found,
-        _findings(before, after, old.requests, new.requests),
+        _findings(before, after, old, new),
         differences(before, after, old, new),
     )
 
@@ -91,9 +93,18 @@ def _server(session: Session) -> str:
 # ---- findings
 
 
-def _findings(before: Report, after: Report, n_before: int, n_after: int) -> list[FindingChange]:
-    old, new = _by_code(before, n_before), _by_code(after, n_after)
-    changes = [_change(code, old.get(code), new.get(code), before, after) for code in {**old, **new}]
+class _Seen(NamedTuple):
+    """What one side could have shown, and did."""
+
+    report: Report
+    requests: int
+    """Children included, as findings count them."""
+    findings: dict[_Code, FindingSide]
+
+
+def _findings(before: Report, after: Report, old: Tally, new: Tally) -> list[FindingChange]:
+    sides = [_Seen(report, tally.rows, _by_code(report, tally.rows)) for report, tally in ((before, old), (after, new))]
+    changes = [_change(code, *sides) for code in {**sides[0].findings, **sides[1].findings}]
     return sorted(changes, key=lambda c: (_ORDER.index(c.change), -max(_tokens(c.before), _tokens(c.after)), c.code))
 
 
@@ -118,28 +129,28 @@ def _finding_side(found: list[Finding], requests: int) -> FindingSide:
         tokens=sum(f.cost.tokens for f in found),
         ms=round(sum(times), 3) if times else None,
         claims=[f.claim for f in found],
+        of="requests" if any(f.requests for f in found) else "servers",
     )
 
 
-def _change(
-    code: _Code, old: FindingSide | None, new: FindingSide | None, before: Report, after: Report
-) -> FindingChange:
+def _change(code: _Code, before: _Seen, after: _Seen) -> FindingChange:
+    old, new = before.findings.get(code), after.findings.get(code)
     if old is not None and new is not None:
         return FindingChange("stayed", *code, old, new, True, "", "")
-    there, missing = (before, after) if old is not None else (after, before)
-    seen, other = old or new, "AFTER" if old is not None else "BEFORE"
+    seen, missing, other = (old, after, "AFTER") if old is not None else (new, before, "BEFORE")
     unseen = _unseen(code[0], missing)
     if unseen is not None:
         change: Change = "hidden" if old is not None else "revealed"
         return FindingChange(
             change, *code, old, new, False, f"{other} could not show it: {unseen.reason}", unseen.enable
         )
-    note = _chance(seen, there, missing, code, other)
+    note = _chance(seen, missing.requests, other)
     return FindingChange("went" if old is not None else "came", *code, old, new, not note, note, "")
 
 
-def _unseen(code: str, report: Report) -> NotEvaluated | None:
+def _unseen(code: str, side: _Seen) -> NotEvaluated | None:
     """Why the report could not have had this finding; None when it could."""
+    report = side.report
     if code in report.ignored:
         return NotEvaluated(code, "", "the rule was switched off when it was written", "analyze its log again with it")
     found = next((rule for rule in report.not_evaluated if rule.code == code), None)
@@ -148,20 +159,18 @@ def _unseen(code: str, report: Report) -> NotEvaluated | None:
     if not any(rule.code == code for rule in report.rules):
         reason = f"version {report.tool_version} of cachedoctor, which wrote it, did not have this rule"
         return NotEvaluated(code, "", reason, "analyze its log again")
-    if not report.totals.requests:
+    if not side.requests:
         return NotEvaluated(code, "", "it has no requests", "")
     return None
 
 
-def _chance(seen: FindingSide | None, there: Report, missing: Report, code: _Code, other: str) -> str:
-    """Say so when as few requests would miss a finding of this rate by chance."""
-    of_requests = any(f.requests for f in there.findings if (f.code, f.name) == code)
-    if seen is None or not of_requests or not seen.requests:
+def _chance(seen: FindingSide | None, requests: int, other: str) -> str:
+    """Say so when as few ``requests`` would miss a finding of this rate by chance."""
+    if seen is None or seen.of == "servers" or not seen.requests:
         return ""
     rate = min(1.0, seen.count / seen.requests)
-    requests = missing.totals.requests
     if (1 - rate) ** requests <= _CHANCE:
         return ""
     noun = "request" if requests == 1 else "requests"
-    hit = f"it hit {seen.count:,} of {seen.requests:,} requests"
+    hit = f"it hit {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
     return f"may be chance: {hit}, and the {requests:,} {noun} of {other} may have missed it"

@@ -41,8 +41,8 @@ def _servers(before: Report, after: Report) -> Iterator[Difference]:
     sessions = [report.sessions for report in (before, after)]
     for name, (fact, caveat) in _FACTS.items():
         was, now = (_values([fact(s) for s in some]) for some in sessions)
-        overlap = name == "build" and _overlap(*map(_range, sessions))
-        if was != now and _UNKNOWN not in (was, now) and not overlap:
+        same = name == "build" and _same_builds(*sessions)
+        if was != now and _UNKNOWN not in (was, now) and not same:
             yield Difference(name, was, now, caveat)
     names = dict.fromkeys(name for some in sessions for s in some for name in s.settings if name != "restarted")
     changed = []
@@ -53,10 +53,15 @@ def _servers(before: Report, after: Report) -> Iterator[Difference]:
     yield from changed[:_MOST]
 
 
-def _range(sessions: list[Session]) -> tuple[float, float]:
-    """Builds that the servers may be of."""
-    lows = [s.build or s.build_min or 0 for s in sessions]
-    return min(lows, default=0), max((s.build or s.build_max or math.inf for s in sessions), default=math.inf)
+def _same_builds(before: list[Session], after: list[Session]) -> bool:
+    """Whether every server of either side may be of the same build as one of the other side."""
+    old, new = ([_range(session) for session in some] for some in (before, after))
+    return all(any(_overlap(a, b) for b in new) for a in old) and all(any(_overlap(a, b) for a in old) for b in new)
+
+
+def _range(session: Session) -> tuple[float, float]:
+    """Builds that the server may be of."""
+    return session.build or session.build_min or 0, session.build or session.build_max or math.inf
 
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:

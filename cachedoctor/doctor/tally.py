@@ -5,6 +5,7 @@ Memory grows with the conversations and takes 8 bytes of each request. Knows row
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections.abc import Iterator
 from statistics import median
@@ -43,20 +44,29 @@ class Sums(msgspec.Struct, gc=False):
             self.ms_processed += processed
 
 
+_COUNTED = ("session", "thread", "turn", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms")
+"""What of a request is counted here."""
+
+
 class Tally:
     """Counts the requests of a report."""
 
     def __init__(self, report: Report) -> None:
         self.requests = self.unknown = 0
         self.all = Sums()
+        self.rows = 0
+        """Requests and children of ``n > 1`` requests: findings count both."""
         self._lengths = array("q")
+        self._digest = hashlib.blake2b(digest_size=16)
         self._conversations: dict[tuple[int, int], tuple[Sums, Sums]] = {}
         for row in report.requests:
+            self.rows += 1
             if row.parent is None:
                 self._add(row)
 
     def _add(self, row: RequestRow) -> None:
         self.requests += 1
+        self._digest.update(repr([getattr(row, name) for name in _COUNTED]).encode())
         if row.prompt_tokens is None or row.cached_tokens is None:
             self.unknown += 1
             return
@@ -70,6 +80,10 @@ class Tally:
         both[0].add(row)
         if row.turn:
             both[1].add(row)
+
+    def equals(self, other: Tally) -> bool:
+        """Whether both are of the same requests, one by one."""
+        return self._digest.digest() == other._digest.digest()
 
     @property
     def conversations(self) -> int:
