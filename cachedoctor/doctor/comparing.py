@@ -12,8 +12,8 @@ from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.contrast import differences
 from cachedoctor.doctor.measures import measures
 from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.reports import is_report, read
 from cachedoctor.doctor.run import drive, source_of
-from cachedoctor.doctor.tables import is_report, read_report
 from cachedoctor.doctor.tally import Tally
 from cachedoctor.knowledge import builds
 from cachedoctor.model import (
@@ -28,6 +28,7 @@ from cachedoctor.model import (
     Report,
     Session,
 )
+from cachedoctor.sources.base import Told, unheard
 
 _CHANCE = 0.05
 """A finding that as many requests would miss as often as this by chance may be there still."""
@@ -35,20 +36,21 @@ _ORDER: tuple[Change, ...] = ("came", "stayed", "went", "hidden", "revealed")
 _Code = tuple[str, str]
 
 
-def report_of(path: str, build: int | None, max_unpacked: int) -> Report:
+def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unheard) -> Report:
     """Return the report at ``path``, or that of the log there.
 
     Args:
         build: of a log that does not say it.
         max_unpacked: bytes that a log may unpack to.
+        told: hears of bytes as they are read.
 
     Raises:
         CacheDoctorError: it cannot be read at all.
     """
     if is_report(path):
-        return read_report(path)
+        return read(path, told)
     analyzer = Analyzer(build)
-    error = drive(analyzer, source_of(path, max_unpacked))
+    error = drive(analyzer, source_of(path, max_unpacked, told))
     report = analyzer.finish()
     if error is not None and not any(i.lines for i in report.inputs):
         raise error

@@ -198,12 +198,14 @@ def _rows(paths: Sequence[str], by: By | None) -> list[StatsRow]:
                 f"{name}_p{share}": at for share, at in zip(_SHARES, found.get(group, (None, None)), strict=True)
             }
         rows.append(_row(values, by))
+    if by is None:
+        return rows or [StatsRow(None, 0, 0, *[None] * (len(StatsRow.__struct_fields__) - 3))]
     rows = [row for row in rows if row.requests or row.avoidable_tokens]
     if by in ("hour", "turn", "slot"):
         rows.sort(key=lambda row: (len(row.group or "") if by != "hour" else 0, row.group or ""))
     else:
         rows.sort(key=lambda row: (-(row.processed_tokens or 0), row.group or ""))
-    return sorted(rows, key=lambda row: row.group is None and by is not None)
+    return sorted(rows, key=lambda row: row.group is None)
 
 
 def _row(values: dict[str, Any], by: By | None) -> StatsRow:
