@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from command import FIRST, LOG, PYTHON, one_line, run
 from conftest import CASES, ROOT, log_of
@@ -22,11 +23,14 @@ from test_frames import request, written
 
 import cachedoctor
 from cachedoctor.doctor.statistics import Gathering
+from cachedoctor.doctor.tally import Tally
 from cachedoctor.frames import stats
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.frames.requests import Numbering
-from cachedoctor.model import By, RequestRow, Session, StatsRow
+from cachedoctor.model import By, Report, RequestRow, Session, StatsRow, Totals
+from cachedoctor.report.stored import StoredRequests
 
+CANCELLED = str(ROOT / "fixtures/cases/cancelled/server.log")
 LOGS = [str(log_of(folder)) for folder in CASES]
 BYS: list[By] = [
     "model", "build", "memory", "path", "origin", "client", "endpoint", "hour", "outcome", "slot", "turn",
@@ -79,6 +83,32 @@ def test_children_and_unknown_requests_are_told_apart(tmp_path: Path) -> None:
     assert row.client_lost_tokens is None
     assert row.avoidable_tokens == 0
     assert row.avoidable_ms is None
+
+
+def test_all_sums_leave_out_the_same(tmp_path: Path) -> None:
+    """Children, requests of which the log does not tell, and what a cancelled one may have computed."""
+    known: dict[str, Any] = {"prompt_tokens": 100, "cached_tokens": 60, "processed_tokens": 40, "prompt_ms": 10.0}
+    cancelled = request(prompt_tokens=1838, cached_tokens=9, outcome="cancelled")
+    rows = [
+        request(**known),
+        request(**known, parent=3),
+        request(prompt_tokens=50),
+        request(cached_tokens=5),
+        cancelled,
+    ]
+    (row,) = sums(rows, None, tmp_path)
+    lines = [msgspec.json.encode(row) for row in rows]
+    tally = Tally(Report("1", [], [], Totals(), StoredRequests(lines), [], [], []))
+    ours = (tally.requests, tally.unknown, tally.all.prompt, tally.all.cached, tally.all.processed, tally.all.ms)
+    assert ours == (4, 2, 1938, 69, 40, 10.0)
+    assert ours == (
+        row.requests, row.unknown_requests, row.prompt_tokens, row.cached_tokens, row.processed_tokens, row.prompt_ms,
+    )  # fmt: skip
+    totals = cachedoctor.analyze(CANCELLED).totals
+    tally = Tally(cachedoctor.analyze(CANCELLED))
+    assert (tally.requests, tally.all.prompt, tally.all.cached, tally.all.processed) == (
+        totals.requests, totals.prompt_tokens, totals.cached_tokens, totals.processed_tokens,
+    )  # fmt: skip
 
 
 def test_what_no_request_tells_is_unknown_and_not_0(tmp_path: Path) -> None:

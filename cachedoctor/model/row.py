@@ -6,6 +6,7 @@ Knows the columns. Knows nothing of how a value came about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -80,6 +81,25 @@ class RequestRow(msgspec.Struct):
     """Tokens that the fix of its dearest cause would have saved; 0 where no rule fired."""
     avoidable_ms: Ms | None = None
     """Time that this fix would have saved."""
+
+
+class Counted(NamedTuple):
+    """The tokens of a request that sums are made of."""
+
+    prompt: int
+    cached: int
+    processed: int | None
+    """None of a request that ended without timings; sums of computed tokens have nothing of it."""
+
+
+def counted(row: RequestRow, *, children: bool = False) -> Counted | None:
+    """Return what of a request counts; None where the log does not tell its prompt and reuse.
+
+    Nothing of a child of an ``n > 1`` request counts, as it shares the prompt of its parent, unless ``children``.
+    """
+    if row.prompt_tokens is None or row.cached_tokens is None or (row.parent is not None and not children):
+        return None
+    return Counted(row.prompt_tokens, row.cached_tokens, row.processed_tokens)
 
 
 _decoder = msgspec.json.Decoder(RequestRow)
