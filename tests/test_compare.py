@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,28 @@ def test_few_conversations_cannot_tell_however_many_requests_they_have() -> None
     assert compare_words.verdict(shown).startswith("Cannot tell: ")
 
 
+def test_what_is_alike_but_not_the_same_cannot_be_told_from_few_conversations() -> None:
+    """Nothing is reused by three conversations of other prompts either: nobody knows what the fourth would show."""
+    shown = both(report(turns(3, 500)), report([*turns(3, 500)[3:], *turns(3, 500)[:3]]))
+    assert shown.measures[0].difference == 0
+    assert shown.measures[0].low is None
+    assert shown.verdict == "unsure"
+    assert shown.why == "only 3 conversations on each side, 5 are needed"
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    shown = both(report(turns(8, 500, prompt=100_000)), report(turns(8, 501, prompt=100_000))).measures[0]
+    assert shown.difference == pytest.approx(1e-5)
+    assert compare_words.change(shown, shown.difference) == "0.0 points"
+    assert compare_words.change(shown, -0.0004) == "0.0 points"
+    assert compare_words.change(shown, -0.0006) == "-0.1 points"
+    tokens, times = both(report(turns(8, 500)), report(turns(8, 501))).measures[2:4]
+    assert compare_words.change(tokens, -0.4) == "0"
+    assert compare_words.change(tokens, 0.6) == "+1"
+    assert compare_words.change(times, 0.01) == "0.0 ms"
+    assert compare_words.change(times, 0.0) == "0 ms"
+
+
 def test_what_may_be_chance_is_called_so() -> None:
     """Half of the conversations lose everything, before and after: the rest is luck."""
     before = turns(6, 900)[:9] + turns(6, 0)[9:]
@@ -192,6 +215,20 @@ def test_a_rule_that_the_other_version_did_not_have_and_a_log_without_requests()
     assert change(report(turns(30, 500), [finding(count=40)]), report([]))[0] == "hidden"
 
 
+def test_a_rule_that_was_switched_off_is_neither_gone_nor_new(tmp_path: Path) -> None:
+    """And no reason for --fail-on."""
+    log = ROOT / "fixtures/cases/billing-header-hybrid/server.log"
+    whole, rest = tmp_path / "whole.json", tmp_path / "rest.json"
+    assert run("analyze", log, "-f", "json", "-o", whole).returncode == 0
+    assert run("analyze", log, "-f", "json", "-o", rest, "--ignore", "CD1,CD2").returncode == 0
+    for before, after, kind, side in ((whole, rest, "hidden", "AFTER"), (rest, whole, "revealed", "BEFORE")):
+        done = run("compare", before, after, "--fail-on", "worse", "-f", "json")
+        assert done.returncode == 0
+        changes = {c["code"]: c for c in json.loads(done.stdout)["findings"]}
+        assert (changes["CD101"]["change"], changes["CD101"]["sure"]) == (kind, False)
+        assert changes["CD101"]["note"] == f"{side} could not show it: the rule was switched off when it was written"
+
+
 def test_a_rare_finding_may_be_missed_by_chance() -> None:
     """It hit 3 of 90 requests: 6 requests miss it in 82 of 100 cases, 300 in none."""
     rare = report(turns(30, 500), [finding(count=3)])
@@ -199,6 +236,43 @@ def test_a_rare_finding_may_be_missed_by_chance() -> None:
     assert (seen, sure) == ("went", False)
     assert note == "may be chance: it hit 3 of 90 requests, and the 6 requests of AFTER may have missed it"
     assert change(rare, report(turns(100, 500))) == ("went", True, "")
+
+
+def test_findings_of_whole_servers_are_no_share_of_requests() -> None:
+    whole = finding("CD902", 3)
+    whole.requests = []
+    (found,) = both(report(turns(2, 500), [whole]), report(turns(1, 500))).findings
+    assert (found.change, found.sure) == ("went", True)
+    assert found.before is not None
+    assert found.before.of == "servers"
+    assert compare_words.finding(found) == "seen 3 times, 500 tokens"
+
+
+def test_children_are_among_the_requests_of_a_finding() -> None:
+    """A finding counts them: never 12 of 10 requests."""
+    rows = [*turns(1, 500), *[request(parent=2, **_alone()) for _ in range(2)]]
+    (found,) = both(report(rows, [finding(count=4)]), report(turns(30, 500))).findings
+    assert compare_words.finding(found) == "4 of 5 requests, 500 tokens"
+    (odd,) = both(report(turns(1, 500), [finding(count=12)]), report(turns(30, 500))).findings
+    assert compare_words.finding(odd) == "seen 12 times, 500 tokens"
+
+
+def _alone() -> dict[str, Any]:
+    return {"prompt_tokens": 1000, "cached_tokens": 0, "processed_tokens": 1000}
+
+
+def test_a_server_of_another_build_is_named_beside_one_of_the_same() -> None:
+    """Builds are compared server by server: one that is surely new on one side differs."""
+    rows = turns(8, 500)
+
+    def of(*builds: tuple[int, int | None]) -> Report:
+        made = report(rows)
+        made.sessions = [Session(n, "a.log", build_min=low, build_max=high) for n, (low, high) in enumerate(builds)]
+        return made
+
+    (found,) = both(of((6900, 6999), (9713, None)), of((9713, None))).differences
+    assert (found.name, found.before) == ("build", "b6900 to b6999, b9713 or newer")
+    assert both(of((6900, 7000), (9713, None)), of((9800, None), (6950, 6960))).differences == []
 
 
 def test_what_else_differs_is_named() -> None:
@@ -260,8 +334,18 @@ def test_text_and_markdown_say_what_happened(log: Path, tmp_path: Path) -> None:
     assert "\x1b" not in shown
     marked = run("compare", log, other, "-f", "markdown").stdout.decode()
     assert marked.startswith("**Cannot tell")
-    assert "\\[x\\](mailto:e)\\|" in marked
+    assert "| `[x](mailto:e)\\|` |" in marked
     assert "\x1b" not in marked
+
+
+def test_names_that_are_not_utf_8(log: Path, tmp_path: Path) -> None:
+    stored = os.fsencode(tmp_path) + b"/x\xff.json"
+    assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
+    for form in ("text", "json", "markdown"):
+        done = run("compare", stored, log, "-f", form)
+        assert (done.returncode, done.stderr) == (0, b"")
+        done.stdout.decode()
+    assert json.loads(run("compare", stored, log, "-f", "json").stdout)["before"]["path"].endswith("x\\udcff.json")
 
 
 def test_fail_on_worse(log: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from conftest import report_of
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.explaining import explain
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.report import json_v1, line_text, text
+from cachedoctor.report import json_v1, line_text, stored, text
 
 _STAMP = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} ")
 _DIGITS = re.compile(r"-?\d+(?:\.\d+)?")
@@ -77,6 +77,7 @@ def test_a_number_that_no_server_prints(value: str) -> None:
     found = json.loads(out.getvalue())
     assert max(map(abs, numbers(found))) < 2**63
     assert found["totals"]["requests"] > 10
+    assert len(list(stored.read(out.getvalue(), "report.json").requests)) == len(found["requests"])
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: v[:24])

@@ -135,6 +135,21 @@ cachedoctor.cli.main()
 """
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("command", ["stats", "compare", "export"])
+def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quiet: bool) -> None:
+    """Until they write; ``-q`` shows nothing."""
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_bytes(LOG)
+    args = [command, str(tmp_path / "a.log"), str(tmp_path / "b.log"), *["-q"] * quiet]
+    args += ["-f", "csv", "-o", "-"] if command == "export" else []
+    status, shown, error = in_terminal([PYTHON[0], "-c", EAGER.format(args=args)], "stderr")
+    assert status == 0
+    assert shown == run(*args).stdout
+    assert error.endswith(b"" if quiet else b"\r\x1b[K")
+    assert (b"reading  [====================] 100%" in error) is not quiet
+
+
 @pytest.mark.parametrize("option", [(), ("--jobs", "2"), ("-q",)], ids=" ".join)
 def test_the_row_is_gone_before_errors_and_the_report(tmp_path: Path, option: tuple[str, ...]) -> None:
     """As a terminal would show it, in one process and in several; ``-q`` leaves the error."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from command import FIRST, LOG, PYTHON, one_line, run
 from conftest import CASES, ROOT, log_of
@@ -22,11 +23,14 @@ from test_frames import request, written
 
 import cachedoctor
 from cachedoctor.doctor.statistics import Gathering
+from cachedoctor.doctor.tally import Tally
 from cachedoctor.frames import stats
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.frames.requests import Numbering
-from cachedoctor.model import By, RequestRow, Session, StatsRow
+from cachedoctor.model import By, Report, RequestRow, Session, StatsRow, Totals
+from cachedoctor.report.stored import StoredRequests
 
+CANCELLED = str(ROOT / "fixtures/cases/cancelled/server.log")
 LOGS = [str(log_of(folder)) for folder in CASES]
 BYS: list[By] = [
     "model", "build", "memory", "path", "origin", "client", "endpoint", "hour", "outcome", "slot", "turn",
@@ -79,6 +83,32 @@ def test_children_and_unknown_requests_are_told_apart(tmp_path: Path) -> None:
     assert row.client_lost_tokens is None
     assert row.avoidable_tokens == 0
     assert row.avoidable_ms is None
+
+
+def test_all_sums_leave_out_the_same(tmp_path: Path) -> None:
+    """Children, requests of which the log does not tell, and what a cancelled one may have computed."""
+    known: dict[str, Any] = {"prompt_tokens": 100, "cached_tokens": 60, "processed_tokens": 40, "prompt_ms": 10.0}
+    cancelled = request(prompt_tokens=1838, cached_tokens=9, outcome="cancelled")
+    rows = [
+        request(**known),
+        request(**known, parent=3),
+        request(prompt_tokens=50),
+        request(cached_tokens=5),
+        cancelled,
+    ]
+    (row,) = sums(rows, None, tmp_path)
+    lines = [msgspec.json.encode(row) for row in rows]
+    tally = Tally(Report("1", [], [], Totals(), StoredRequests(lines), [], [], []))
+    ours = (tally.requests, tally.unknown, tally.all.prompt, tally.all.cached, tally.all.processed, tally.all.ms)
+    assert ours == (4, 2, 1938, 69, 40, 10.0)
+    assert ours == (
+        row.requests, row.unknown_requests, row.prompt_tokens, row.cached_tokens, row.processed_tokens, row.prompt_ms,
+    )  # fmt: skip
+    totals = cachedoctor.analyze(CANCELLED).totals
+    tally = Tally(cachedoctor.analyze(CANCELLED))
+    assert (tally.requests, tally.all.prompt, tally.all.cached, tally.all.processed) == (
+        totals.requests, totals.prompt_tokens, totals.cached_tokens, totals.processed_tokens,
+    )  # fmt: skip
 
 
 def test_what_no_request_tells_is_unknown_and_not_0(tmp_path: Path) -> None:
@@ -190,7 +220,7 @@ def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
     assert rows[0]["prompt_tokens"] == "7870"
     assert not any(cell.startswith(("=", "@", "+")) for row in rows for cell in row.values())
     shown = run("stats", *two, "--by", "model", "-f", "markdown").stdout.decode()
-    assert "\\[x\\](mailto:e)" in shown
+    assert "| `[x](mailto:e)` `\\|.gguf` |" in shown
     assert "\x1b" not in shown
     tables = [line for line in shown.splitlines() if line.startswith("|")]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in tables}) == 1  # as many cells in every row
@@ -221,6 +251,50 @@ def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) 
     assert len(errors) == 4
     assert all(line.startswith("cachedoctor: error: ") and "(hint: " in line for line in errors)
     assert b"3,935" in done.stdout
+
+
+def test_numbers_that_no_server_can_have(tmp_path: Path, log: Path) -> None:
+    """Sums of 64 bits would wrap: 4 times 2**62 is 0."""
+    import polars as pl
+
+    table, one_bad = tmp_path / "t.parquet", tmp_path / "bad.parquet"
+    assert run("export", log, "-o", table).returncode == 0
+    for column, value in (
+        ("prompt_tokens", 2**62),
+        ("prompt_ms", 1e308),
+        ("prompt_ms", float("nan")),
+        ("avoidable_ms", -1.0),
+    ):
+        pl.concat([pl.read_parquet(table)] * 4).with_columns(pl.lit(value).alias(column)).write_parquet(one_bad)
+        done = run("stats", one_bad, log)
+        assert done.returncode == 2
+        one_line(done, f"column {column} holds a number that no server can have")
+        assert b"3,935" in done.stdout
+
+
+def test_sums_do_not_wrap(tmp_path: Path) -> None:
+    most: dict[str, Any] = {"prompt_tokens": 2**53, "cached_tokens": 2**53, "processed_tokens": 0, "prompt_ms": 1e15}
+    (row,) = sums([request(**most)] * 600, None, tmp_path)
+    assert row.prompt_tokens == 600 * 2**53
+    assert row.prompt_ms == pytest.approx(6e17)
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
+    """A table is refused in one line, as polars cannot open it; reports are read or refused like others."""
+    table, bad, good = (os.fsencode(tmp_path) + name for name in (b"/t\xff.parquet", b"/bad\xff.json", b"/r\xff.json"))
+    assert run("export", log, "-f", "parquet", "-o", table).returncode == 0
+    assert run("analyze", log, "-f", "json", "-o", good).returncode == 0
+    with open(bad, "w") as file:
+        file.write('{"schema": "cachedoctor.report/1"}')
+    for path, words in ((table, "UTF-8"), (bad, "is no report of cachedoctor")):
+        done = run("stats", path, log, "-f", "json")
+        assert done.returncode == 2
+        one_line(done, words)
+        found = json.loads(done.stdout)
+        assert sorted(i["error"] is None for i in found["inputs"]) == [False, True]
+    done = run("stats", good, log, "-f", "json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["inputs"][0]["path"].endswith("r\\udcff.json")
 
 
 def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Path) -> None:

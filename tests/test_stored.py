@@ -60,6 +60,30 @@ def test_what_is_no_report_is_refused(data: bytes) -> None:
         read(data, "x.json")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("prompt_tokens", 2**70), ("prompt_tokens", 2**53 + 1), ("cached_tokens", 10**400), ("prompt_ms", 1e308),
+     ("prompt_ms", -1.0), ("avoidable_ms", 1e16), ("index", 2**62), ("task", 2**63)],
+)  # fmt: skip
+def test_numbers_beyond_their_bounds_are_refused(field: str, value: float) -> None:
+    """Sums of them would overflow, silently or not."""
+    data = json.loads(json_of([content_of(CASES[0])]))
+    data["requests"][0][field] = value
+    with pytest.raises(CacheDoctorError, match=r"x\.json: is no report of cachedoctor"):
+        read(json.dumps(data).encode(), "x.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "field"), [("totals", "prompt_ms"), ("sessions", "build"), ("inputs", "lines"), ("totals", "requests")]
+)
+def test_other_numbers_have_bounds_as_well(place: str, field: str) -> None:
+    data = json.loads(json_of([content_of(CASES[0])]))
+    found = data[place]
+    (found if isinstance(found, dict) else found[0])[field] = 10**200
+    with pytest.raises(CacheDoctorError, match=r"x\.json: is no report of cachedoctor"):
+        read(json.dumps(data).encode(), "x.json")
+
+
 def test_a_newer_schema_is_named() -> None:
     with pytest.raises(CacheDoctorError, match=r"cachedoctor\.report/2; this version reads cachedoctor\.report/1") as e:
         read(b'{"schema": "cachedoctor.report/2", "everything": "else"}', "x.json")

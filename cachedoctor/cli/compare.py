@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
+from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
     from cachedoctor.model import Comparison
-
-_INTERRUPTED, _FAULT, _NOTHING, _WORSE = 130, 2, 3, 1
 
 
 def compare(
@@ -30,14 +30,11 @@ def compare(
         Literal["worse"] | None,
         typer.Option(help="Exit with 1 when reuse surely fell, or an error or warning surely is new."),
     ] = None,
-    build: Annotated[
-        int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
-    ] = None,
+    build: Build = None,
     max_unpacked: MaxUnpacked = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
-    width: Annotated[
-        int | None, typer.Option(min=20, metavar="N", help="Columns of the text.  [default: the terminal's]")
-    ] = None,
+    quiet: Quiet = False,
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Say what a change of the server or the client did to findings, reuse and time, and how sure that is.
 
@@ -50,18 +47,23 @@ def compare(
 
     spare_inputs(output, [before, after])
     limit = max_unpacked or MAX_BYTES
+    progress = Progress([before, after], quiet)
     try:
         with Interrupts(), Sink(output) as sink:
-            reports = [comparing.report_of(path, build, limit) for path in (before, after)]
+            reports = [comparing.report_of(path, build, limit, progress.read) for path in (before, after)]
             for path, report in zip((before, after), reports, strict=True):
                 if not any(i.recognised for i in report.inputs):
-                    terminal.complain(f"{path}: nothing in it was recognised as a log of llama-server", "give a log")
-                    raise typer.Exit(_NOTHING)
+                    what = f"{path}: nothing in it was recognised as a log of llama-server"
+                    terminal.complain(what, "give a log, or a JSON report as a file")
+                    raise typer.Exit(NOTHING)
+            progress.close()
             found = comparing.compare(reports[0], reports[1], (before, after))
             with sink.writing() as out:
                 compare_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
     except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        progress.close()
     raise typer.Exit(_status(found, fail_on is not None))
 
 
@@ -70,8 +72,8 @@ def _status(found: Comparison, fails: bool) -> int:
     for side in errors:
         terminal.complain(side.error or "", "the comparison covers what was read")
     if errors:
-        return _FAULT
+        return FAULT
     new = any(
         c.change == "came" and c.sure and c.after is not None and c.after.severity != "note" for c in found.findings
     )
-    return _WORSE if fails and (new or found.verdict == "worse") else 0
+    return FOUND if fails and (new or found.verdict == "worse") else 0

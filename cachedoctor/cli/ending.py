@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cachedoctor.sources.base import SourceError
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
+UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
 _PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
 
 
@@ -53,10 +54,19 @@ def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "war
     if not any(i.recognised for i in report.inputs):
         empty = not any(i.bytes for i in report.inputs)
         what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
-        terminal.complain(what, _PIPE if empty else "cachedoctor explain unknown-format says what is expected")
+        terminal.complain(what, _PIPE if empty else _expected(report))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
+
+
+def _expected(report: Report) -> str:
+    from cachedoctor.doctor.reports import is_report
+
+    stored = next((i.path for i in report.inputs if is_report(i.path)), None)
+    if stored is not None:
+        return f"it is a JSON report: cachedoctor report {stored}"
+    return "cachedoctor explain unknown-format says what is expected"
 
 
 def has_content(report: Report) -> bool:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import MaxUnpacked, Quiet
+from cachedoctor.cli.options import Build, MaxUnpacked, Quiet
 from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
     from cachedoctor.model import CacheDoctorError
 
-_INTERRUPTED, _FAULT, _NOTHING = 130, 2, 3
 _Ending = Literal["parquet", "csv", "ndjson"]
 
 
@@ -45,9 +45,7 @@ def export(
     format: Annotated[
         _Ending | None, typer.Option("--format", "-f", help="Format of the table.  [default: by the name of FILE]")
     ] = None,
-    build: Annotated[
-        int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
-    ] = None,
+    build: Build = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
 ) -> None:
@@ -64,7 +62,7 @@ def export(
         with Interrupts(), Sink(output) as sink:
             status = _requests(job, sink) if table == "requests" else _events(job, sink)
     except KeyboardInterrupt:
-        status = _INTERRUPTED
+        status = INTERRUPTED
     finally:
         job.progress.close()
     raise typer.Exit(status)
@@ -85,44 +83,49 @@ def _ending(output: str, format: _Ending | None) -> _Ending:
 
 
 def _requests(job: _Job, sink: Sink) -> int:
-    from cachedoctor.doctor import tables
+    from cachedoctor.doctor import reports, tables
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.doctor.run import feed_all
     from cachedoctor.frames.columns import REQUESTS
     from cachedoctor.model import CacheDoctorError
 
     errors: list[CacheDoctorError] = []
-    reports = []
-    for path in filter(tables.is_report, job.paths):
+    read = []
+    stored = [path for path in reports.distinct(job.paths) if reports.is_report(path)]
+    for path in stored:
         try:
-            reports.append(tables.read_report(path))
+            read.append(reports.read(path, job.progress.read))
         except CacheDoctorError as error:
             errors.append(error)
-    logs = [path for path in job.paths if not tables.is_report(path)]
+    logs = [path for path in reports.distinct(job.paths) if path not in stored]
     if logs:
         analyzer = Analyzer(job.build)
         errors += feed_all(analyzer, logs, job.max_unpacked, job.progress.read)
-        reports.append(analyzer.finish())
-    recognised = any(i.recognised for report in reports for i in report.inputs)
+        read.append(analyzer.finish())
+    recognised = any(i.recognised for report in read for i in report.inputs)
     if recognised:
         with sink.writing() as out:
-            tables.write(REQUESTS, tables.request_rows(reports), out, job.ending)
+            tables.write(REQUESTS, tables.request_rows(read), out, job.ending)
     return _status(errors, recognised)
 
 
 def _events(job: _Job, sink: Sink) -> int:
-    from cachedoctor.doctor import tables
+    from itertools import chain
+
+    from cachedoctor.doctor import reports, tables
     from cachedoctor.frames.columns import EVENTS
     from cachedoctor.model import CacheDoctorError
 
-    stored = next(filter(tables.is_report, job.paths), None)
+    stored = next(filter(reports.is_report, job.paths), None)
     if stored is not None:
         raise CacheDoctorError(f"{stored}: a report holds no lines of its log", "give the log for --table events")
     events = tables.Events(job.paths, job.max_unpacked, job.progress.read)
+    rows = events.lines()
+    first = next(rows, None)
+    if first is None:  # an old table stays
+        return _status(events.errors, False)
     with sink.writing() as out:
-        tables.write(EVENTS, events.lines(), out, job.ending)
-        if not events.rows:  # an old table stays
-            raise typer.Exit(_status(events.errors, False))
+        tables.write(EVENTS, chain([first], rows), out, job.ending)
     return _status(events.errors, True)
 
 
@@ -130,7 +133,7 @@ def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
     for error in errors:
         terminal.complain(error.message, error.hint)
     if errors:
-        return _FAULT
+        return FAULT
     if not recognised:
-        terminal.complain("nothing in the input was recognised as a log of llama-server", "nothing was written")
-    return 0 if recognised else _NOTHING
+        terminal.complain("nothing in the input was recognised as a log of llama-server", UNWRITTEN)
+    return 0 if recognised else NOTHING

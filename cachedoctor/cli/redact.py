@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import MaxUnpacked
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.redaction import Redactor
-
-_INTERRUPTED, _FAULT, _NOTHING = 130, 2, 3
 
 
 def redact(
@@ -41,7 +40,7 @@ def redact(
     if path is None:
         if not terminal.piped():
             typer.echo(ctx.get_help(), err=True)
-            raise typer.Exit(_FAULT)
+            raise typer.Exit(FAULT)
         path = "-"
     spare_inputs(output, [path])
     raise typer.Exit(_run(path, output, max_unpacked))
@@ -59,10 +58,10 @@ def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
             if error is not None and not redactor.lines:
                 raise error
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     if error is not None:
         terminal.complain(error.message, error.hint)
-        return _FAULT
+        return FAULT
     return _said(redactor)
 
 
@@ -70,7 +69,7 @@ def _said(redactor: Redactor) -> int:
     if not redactor.recognised:
         what = "nothing in the input was recognised" if redactor.lines else "the input is empty"
         terminal.complain(what, "cachedoctor explain unknown-format says what is expected")
-        return _NOTHING
+        return NOTHING
     unknown = redactor.lines - redactor.recognised
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(redactor.replaced().items()))
     counts = f"{redactor.lines:,} lines, {max(unknown, 0):,} of them no known message; replaced: {kinds or 'nothing'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -30,22 +29,10 @@ def report(
 
     Exit status: 0 written; 2 wrong usage, or no report of this version.
     """
-    from cachedoctor.report.stored import read
+    from cachedoctor.doctor.reports import read
 
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
-    found = read(_bytes(stored), stored)
+    found = read(stored)
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))
-
-
-def _bytes(path: str) -> bytes:
-    if path == "-":
-        return sys.stdin.buffer.read()
-    from cachedoctor.model import CacheDoctorError
-
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}") from error

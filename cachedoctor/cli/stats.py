@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
+from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.statistics import Gathering
-
-_INTERRUPTED, _FAULT, _NOTHING = 130, 2, 3
 
 
 class _By(StrEnum):
@@ -51,14 +51,11 @@ def stats(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the tables to FILE.")
     ] = None,
-    build: Annotated[
-        int | None, typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when unknown.")
-    ] = None,
+    build: Build = None,
     max_unpacked: MaxUnpacked = None,
-    color: Annotated[terminal.Color, typer.Option(help="Colours; auto also heeds NO_COLOR and FORCE_COLOR.")] = "auto",
-    width: Annotated[
-        int | None, typer.Option(min=20, metavar="N", help="Columns of the text.  [default: the terminal's]")
-    ] = None,
+    quiet: Quiet = False,
+    color: ColorOption = "auto",
+    width: Width = None,
 ) -> None:
     """Sum up requests over many logs and servers: reuse, recomputed and lost tokens, time, speed.
 
@@ -70,15 +67,19 @@ def stats(
     from cachedoctor.sources.unpack import MAX_BYTES
 
     spare_inputs(output, inputs)
-    gathering = Gathering(inputs, build, max_unpacked or MAX_BYTES)
+    progress = Progress(inputs, quiet)
+    gathering = Gathering(inputs, build, max_unpacked or MAX_BYTES, progress.read)
     try:
         with Interrupts(), Sink(output) as sink:
             found = gathering.stats([kind.value for kind in by or []])
+            progress.close()
             if gathering.recognised:
                 with sink.writing() as out:
                     stats_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
     except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        progress.close()
     raise typer.Exit(_status(gathering))
 
 
@@ -86,8 +87,8 @@ def _status(gathering: Gathering) -> int:
     for error in gathering.errors:
         terminal.complain(error.message, error.hint)
     if gathering.errors:
-        return _FAULT
+        return FAULT
     if not gathering.recognised:
-        terminal.complain("nothing in the inputs was recognised as a log of llama-server", "nothing was written")
-        return _NOTHING
+        terminal.complain("nothing in the inputs was recognised as a log of llama-server", UNWRITTEN)
+        return NOTHING
     return 0

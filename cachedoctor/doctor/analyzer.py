@@ -13,6 +13,7 @@ import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.part import Part, add_input
 from cachedoctor.doctor.reuse import Reuse
 from cachedoctor.doctor.servers import Servers
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
 
 _LIVES = 16
 """Sessions among which one with requests is looked for: it says that the server was restarted."""
-
-
-def printable(name: str) -> str:
-    """Return a text that holds names of files, which need not be UTF-8, so that any format can hold it."""
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 class Analyzer:

@@ -5,12 +5,15 @@ Knows reports. Knows no log, no format and no terminal.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import cachedoctor
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.contrast import differences
 from cachedoctor.doctor.measures import measures
+from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.reports import is_report, read
 from cachedoctor.doctor.run import drive, source_of
-from cachedoctor.doctor.tables import is_report, read_report
 from cachedoctor.doctor.tally import Tally
 from cachedoctor.knowledge import builds
 from cachedoctor.model import (
@@ -25,7 +28,7 @@ from cachedoctor.model import (
     Report,
     Session,
 )
-from cachedoctor.report import quoted
+from cachedoctor.sources.base import Told, unheard
 
 _CHANCE = 0.05
 """A finding that as many requests would miss as often as this by chance may be there still."""
@@ -33,20 +36,21 @@ _ORDER: tuple[Change, ...] = ("came", "stayed", "went", "hidden", "revealed")
 _Code = tuple[str, str]
 
 
-def report_of(path: str, build: int | None, max_unpacked: int) -> Report:
+def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unheard) -> Report:
     """Return the report at ``path``, or that of the log there.
 
     Args:
         build: of a log that does not say it.
         max_unpacked: bytes that a log may unpack to.
+        told: hears of bytes as they are read.
 
     Raises:
         CacheDoctorError: it cannot be read at all.
     """
     if is_report(path):
-        return read_report(path)
+        return read(path, told)
     analyzer = Analyzer(build)
-    error = drive(analyzer, source_of(path, max_unpacked))
+    error = drive(analyzer, source_of(path, max_unpacked, told))
     report = analyzer.finish()
     if error is not None and not any(i.lines for i in report.inputs):
         raise error
@@ -64,17 +68,17 @@ def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison
         found[0].verdict,
         found[0].why,
         found,
-        _findings(before, after, old.requests, new.requests),
+        _findings(before, after, old, new),
         differences(before, after, old, new),
     )
 
 
 def _side(report: Report, tally: Tally, name: str) -> ComparedSide:
     error = next((i.error for i in report.inputs if i.error is not None), None)
-    servers = list(dict.fromkeys(_server(quoted.session(s)) for s in report.sessions))
+    servers = list(dict.fromkeys(_server(s) for s in report.sessions))
     sums = tally.all
     return ComparedSide(
-        name, error, servers, tally.requests, tally.unknown, tally.conversations,
+        printable(name), error, servers, tally.requests, tally.unknown, tally.conversations,
         sums.prompt, sums.cached, sums.processed, round(sums.ms, 3), tally.median_length,
     )  # fmt: skip
 
@@ -91,9 +95,18 @@ def _server(session: Session) -> str:
 # ---- findings
 
 
-def _findings(before: Report, after: Report, n_before: int, n_after: int) -> list[FindingChange]:
-    old, new = _by_code(before, n_before), _by_code(after, n_after)
-    changes = [_change(code, old.get(code), new.get(code), before, after) for code in {**old, **new}]
+class _Seen(NamedTuple):
+    """What one side could have shown, and did."""
+
+    report: Report
+    requests: int
+    """Children included, as findings count them."""
+    findings: dict[_Code, FindingSide]
+
+
+def _findings(before: Report, after: Report, old: Tally, new: Tally) -> list[FindingChange]:
+    sides = [_Seen(report, tally.rows, _by_code(report, tally.rows)) for report, tally in ((before, old), (after, new))]
+    changes = [_change(code, *sides) for code in {**sides[0].findings, **sides[1].findings}]
     return sorted(changes, key=lambda c: (_ORDER.index(c.change), -max(_tokens(c.before), _tokens(c.after)), c.code))
 
 
@@ -104,7 +117,7 @@ def _tokens(side: FindingSide | None) -> int:
 def _by_code(report: Report, requests: int) -> dict[_Code, FindingSide]:
     """Findings of one code are one: what parts them (the server, the input) has other names on the other side."""
     groups: dict[_Code, list[Finding]] = {}
-    for finding in quoted.findings(report):
+    for finding in report.findings:
         groups.setdefault((finding.code, finding.name), []).append(finding)
     return {code: _finding_side(found, requests) for code, found in groups.items()}
 
@@ -118,48 +131,48 @@ def _finding_side(found: list[Finding], requests: int) -> FindingSide:
         tokens=sum(f.cost.tokens for f in found),
         ms=round(sum(times), 3) if times else None,
         claims=[f.claim for f in found],
+        of="requests" if any(f.requests for f in found) else "servers",
     )
 
 
-def _change(
-    code: _Code, old: FindingSide | None, new: FindingSide | None, before: Report, after: Report
-) -> FindingChange:
+def _change(code: _Code, before: _Seen, after: _Seen) -> FindingChange:
+    old, new = before.findings.get(code), after.findings.get(code)
     if old is not None and new is not None:
         return FindingChange("stayed", *code, old, new, True, "", "")
-    there, missing = (before, after) if old is not None else (after, before)
-    seen, other = old or new, "AFTER" if old is not None else "BEFORE"
+    seen, missing, other = (old, after, "AFTER") if old is not None else (new, before, "BEFORE")
     unseen = _unseen(code[0], missing)
     if unseen is not None:
         change: Change = "hidden" if old is not None else "revealed"
         return FindingChange(
             change, *code, old, new, False, f"{other} could not show it: {unseen.reason}", unseen.enable
         )
-    note = _chance(seen, there, missing, code, other)
+    note = _chance(seen, missing.requests, other)
     return FindingChange("went" if old is not None else "came", *code, old, new, not note, note, "")
 
 
-def _unseen(code: str, report: Report) -> NotEvaluated | None:
+def _unseen(code: str, side: _Seen) -> NotEvaluated | None:
     """Why the report could not have had this finding; None when it could."""
+    report = side.report
+    if code in report.ignored:
+        return NotEvaluated(code, "", "the rule was switched off when it was written", "analyze its log again with it")
     found = next((rule for rule in report.not_evaluated if rule.code == code), None)
     if found is not None:
         return found
     if not any(rule.code == code for rule in report.rules):
         reason = f"version {report.tool_version} of cachedoctor, which wrote it, did not have this rule"
         return NotEvaluated(code, "", reason, "analyze its log again")
-    if not report.totals.requests:
+    if not side.requests:
         return NotEvaluated(code, "", "it has no requests", "")
     return None
 
 
-def _chance(seen: FindingSide | None, there: Report, missing: Report, code: _Code, other: str) -> str:
-    """Say so when as few requests would miss a finding of this rate by chance."""
-    of_requests = any(f.requests for f in there.findings if (f.code, f.name) == code)
-    if seen is None or not of_requests or not seen.requests:
+def _chance(seen: FindingSide | None, requests: int, other: str) -> str:
+    """Say so when as few ``requests`` would miss a finding of this rate by chance."""
+    if seen is None or seen.of == "servers" or not seen.requests:
         return ""
     rate = min(1.0, seen.count / seen.requests)
-    requests = missing.totals.requests
     if (1 - rate) ** requests <= _CHANCE:
         return ""
     noun = "request" if requests == 1 else "requests"
-    hit = f"it hit {seen.count:,} of {seen.requests:,} requests"
+    hit = f"it hit {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
     return f"may be chance: {hit}, and the {requests:,} {noun} of {other} may have missed it"

@@ -12,15 +12,12 @@ from typing import Any
 from cachedoctor.doctor.tally import Tally
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Difference, Report, Session
-from cachedoctor.report import quoted
 
 _LENGTH = 1.25
 """From this factor on prompts are called longer or shorter, and conversations too."""
 _SPEED = 1.2
 _MOST = 12
 """Settings that are named."""
-_LONGEST = 60
-"""Characters of a value."""
 _UNKNOWN = "unknown"
 
 _FACTS: dict[str, tuple[Callable[[Session], Any], str]] = {
@@ -41,11 +38,11 @@ def differences(before: Report, after: Report, old: Tally, new: Tally) -> list[D
 
 
 def _servers(before: Report, after: Report) -> Iterator[Difference]:
-    sessions = [list(map(quoted.session, report.sessions)) for report in (before, after)]
+    sessions = [report.sessions for report in (before, after)]
     for name, (fact, caveat) in _FACTS.items():
         was, now = (_values([fact(s) for s in some]) for some in sessions)
-        overlap = name == "build" and _overlap(*map(_range, sessions))
-        if was != now and _UNKNOWN not in (was, now) and not overlap:
+        same = name == "build" and _same_builds(*sessions)
+        if was != now and _UNKNOWN not in (was, now) and not same:
             yield Difference(name, was, now, caveat)
     names = dict.fromkeys(name for some in sessions for s in some for name in s.settings if name != "restarted")
     changed = []
@@ -56,10 +53,15 @@ def _servers(before: Report, after: Report) -> Iterator[Difference]:
     yield from changed[:_MOST]
 
 
-def _range(sessions: list[Session]) -> tuple[float, float]:
-    """Builds that the servers may be of."""
-    lows = [s.build or s.build_min or 0 for s in sessions]
-    return min(lows, default=0), max((s.build or s.build_max or math.inf for s in sessions), default=math.inf)
+def _same_builds(before: list[Session], after: list[Session]) -> bool:
+    """Whether every server of either side may be of the same build as one of the other side."""
+    old, new = ([_range(session) for session in some] for some in (before, after))
+    return all(any(_overlap(a, b) for b in new) for a in old) and all(any(_overlap(a, b) for a in old) for b in new)
+
+
+def _range(session: Session) -> tuple[float, float]:
+    """Builds that the server may be of."""
+    return session.build or session.build_min or 0, session.build or session.build_max or math.inf
 
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -68,7 +70,7 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def _values(found: list[Any]) -> str:
     """Say all values that there are; what a log does not say is unknown, which is no difference."""
-    known = dict.fromkeys(str(value)[:_LONGEST] for value in found if value is not None)
+    known = dict.fromkeys(str(value) for value in found if value is not None)
     shown = list(known)[:3]
     return ", ".join(shown + [f"and {len(known) - 3} more"] * (len(known) > 3)) or _UNKNOWN
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.doctor.analyzer import printable
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.spans import Hole, Recognised, Spans
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment

@@ -54,6 +54,8 @@ def _measure(kind: _Kind, before: Tally, after: Tally) -> Measure:
     change = None if was is None or now is None else now - was
     interval = None if change is None else intervals.difference(old, new)
     verdict, why = _verdict(kind, was, change, interval, (len(old), len(new)))
+    if change == 0 and before.equals(after):
+        verdict, why = "same", "both sides have the same requests"
     low, high = interval or (None, None)
     return Measure(
         kind.name, kind.unit, kind.scope, kind.good, was, now, change, low, high, len(old), len(new), verdict, why
@@ -71,8 +73,6 @@ def _verdict(
     if was is None or change is None:
         side = "BEFORE" if was is None else "AFTER"
         return "unsure", f"{side} has no request that tells it"
-    if not change:
-        return "same", "both sides have the same"
     if interval is None:
         fewest = min(counts)
         side = "each side" if counts[0] == counts[1] else "the side BEFORE" if counts[0] == fewest else "the side AFTER"

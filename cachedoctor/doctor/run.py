@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from cachedoctor.doctor.analyzer import Analyzer, printable
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.naming import printable
 from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import Given, Options, Report
 from cachedoctor.rules import names

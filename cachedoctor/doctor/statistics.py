@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import cachedoctor
-from cachedoctor.doctor.analyzer import Analyzer, printable
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.reports import distinct, is_report, read
 from cachedoctor.doctor.run import chains, drive_chain
-from cachedoctor.doctor.tables import is_report, read_report
 from cachedoctor.frames import stats, tables
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.frames.requests import Numbering
 from cachedoctor.model import By, CacheDoctorError, Report, Stats, StatsInput
-from cachedoctor.report import quoted
+from cachedoctor.sources.base import Told, unheard
 
 _PARQUET = b"PAR1"
 DEFAULT: tuple[By, ...] = ("build", "model")
@@ -28,8 +29,17 @@ DEFAULT: tuple[By, ...] = ("build", "model")
 class Gathering:
     """Reads the inputs; every log with its rotations, and every report, is a server of its own."""
 
-    def __init__(self, paths: list[str], build: int | None, max_unpacked: int) -> None:
-        """``build``: of the logs that do not say it; ``max_unpacked``: bytes that each log may unpack to."""
+    def __init__(self, paths: list[str], build: int | None, max_unpacked: int, told: Told = unheard) -> None:
+        """Sort the inputs; one that is given twice counts once.
+
+        Args:
+            paths: logs, JSON reports, tables.
+            build: of the logs that do not say it.
+            max_unpacked: bytes that each log may unpack to.
+            told: hears of bytes as they are read.
+        """
+        self._told = told
+        paths = distinct(paths)
         self._tables = [path for path in paths if _is_table(path)]
         self._reports = [path for path in paths if path not in self._tables and is_report(path)]
         self._chains = chains([path for path in paths if path not in {*self._tables, *self._reports}])
@@ -47,7 +57,7 @@ class Gathering:
             gathered = os.path.join(folder, "requests.parquet")
             with open(gathered, "wb") as out:
                 tables.write(REQUESTS, self._rows(), out, "parquet")
-            sums = stats.tables([gathered, *self._checked()], [None, *(by or DEFAULT)])
+            sums = stats.tables([gathered, *self._checked()], [None, *dict.fromkeys(by or DEFAULT)])
         shown = [table for table in sums if table.by is None or by or len(table.rows) > 1]
         return Stats(cachedoctor.__version__, self._inputs, shown)
 
@@ -55,12 +65,12 @@ class Gathering:
         numbering = Numbering()
         for report in self._read():
             self.recognised = self.recognised or any(i.recognised for i in report.inputs)
-            yield from numbering.lines(report.requests, map(quoted.session, report.sessions))
+            yield from numbering.lines(report.requests, report.sessions)
 
     def _read(self) -> Iterator[Report]:
         for path in self._reports:
             try:
-                report = read_report(path)
+                report = read(path, self._told)
             except CacheDoctorError as error:
                 self._failed(path, "report", error)
                 continue
@@ -68,7 +78,7 @@ class Gathering:
             yield report
         for chain in self._chains:
             analyzer = Analyzer(self._build)
-            self.errors += drive_chain(analyzer, chain, self._max_unpacked)
+            self.errors += drive_chain(analyzer, chain, self._max_unpacked, self._told)
             report = analyzer.finish()
             self._inputs += [StatsInput(i.path, "log", i.error) for i in report.inputs]
             yield report
@@ -86,7 +96,7 @@ class Gathering:
 
     def _failed(self, path: str, kind: Literal["report", "table"], error: CacheDoctorError) -> None:
         self.errors.append(error)
-        self._inputs.append(StatsInput(printable(path), kind, error.message))
+        self._inputs.append(StatsInput(printable(path), kind, printable(error.message)))
 
 
 def _is_table(path: str) -> bool:

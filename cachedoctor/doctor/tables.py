@@ -1,11 +1,10 @@
-"""From inputs to rows of tables: logs and JSON reports to requests, logs to events.
+"""From inputs to rows of tables: reports to requests, logs to events.
 
-Knows how an input becomes a report or a listing, and what of it may be shown. Knows no format and no terminal.
+Knows how an input becomes a listing, and what of it may be shown. Knows no format and no terminal.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import IO
 
@@ -13,34 +12,9 @@ from cachedoctor.doctor.listing import Listing
 from cachedoctor.doctor.run import chains, source_of
 from cachedoctor.frames.columns import Ending, Table
 from cachedoctor.frames.requests import Numbering
-from cachedoctor.model import CacheDoctorError, Report
-from cachedoctor.report import quoted, stored
+from cachedoctor.model import Report
+from cachedoctor.report import quoted
 from cachedoctor.sources.base import SourceError, Told, unheard
-
-_HEAD = 256
-"""Bytes at the beginning of a file by which a report is told from a log."""
-
-
-def is_report(path: str) -> bool:
-    """Whether the file begins as a JSON report does; a log of JSON records does not."""
-    if path == "-" or not os.path.isfile(path):
-        return False
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False  # whoever reads it says what is wrong
-    return head.lstrip()[:1] == b"{" and b'"cachedoctor.report/' in head
-
-
-def read_report(path: str) -> Report:
-    """Read a stored report; raises ``CacheDoctorError`` when it is none."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return stored.read(data, path)
 
 
 def request_rows(reports: list[Report]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ Memory grows with the conversations and takes 8 bytes of each request. Knows row
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections.abc import Iterator
 from statistics import median
@@ -12,10 +13,10 @@ from statistics import median
 import msgspec
 
 from cachedoctor.doctor.intervals import Part
-from cachedoctor.model import Report, RequestRow
+from cachedoctor.model import Counted, Report, RequestRow, counted
 
 
-class Sums(msgspec.Struct, gc=False):
+class Amounts(msgspec.Struct, gc=False):
     """Sums over requests of which prompt and reuse are known."""
 
     requests: int = 0
@@ -29,18 +30,22 @@ class Sums(msgspec.Struct, gc=False):
     """Prompt tokens of these."""
     ms_processed: int = 0
 
-    def add(self, row: RequestRow) -> None:
-        """Count a request."""
-        prompt, cached, processed = row.prompt_tokens or 0, row.cached_tokens or 0, row.processed_tokens or 0
+    def add(self, found: Counted, ms: float | None) -> None:
+        """Count a request and its prompt time."""
+        processed = found.processed or 0
         self.requests += 1
-        self.prompt += prompt
-        self.cached += cached
+        self.prompt += found.prompt
+        self.cached += found.cached
         self.processed += processed
-        if row.prompt_ms is not None:
+        if ms is not None:
             self.timed += 1
-            self.ms += row.prompt_ms
-            self.ms_prompt += prompt
+            self.ms += ms
+            self.ms_prompt += found.prompt
             self.ms_processed += processed
+
+
+_COUNTED = ("session", "thread", "turn", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms")
+"""What of a request is counted here."""
 
 
 class Tally:
@@ -48,28 +53,36 @@ class Tally:
 
     def __init__(self, report: Report) -> None:
         self.requests = self.unknown = 0
-        self.all = Sums()
+        self.all = Amounts()
+        self.rows = 0
+        """Requests and children of ``n > 1`` requests: findings count both."""
         self._lengths = array("q")
-        self._conversations: dict[tuple[int, int], tuple[Sums, Sums]] = {}
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._conversations: dict[tuple[int, int], tuple[Amounts, Amounts]] = {}
         for row in report.requests:
+            self.rows += 1
             if row.parent is None:
                 self._add(row)
 
     def _add(self, row: RequestRow) -> None:
         self.requests += 1
-        if row.prompt_tokens is None or row.cached_tokens is None:
+        self._digest.update(repr([getattr(row, name) for name in _COUNTED]).encode())
+        found = counted(row)
+        if found is None:
             self.unknown += 1
             return
-        self._lengths.append(row.prompt_tokens)
+        self._lengths.append(found.prompt)
         # One that belongs to no conversation is one of its own: no thread has a negative number.
         key = (row.session, row.thread if row.thread is not None else -1 - row.index)
         both = self._conversations.get(key)
         if both is None:
-            both = self._conversations[key] = (Sums(), Sums())
-        self.all.add(row)
-        both[0].add(row)
-        if row.turn:
-            both[1].add(row)
+            both = self._conversations[key] = (Amounts(), Amounts())
+        for amounts in (self.all, both[0], *([both[1]] if row.turn else [])):
+            amounts.add(found, row.prompt_ms)
+
+    def equals(self, other: Tally) -> bool:
+        """Whether both are of the same requests, one by one."""
+        return self._digest.digest() == other._digest.digest()
 
     @property
     def conversations(self) -> int:

@@ -29,8 +29,8 @@ def _float(raw: bytes) -> float:
     return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
 
 
-# Longer numbers are no counts of a server: Python converts no thousands of digits, JSON and tables hold 64 bits.
-_NUMBER = r"\d{1,18}(?!\d)"
+# Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
+_NUMBER = r"\d{1,15}(?!\d)"
 
 # kind of a hole: pattern and converter; url, path, host, json and text can hold a user's words
 _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {

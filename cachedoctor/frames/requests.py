@@ -25,10 +25,10 @@ class Numbering(msgspec.Struct):
     sessions: int = 0
 
     def lines(self, rows: Iterable[RequestRow], sessions: Iterable[Session]) -> Iterator[bytes]:
-        """Yield the requests of one report as JSON objects, their columns in the order of the table.
+        """Yield the requests of one report, with what its ``sessions`` say, as JSON objects.
 
-        Args:
-            sessions: those of the report, as they may be shown.
+        Their keys stand in the order of the columns. A session is taken as it is: whoever writes the table
+        gives it as it may be shown.
         """
         encode = msgspec.json.Encoder().encode
         facts = {s.index: {name: getattr(s, name) for name in _SESSION} for s in sessions}

@@ -6,19 +6,22 @@ Knows polars and the columns of requests. Knows nothing of how a table came abou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.frames.tables import schema_of
 from cachedoctor.knowledge import builds
 from cachedoctor.model import By, CacheDoctorError, StatsRow, StatsTable
+from cachedoctor.model.bounds import LONGEST, MOST
 
 if TYPE_CHECKING:
     import polars as pl
 
 _NEEDED = frozenset({"parent", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms"})
+_TIMES = frozenset({"prompt_ms", "avoidable_ms"})
 _TOKENS = ("lost_tokens", "client_lost_tokens", "server_lost_tokens")
+_SUMMED = ("prompt_tokens", "cached_tokens", "processed_tokens", "avoidable_tokens", *_TOKENS, *_TIMES)
 _BUILD = ("build", "build_min", "build_max")
 _HOUR = r"^(.*T\d\d):"
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"
@@ -37,6 +40,10 @@ def check(path: str) -> None:
     import polars as pl
 
     try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise CacheDoctorError(f"{path}: polars opens no name that is not UTF-8", "rename it, or link to it") from error
+    try:
         have = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CacheDoctorError(f"{path}: is no parquet file", "give what cachedoctor export wrote") from error
@@ -47,11 +54,27 @@ def check(path: str) -> None:
         what = f"{path}: is no table of requests (column {wrong[0]} is missing or of another type)"
         raise CacheDoctorError(what, "give what cachedoctor export --table requests wrote")
     try:
-        _sums([path], _keys(None))
+        beyond = _beyond(path, have)
     except pl.exceptions.PolarsError as error:
         raise CacheDoctorError(
             f"{path}: cannot be read to its end", "write it again with cachedoctor export"
         ) from error
+    if beyond is not None:
+        what = f"{path}: column {beyond} holds a number that no server can have"
+        raise CacheDoctorError(what, "give what cachedoctor export wrote")
+
+
+def _beyond(path: str, have: Iterable[str]) -> str | None:
+    """Name a column of counts or times that holds more than its bound, or a time that is none; reads all of them."""
+    import polars as pl
+
+    columns = {name: pl.col(name) for name in _SUMMED if name in have}
+    within = [
+        (cell.is_between(0, LONGEST) if name in _TIMES else cell.is_between(-MOST, MOST)).all().alias(name)
+        for name, cell in columns.items()
+    ]
+    found = pl.scan_parquet(path, glob=False).select(within).collect(engine="streaming")
+    return next((name for name in found.columns if not found[name].item()), None)
 
 
 def tables(paths: Sequence[str], kinds: Sequence[By | None]) -> list[StatsTable]:
@@ -149,7 +172,8 @@ def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> list[dict[str, Any]]:
         **{name: pl.when(own).then(pl.col(name)) for name in _TOKENS},
     }
     names = [key.meta.output_name() for key in keys]
-    cells = [*keys, *(cell.alias(f"_{name}") for name, cell in parts.items())]
+    # Sums of numbers within their bounds would overflow 64 bits without a word.
+    cells = [*keys, *(cell.cast(pl.Int128).alias(f"_{name}") for name, cell in parts.items())]
     whole = [pl.col(f"_{name}").sum().alias(name) for name in parts]
     seen = [pl.col(f"_{name}").count().alias(f"{name}_seen") for name in parts]
     found = _added(paths, names, lambda table: table.select(cells).group_by(names).agg(*whole, *seen))
@@ -159,7 +183,7 @@ def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> list[dict[str, Any]]:
 def _whole(ms: pl.Expr) -> pl.Expr:
     import polars as pl
 
-    return (ms * _NS).round().cast(pl.Int64)
+    return (ms * _NS).round().cast(pl.Int128)
 
 
 def _rows(paths: Sequence[str], by: By | None) -> list[StatsRow]:
@@ -174,12 +198,14 @@ def _rows(paths: Sequence[str], by: By | None) -> list[StatsRow]:
                 f"{name}_p{share}": at for share, at in zip(_SHARES, found.get(group, (None, None)), strict=True)
             }
         rows.append(_row(values, by))
+    if by is None:
+        return rows or [StatsRow(None, 0, 0, *[None] * (len(StatsRow.__struct_fields__) - 3))]
     rows = [row for row in rows if row.requests or row.avoidable_tokens]
     if by in ("hour", "turn", "slot"):
         rows.sort(key=lambda row: (len(row.group or "") if by != "hour" else 0, row.group or ""))
     else:
         rows.sort(key=lambda row: (-(row.processed_tokens or 0), row.group or ""))
-    return sorted(rows, key=lambda row: row.group is None and by is not None)
+    return sorted(rows, key=lambda row: row.group is None)
 
 
 def _row(values: dict[str, Any], by: By | None) -> StatsRow:

@@ -33,7 +33,7 @@ from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.report import InputInfo, Report, RequestLines, SlotReuse, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
-from cachedoctor.model.row import CheckpointRow, RequestRow, read_rows
+from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.view import ServerView, SlotView, View
@@ -52,6 +52,7 @@ __all__ = [
     "Comparison",
     "Confidence",
     "Cost",
+    "Counted",
     "Difference",
     "Dropped",
     "Edit",
@@ -102,5 +103,6 @@ __all__ = [
     "Verdict",
     "View",
     "Wording",
+    "counted",
     "read_rows",
 ]

@@ -59,12 +59,14 @@ class FindingSide(msgspec.Struct):
 
     severity: Severity
     count: int
-    """Requests that they hit; of a finding that is said of a whole server 1."""
+    """Requests that they hit; how often they were seen, where they are of whole servers."""
     requests: int
-    """Requests that there were."""
+    """Requests that there were; findings count children of ``n > 1`` requests, and so does this."""
     tokens: int
     ms: float | None
     claims: list[str]
+    of: Literal["requests", "servers"]
+    """What they are about: requests, or whole servers."""
 
 
 class FindingChange(msgspec.Struct):

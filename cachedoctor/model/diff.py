@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from cachedoctor.model.bounds import Long
+
 Op = Literal["equal", "replace", "insert", "delete", "move"]
 
 
@@ -21,20 +23,20 @@ class Side(msgspec.Struct):
 
     path: str
     kind: str
-    chars: int
+    chars: Long
     """Code points."""
-    tokens: int
+    tokens: Long
 
 
 class First(msgspec.Struct):
     """The first difference."""
 
-    token: int
+    token: Long
     """Index of the first differing token: the length of the common prefix in tokens."""
-    char: int
+    char: Long
     """Offset of the first differing code point of the rendered prompt."""
-    line: int
-    column: int
+    line: Long
+    column: Long
     place: str | None
     """Path in the request, ``system[0].text``."""
     kind: str

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cachedoctor.model.bounds import Count, Long, LongMs
+
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
 
@@ -17,9 +19,9 @@ class Evidence(msgspec.Struct):
     """A line that proves a finding."""
 
     path: str
-    session: int
+    session: Count
     """Index of the session."""
-    line: int
+    line: Long
     """Number of the line, from 1."""
     text: str
     """The line without its wrapper, as it was logged: hostile, and perhaps secret. Formats show less of it."""
@@ -31,8 +33,8 @@ class Evidence(msgspec.Struct):
 class Cost(msgspec.Struct):
     """What the fix would have saved."""
 
-    tokens: int
-    ms: float | None
+    tokens: Long
+    ms: LongMs | None
     """Milliseconds; None where the log has no timings."""
     ms_from: Literal["depth", "mean"] | None = None
     """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request."""
@@ -61,9 +63,9 @@ class Finding(msgspec.Struct):
     confidence: Confidence
     claim: str
     """What happened, with its numbers."""
-    requests: list[int]
+    requests: list[Count]
     """Indexes of the first 20 requests and the worst 5."""
-    count: int
+    count: Count
     """All requests that it hit."""
     evidence: list[Evidence]
     """The line that proves it first; none where no line but the command line does."""

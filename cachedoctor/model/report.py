@@ -7,12 +7,13 @@ from typing import IO, Annotated, Protocol
 
 import msgspec
 
+from cachedoctor.model.bounds import MOST, Count, Long, LongMs
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
 
-_FromOne = Annotated[int, msgspec.Meta(ge=1)]
-_FromZero = Annotated[int, msgspec.Meta(ge=0)]
+_FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+_FromZero = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
 class InputInfo(msgspec.Struct):
@@ -21,10 +22,10 @@ class InputInfo(msgspec.Struct):
     path: str
     engine: str | None = None
     """``llama.cpp``, or None where nothing was recognised."""
-    bytes: int = 0
+    bytes: Long = 0
     """Bytes, unpacked."""
-    lines: int = 0
-    recognised: int = 0
+    lines: Long = 0
+    recognised: Long = 0
     """Lines that are known messages."""
     error: str | None = None
     """Why it could not be read to its end."""
@@ -33,31 +34,31 @@ class InputInfo(msgspec.Struct):
 class Totals(msgspec.Struct):
     """Sums over all requests with known accounting; children of ``n > 1`` requests are left out."""
 
-    requests: int = 0
-    prompt_tokens: int = 0
+    requests: Long = 0
+    prompt_tokens: Long = 0
     """Tokens: cached + processed."""
-    cached_tokens: int = 0
+    cached_tokens: Long = 0
     """Tokens that were reused."""
-    processed_tokens: int = 0
+    processed_tokens: Long = 0
     """Tokens that were computed."""
     reuse: float | None = None
     """Share of the prompt tokens that was reused, from 0 to 1; None without any."""
-    prompt_ms: float = 0.0
+    prompt_ms: LongMs = 0.0
     """Milliseconds in which prompts were computed."""
-    avoidable_tokens: int = 0
+    avoidable_tokens: Long = 0
     """Tokens that the fixes would have saved: of each request what its dearest cause cost."""
-    avoidable_ms: float | None = None
+    avoidable_ms: LongMs | None = None
     """Milliseconds that the fixes would have saved."""
 
 
 class SlotReuse(msgspec.Struct):
     """How much of its prompts a slot reused, along its requests; children of ``n > 1`` requests are left out."""
 
-    session: int
+    session: Count
     """The session with the most requests."""
-    slot: int | None
+    slot: Count | None
     """None for all slots from 8 on together."""
-    requests: int
+    requests: Count
     step: _FromOne
     """Requests of each cell; the last one may hold fewer."""
     cells: list[tuple[_FromOne, _FromZero] | None]

@@ -6,79 +6,100 @@ Knows the columns. Knows nothing of how a value came about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.model.bounds import Count, Long, Ms
 from cachedoctor.model.request import Outcome
 
 
 class CheckpointRow(msgspec.Struct):
     """Context checkpoints of a request; the four counts are None where the build hides them."""
 
-    tried: int | None
-    restored: int | None
-    created: int | None
-    erased: int | None
-    held: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    tried: Count | None
+    restored: Count | None
+    created: Count | None
+    erased: Count | None
+    held: list[tuple[Count, Count]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of those that the slot is known to have held, where tokens were lost."""
-    restored_at: tuple[int, int] | None = None
+    restored_at: tuple[Count, Count] | None = None
     """(pos_min, pos_max) of the one that was restored."""
 
 
 class RequestRow(msgspec.Struct):
     """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
 
-    index: int
-    session: int
+    index: Count
+    session: Count
     path: str
-    slot: int
-    task: int
-    parent: int | None
-    thread: int | None
-    first_line: int
-    last_line: int
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    processed_tokens: int | None
-    generated_tokens: int | None
+    slot: Count
+    task: Long
+    parent: Long | None
+    thread: Count | None
+    first_line: Count
+    last_line: Count
+    prompt_tokens: Count | None
+    cached_tokens: Count | None
+    processed_tokens: Count | None
+    generated_tokens: Count | None
     derived: list[str]
-    prompt_ms: float | None
+    prompt_ms: Ms | None
     selected_by: str | None
     similarity: float | None
     f_keep: float | None
-    common_prefix_tokens: int | None
+    common_prefix_tokens: Count | None
     restored_from_ram: bool | None
     checkpoints: CheckpointRow
-    lost_tokens: int | None
+    lost_tokens: Count | None
     outcome: Outcome
     partial: bool
     codes: list[str]
-    expected_cached: int | None = None
+    expected_cached: Count | None = None
     replay_missing: list[str] = msgspec.field(default_factory=list)
-    turn: int | None = None
+    turn: Count | None = None
     """0 for the first request of its conversation."""
-    reference_tokens: int | None = None
+    reference_tokens: Count | None = None
     """Prompt + reply of the conversation's previous request, else what the slot held."""
-    held_tokens: int | None = None
+    held_tokens: Count | None = None
     """Length of what the slot held when the request took it."""
-    client_lost_tokens: int | None = None
+    client_lost_tokens: Count | None = None
     """Of the lost tokens those that the client changed."""
-    server_lost_tokens: int | None = None
+    server_lost_tokens: Count | None = None
     """Of the lost tokens those that the server could not reuse."""
     saved_to_ram: bool = False
     """What the slot held was saved to the RAM prompt cache before."""
     time: str | None = None
     """When it started, ISO 8601, as the wrapper of its first line says; ``--MM-DDTHH:MM:SS`` where that has no year."""
-    uptime_ms: float | None = None
+    uptime_ms: Ms | None = None
     """When it started, since the start of the server, as its first line says."""
     client: str | None = None
     """Address that asked, where the log says it without doubt."""
     endpoint: str | None = None
     """Path of the HTTP request, where the log says it without doubt."""
-    avoidable_tokens: int | None = None
+    avoidable_tokens: Count | None = None
     """Tokens that the fix of its dearest cause would have saved; 0 where no rule fired."""
-    avoidable_ms: float | None = None
+    avoidable_ms: Ms | None = None
     """Time that this fix would have saved."""
+
+
+class Counted(NamedTuple):
+    """The tokens of a request that sums are made of."""
+
+    prompt: int
+    cached: int
+    processed: int | None
+    """None of a request that ended without timings; sums of computed tokens have nothing of it."""
+
+
+def counted(row: RequestRow, *, children: bool = False) -> Counted | None:
+    """Return what of a request counts; None where the log does not tell its prompt and reuse.
+
+    Nothing of a child of an ``n > 1`` request counts, as it shares the prompt of its parent, unless ``children``.
+    """
+    if row.prompt_tokens is None or row.cached_tokens is None or (row.parent is not None and not children):
+        return None
+    return Counted(row.prompt_tokens, row.cached_tokens, row.processed_tokens)
 
 
 _decoder = msgspec.json.Decoder(RequestRow)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cachedoctor.model.bounds import Count, Long
+
 Memory = Literal["attention", "swa", "hybrid", "recurrent"]
 
 
@@ -47,28 +49,28 @@ class Sizes(msgspec.Struct):
 class Session(msgspec.Struct):
     """One life of a server process. Unknown is None."""
 
-    index: int
+    index: Count
     path: str
     origin: str | None = None
     """Router port, compose service, or None."""
     engine: str = "llama.cpp"
-    build: int | None = None
-    build_min: int | None = None
+    build: Count | None = None
+    build_min: Count | None = None
     """Oldest build that writes all the wordings seen."""
-    build_max: int | None = None
+    build_max: Count | None = None
     build_source: str | None = None
     """"line", "option", "wording", or None."""
     model: str | None = None
     memory: Memory | None = None
-    n_slots: int | None = None
-    n_ctx_slot: int | None = None
+    n_slots: Count | None = None
+    n_ctx_slot: Count | None = None
     """Context of one slot in tokens."""
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
-    first_line: int = 1
-    last_line: int = 1
+    first_line: Long = 1
+    last_line: Long = 1
     seen: set[str] = msgspec.field(default_factory=set)
     """Ids of the messages that occurred: what this log is able to show."""
-    n_requests: int = 0
+    n_requests: Count = 0
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: list[Given] = msgspec.field(default_factory=list)

@@ -13,9 +13,10 @@ import msgspec
 
 from cachedoctor.model import Comparison, FindingChange
 from cachedoctor.report import compare_words as words
-from cachedoctor.report import text_table
+from cachedoctor.report import quoted, text_table
 from cachedoctor.report.base import Look
-from cachedoctor.report.markdown_cells import cell, table
+from cachedoctor.report.markdown_safe import cell, code, prose, table
+from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_table import Heading, Row
 
@@ -27,7 +28,7 @@ _HEADINGS = [Heading("before"), Heading("after"), Heading("difference"), Heading
 def write(form: Form, shown: Comparison, out: IO[bytes], look: Look) -> None:
     """Write the comparison in one of the forms."""
     forms: dict[Form, Callable[[Comparison, Look], bytes]] = {"text": _text, "json": _json, "markdown": _markdown}
-    out.write(forms[form](shown, look))
+    out.write(forms[form](quoted.comparison(shown), look))
 
 
 def _json(shown: Comparison, _: Look) -> bytes:
@@ -81,18 +82,25 @@ def _finding(page: Page, shown: FindingChange) -> None:
 
 
 def _markdown(shown: Comparison, _: Look) -> bytes:
-    parts = [f"**{cell(words.verdict(shown))}**"]
-    sides = [("before", shown.before), ("after", shown.after)]
-    parts.append("\n".join(f"- {key}: {cell('; '.join(words.side(side)))}" for key, side in sides))
+    parts = [f"**{prose(words.verdict(shown))}**"]
+    sides = []
+    for key, side in (("before", shown.before), ("after", shown.after)):
+        name, *others = (hidden(text) for text in words.side(side))  # it is made to be published
+        sides += [f"- {key}: {code(name)}", *(f"  - {prose(other)}" for other in others)]
+    parts.append("\n".join(sides))
     measures = [[words.label(m), *words.cells(m)] for m in shown.measures]
-    parts.append(table(["", *(heading.name for heading in _HEADINGS)], measures))
+    parts.append(table(["measure", *(heading.name for heading in _HEADINGS)], measures, 1))
     if shown.findings:
         rows = [[f"{c.code} {c.name}", words.CHANGES[c.change], words.finding(c), _more(c)] for c in shown.findings]
-        parts.append(table(["finding", "change", "requests and cost", "note"], rows, prose=True))
+        parts.append(_words(["finding", "change", "requests and cost", "note"], rows))
     if shown.differences:
         rows = [[d.name, d.before, d.after, d.caveat] for d in shown.differences]
-        parts.append(table(["differs", "before", "after", "caveat"], rows, prose=True))
+        parts.append(_words(["differs", "before", "after", "caveat"], rows))
     return ("\n\n".join(parts) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _words(head: list[str], rows: list[list[str]]) -> str:
+    return table(head, [[cell(text) if text else "" for text in row] for row in rows], len(head))
 
 
 def _more(change: FindingChange) -> str:

@@ -81,13 +81,17 @@ def value(measure: Measure, found: float | None) -> str:
 
 
 def change(measure: Measure, found: float | None) -> str:
-    """Write a difference with its sign."""
+    """Write a difference with its sign; what rounds to 0 has none."""
     if found is None:
         return "-"
-    sign = "+" if found > 0 else "-" if found < 0 else ""
+    size = abs(found)
     if measure.unit == "share":
-        return f"{sign}{abs(100 * found):.1f} points"
-    return f"{sign}{_time(abs(found)) if measure.unit == 'ms' else number(abs(found))}"
+        words = f"{100 * size:.1f} points"
+    else:
+        words = _time(size) if measure.unit == "ms" else number(size)
+    if not any(digit in words for digit in "123456789"):
+        return words
+    return f"{'+' if found > 0 else '-'}{words}"
 
 
 def interval(measure: Measure) -> str:
@@ -111,7 +115,10 @@ def note(shown: FindingChange) -> str:
 
 
 def _hit(there: FindingSide) -> str:
-    words = f"{number(there.count)} of {count(there.requests, 'request')}"
+    if there.of == "servers" or there.count > there.requests:
+        words = f"seen {count(there.count, 'time')}"
+    else:
+        words = f"{number(there.count)} of {count(there.requests, 'request')}"
     if there.tokens:
         words += f", {count(there.tokens, 'token')}"
     return words + (f", {duration(there.ms)}" if there.ms else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cachedoctor.model import RequestRow
+from cachedoctor.model import RequestRow, counted
 
 
 class Tokens(NamedTuple):
@@ -44,12 +44,13 @@ def added(several: Iterable[Tokens]) -> Tokens:
 
 def tokens(row: RequestRow) -> Tokens | None:
     """Split the prompt of a request; None where the log does not say how much was reused."""
-    if row.prompt_tokens is None or row.cached_tokens is None:
+    found = counted(row, children=True)
+    if found is None:
         return None
-    processed = row.processed_tokens if row.processed_tokens is not None else row.prompt_tokens - row.cached_tokens
+    processed = found.processed if found.processed is not None else found.prompt - found.cached
     if row.lost_tokens is not None:
         lost = min(row.lost_tokens, processed)
-        return Tokens(row.cached_tokens, lost, processed - lost, 0)
+        return Tokens(found.cached, lost, processed - lost, 0)
     if row.outcome == "cold":
-        return Tokens(row.cached_tokens, 0, processed, 0)
-    return Tokens(row.cached_tokens, 0, 0, processed)
+        return Tokens(found.cached, 0, processed, 0)
+    return Tokens(found.cached, 0, 0, processed)

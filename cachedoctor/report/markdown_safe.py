@@ -24,6 +24,8 @@ _PLAIN = re.compile(
 )
 _BULLET = re.compile(r"[-+=]|\d+[.)]")
 """What begins a list or underlines a heading, where it comes first."""
+_BARS = re.compile(r"(\\*)\|")
+"""A bar ends a cell, even within code, unless an odd number of backslashes stands before it."""
 _AUTOLINK = re.compile(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
 """Numbers of issues, and of commits."""
 
@@ -56,9 +58,14 @@ def code(text: str) -> str:
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table; the cells hold words and numbers of ours only."""
-    lines = [head, ["---:"] * len(head), *rows]
+def cell(text: str) -> str:
+    """Return a sentence as a cell of a table."""
+    return _BARS.sub(r"\1\1\\|", prose(text))
+
+
+def table(head: list[str], rows: list[list[str]], left: int = 0) -> str:
+    """Return a table; the cells hold words and numbers of ours, or come from ``cell``; ``left``: columns of words."""
+    lines = [head, ["---"] * left + ["---:"] * (len(head) - left), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -1,6 +1,6 @@
 """What a report may quote: a few tokens of a prompt, and no secret. Every format quotes through this.
 
-Knows which parts of a report, a diff and an explained line come from a user. Knows no format.
+Knows which parts of a report, a diff, a comparison, sums and an explained line come from a user. Knows no format.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.model import Evidence, Explanation, Finding, First, Line, PromptDiff, Remedy, Report, Session
+from cachedoctor.model import (
+    Comparison,
+    Difference,
+    Evidence,
+    Explanation,
+    Finding,
+    FindingChange,
+    First,
+    Line,
+    PromptDiff,
+    Remedy,
+    Report,
+    Session,
+    Stats,
+    StatsTable,
+)
 from cachedoctor.report.secrets import hidden, parted
 
 _SIDE = 64
@@ -20,6 +35,8 @@ _LOOK = 4096
 """Code points of a value in which secrets are looked for: many more than are shown of it."""
 _PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
 _BAR = " | "
+_FACT = 240
+"""Code points of a fact in which two servers differ."""
 
 
 def findings(shown: Report) -> list[Finding]:
@@ -114,6 +131,49 @@ def session(shown: Session) -> Session:
     }
     model, origin = shown.model and hidden(shown.model), shown.origin and name(shown.origin)
     return msgspec.structs.replace(shown, model=model, origin=origin, settings=settings)
+
+
+def comparison(shown: Comparison) -> Comparison:
+    """Return a comparison as it may be shown; paths stay, as the user gave them."""
+    sides = {
+        name: msgspec.structs.replace(
+            side, servers=[hidden(server) for server in side.servers], error=side.error and hidden(side.error)
+        )
+        for name, side in (("before", shown.before), ("after", shown.after))
+    }
+    return msgspec.structs.replace(
+        shown,
+        findings=[_change(found) for found in shown.findings],
+        differences=[_difference(found) for found in shown.differences],
+        **sides,
+    )
+
+
+def _change(shown: FindingChange) -> FindingChange:
+    sides = {
+        name: side and msgspec.structs.replace(side, claims=[hidden(claim) for claim in side.claims])
+        for name, side in (("before", shown.before), ("after", shown.after))
+    }
+    words = {field: hidden(getattr(shown, field)) for field in ("name", "note", "enable")}
+    return msgspec.structs.replace(shown, **words, **sides)
+
+
+def _difference(shown: Difference) -> Difference:
+    """Secrets are hidden while they are whole: a value may be longer than what is shown of it."""
+    before, after = (_beginning(hidden(text[:_LOOK]), len(text[_LOOK:]), _FACT) for text in (shown.before, shown.after))
+    return msgspec.structs.replace(shown, name=hidden(shown.name), before=before, after=after)
+
+
+def stats(shown: Stats) -> Stats:
+    """Return sums as they may be shown; paths stay, as the user gave them."""
+    return msgspec.structs.replace(shown, tables=[_groups(table) for table in shown.tables])
+
+
+def _groups(shown: StatsTable) -> StatsTable:
+    if shown.by == "path":
+        return shown
+    rows = [msgspec.structs.replace(row, group=row.group and hidden(row.group)) for row in shown.rows]
+    return msgspec.structs.replace(shown, rows=rows)
 
 
 def fields(shown: dict[str, Any]) -> dict[str, Any]:

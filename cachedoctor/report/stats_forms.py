@@ -13,9 +13,10 @@ from typing import IO, Literal
 import msgspec
 
 from cachedoctor.model import Stats, StatsRow, StatsTable
-from cachedoctor.report import stats_cells, text_table
+from cachedoctor.report import quoted, stats_cells, text_table
 from cachedoctor.report.base import Look
-from cachedoctor.report.markdown_cells import cell, table
+from cachedoctor.report.markdown_safe import cell, table
+from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import visible
 from cachedoctor.report.text_words import count
@@ -32,7 +33,7 @@ def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
     forms: dict[Form, Callable[[Stats, Look], bytes]] = {
         "text": _text, "json": _json, "csv": _csv, "markdown": _markdown,
     }  # fmt: skip
-    out.write(forms[form](stats, look))
+    out.write(forms[form](quoted.stats(stats), look))
 
 
 def _text(stats: Stats, look: Look) -> bytes:
@@ -85,11 +86,11 @@ def _unrun(group: str | None) -> str | None:
 def _markdown(stats: Stats, _: Look) -> bytes:
     parts = [_markdown_table(shown) for shown in stats.tables]
     note = stats_cells.unsaid(stats.tables[0].rows)
-    words = "\n\n".join([*parts, *([cell(note)] if note else []), cell(_read(stats))])
+    words = "\n\n".join([*parts, *([note] if note else []), _read(stats)])
     return (words + "\n").encode("utf-8", "backslashreplace")
 
 
 def _markdown_table(shown: StatsTable) -> str:
     heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in stats_cells.HEADINGS]
-    rows = [[stats_cells.name(row, shown.by), *stats_cells.cells(row)] for row in shown.rows]
-    return table([stats_cells.title(shown.by), *heads], rows)
+    rows = [[cell(hidden(stats_cells.name(row, shown.by))), *stats_cells.cells(row)] for row in shown.rows]
+    return table([stats_cells.title(shown.by), *heads], rows, 1)

@@ -35,11 +35,11 @@ _RATE = rb" tokens \( *\d+\.\d+ ms per token, +\d+\.\d+ tokens per second\)\n"
 def _batches(task: bytes) -> bytes:
     """The first batch and the lines of later ones; three groups."""
     further = (
-        rb"(?:(?:cached )?n_tokens = \d{1,18}, memory_seq_rm \[\d{1,18}, end\)"
-        rb"|created context checkpoint \d{1,18} of \d{1,18} \([^\n|]*"
+        rb"(?:(?:cached )?n_tokens = \d{1,15}, memory_seq_rm \[\d{1,15}, end\)"
+        rb"|created context checkpoint \d{1,15} of \d{1,15} \([^\n|]*"
         rb"|prompt processing [^\n]*|prompt done, [^\n]*)"
     )
-    first = rb"(cached )?n_tokens = (\d{1,18}), memory_seq_rm \[\d{1,18}, end\)"
+    first = rb"(cached )?n_tokens = (\d{1,15}), memory_seq_rm \[\d{1,15}, end\)"
     return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
 
 
@@ -47,29 +47,29 @@ def _end(task: bytes) -> bytes:
     """Timings and release; six groups."""
     timing = rb"(?:" + _SAME + task + rb" \| |) *"
     return (
-        rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,18})" + _RATE
-        + timing + rb"eval time = +\d+\.\d+ ms / +(\d{1,18})" + _RATE
-        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,18} tokens\n"
+        rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,15})" + _RATE
+        + timing + rb"eval time = +\d+\.\d+ ms / +(\d{1,15})" + _RATE
+        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,15} tokens\n"
         + rb"(?:" + _SAME + task + rb" \| +graphs reused = [^\n]*\n|)"
-        + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,18}), truncated = ([01])(?=\n)"
+        + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,15}), truncated = ([01])(?=\n)"
     )  # fmt: skip
 
 
 def _tail(task: bytes) -> bytes:
     """What may follow a launch at once: prompt length, batches, end; eleven groups."""
     same = rb"\n" + _SAME + task + rb" \| "
-    prompt = rb"new prompt, n_ctx_slot = (\d{1,18}), n_keep = \d{1,18}, task\.n_tokens = (\d{1,18})(?=\n)"
+    prompt = rb"new prompt, n_ctx_slot = (\d{1,15}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,15})(?=\n)"
     return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches(task), _end(task)))
 
 
 _CHOICE = (
     rb"selected slot by (?:LCP similarity, (f_)?sim_best = (\d+\.\d+) \(> \d+\.\d+ thold\), f_keep = (\d+\.\d+)"
-    + rb"|LRU, t_last = (-?\d{1,18}))\n"
+    + rb"|LRU, t_last = (-?\d{1,15}))\n"
     + rb"(?:" + _SAME + rb"-1 \| sampler chain: [^\n]*\n|)"
-    + _SAME + rb"(\d{1,18}) \| processing task, is_child = 0(?=\n)" + _tail(rb"\7")
+    + _SAME + rb"(\d{1,15}) \| processing task, is_child = 0(?=\n)" + _tail(rb"\7")
 )  # fmt: skip
 _LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail(rb"\2")
-_CHECK = rb"hecking checkpoint with \[-?\d{1,18}, -?\d{1,18}\] against -?\d{1,18}\.\.\."
+_CHECK = rb"hecking checkpoint with \[-?\d{1,15}, -?\d{1,15}\] against -?\d{1,15}\.\.\."
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*(?=\n)"
 
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches(rb"\2"), _CHECKS, _end(rb"\2"))) + rb")"
@@ -79,6 +79,6 @@ GROUPS = re.compile(rb"()()" + PATTERN).groups - 2
 
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
-READ_CREATED = re.compile(rb"\d{1,18} of (\d{1,18}) \(pos_min = (-?\d{1,18}), pos_max = (-?\d{1,18})").match
+READ_CREATED = re.compile(rb"\d{1,15} of (\d{1,15}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})").match
 READ_SIZE = re.compile(rb"[^\n]*, size = +(\d+\.\d+) MiB\)").match
-READ_CHECKS = re.compile(rb"with \[(-?\d{1,18}), (-?\d{1,18})\] against (-?\d{1,18})").findall
+READ_CHECKS = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").findall

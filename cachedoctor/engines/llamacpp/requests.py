@@ -12,6 +12,7 @@ from cachedoctor.engines.llamacpp import accounting, choosing, losses
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.threads import SPAN, Moved
 from cachedoctor.model import Mark, Request
+from cachedoctor.model.bounds import LONGEST
 
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.tracker import Tracker
@@ -29,8 +30,6 @@ SHOWS_CHECKPOINTS = frozenset(
         "pc_looking",
     }
 )
-_MAX_MS = 1e12
-"""Milliseconds, 30 years: a longer time is no time."""
 MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
 
 
@@ -93,7 +92,7 @@ def timed_prompt(request: Request, ms: float, processed: int, line: int, text: b
     """Take the prompt's timing line."""
     request.last_line = line
     request.processed_tokens = processed
-    request.prompt_ms = ms if 0 <= ms < _MAX_MS else None  # inf and nan are printed for nothing processed
+    request.prompt_ms = ms if 0 <= ms <= LONGEST else None  # inf and nan are printed for nothing processed
     request.marks["timing"] = Mark(line, text)
 
 
