@@ -80,9 +80,9 @@ reference_tokens | integer | tokens | prompt and reply of the conversation's pre
 held_tokens | integer | tokens | what the slot held when the request took it
 expected_cached | integer | tokens | what the server's build had to reuse, where tokens were lost
 replay_missing | names | | numbers that the log lacks for expected_cached
-lost_tokens | integer | tokens | of the conversation's prompt and reply before, what was not reused; more than the prompt where that got shorter
+lost_tokens | integer | tokens | of prompt and reply before, what was not reused; can exceed a prompt that got shorter
 client_lost_tokens | integer | tokens | of these, changed by the client
-server_lost_tokens | integer | tokens | of these, still matching and not reused by the server; both are unknown where the slot held another conversation and nothing tells
+server_lost_tokens | integer | tokens | of these, not reused by the server; null where the slot held another text
 avoidable_tokens | integer | tokens | what the fix of its dearest cause would have saved; 0 where no rule fired
 avoidable_ms | number | ms | time that this fix would have saved
 outcome | text | | cold, reused, partial, reprocessed, failed, cancelled or unknown
