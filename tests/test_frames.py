@@ -181,6 +181,14 @@ def test_no_text_of_csv_is_a_formula(text: str) -> None:
         assert found[name] == f"'{text}", name
 
 
+def test_behind_a_semicolon_neither() -> None:
+    """Where lists are separated by it, a spreadsheet begins a cell there."""
+    text = "m;=1+1; @SUM(A1);x"
+    found = cells(request(path=text, client=text), Session(0, text, origin=text, model=text))
+    for name in ("path", "client", "origin", "model"):
+        assert found[name] == "m;'=1+1; '@SUM(A1);x", name
+
+
 def test_no_text_of_csv_controls_a_terminal() -> None:
     text = "a\x1b[31mb\u202ec\x00d"
     found = cells(request(path=text, client=text), Session(0, text, origin=text, model=text))

@@ -151,7 +151,8 @@ def _csv_cell(column: Column) -> pl.Expr:
         cell = cell.list.join(" ")
     elif column.kind != "text":
         return cell
-    seen = cell.str.replace_all(_UNSEEN, "\ufffd")
+    # Where a list is separated by semicolons, a spreadsheet begins another cell behind one.
+    seen = cell.str.replace_all(_UNSEEN, "\ufffd").str.replace_all(r"(;\s*)([=+@-])", "$1'$2")
     # What begins like a formula would be run by a spreadsheet; with ./ before it, a path is still the same file.
     if column.name == "path":
         return seen.str.replace(r"^([=+@]|-.)", "./$1")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from typing import IO, Literal
 
@@ -26,6 +27,8 @@ Form = Literal["text", "json", "csv", "markdown"]
 _MOST = 40
 """Groups that a person reads; the other forms have all."""
 _VALUES = StatsRow.__struct_fields__[1:]
+
+_FORMULA = re.compile(r"(;\s*)([=+@-])")
 
 
 def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
@@ -76,10 +79,10 @@ def _csv(stats: Stats, _: Look) -> bytes:
 
 
 def _unrun(group: str | None) -> str | None:
-    """What begins like a formula would be run by a spreadsheet."""
+    """What begins like a formula would be run by a spreadsheet, behind a semicolon as well in many countries."""
     if group is None:
         return None
-    seen = visible(group)
+    seen = _FORMULA.sub(r"\1'\2", visible(group))
     return f"'{seen}" if seen.startswith(("=", "+", "-", "@")) else seen
 
 
