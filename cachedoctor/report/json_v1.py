@@ -25,15 +25,15 @@ _HIDDEN = CheckpointRow(None, None, None, None)
 _UPTIME = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ")
 
 
-def encode_request(r: Request) -> bytes:
-    """One request as a JSON object without newline."""
+def encode_request(r: Request, codes: list[str] | None = None) -> bytes:
+    """One request as a JSON object without newline; ``codes``: those that may be named, when not all may."""
     checkpoints = _HIDDEN if r.tried is None and not r.lost_tokens else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
             r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
-            r.lost_tokens, r.outcome, r.partial, r.codes, r.expected_cached, r.replay_missing,
+            r.lost_tokens, r.outcome, r.partial, r.codes if codes is None else codes, r.expected_cached, r.replay_missing,
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
             *_split(r), r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
             r.avoidable_tokens, r.avoidable_ns / 1e6,
@@ -47,8 +47,7 @@ def encoder(ignored: frozenset[str]) -> Callable[[Request], bytes]:
         return encode_request
 
     def encode(request: Request) -> bytes:
-        codes = [code for code in request.codes if code not in ignored]
-        return encode_request(msgspec.structs.replace(request, codes=codes))
+        return encode_request(request, [code for code in request.codes if code not in ignored])
 
     return encode
 
