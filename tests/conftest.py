@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
+import tempfile
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +31,15 @@ os.environ["CACHEDOCTOR_NO_CONFIG"] = "1"
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The program is started hundreds of times: it is compiled once for all of them, whatever the environment says."""
+    if "PYTHONPYCACHEPREFIX" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def case_of(folder: Path) -> dict[str, Any]:
