@@ -63,7 +63,11 @@ class Screen:
     def _begin(self) -> None:
         self._console.size = _size()
         self._live.start()
-        for name, handler in (("SIGWINCH", self._resized), ("SIGTSTP", self._suspended)):
+        for name, handler in (
+            ("SIGWINCH", self._resized),
+            ("SIGTSTP", self._suspended),
+            ("SIGALRM", self._resized),
+        ):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, handler)
@@ -75,6 +79,8 @@ class Screen:
 
     def _end(self) -> None:
         try:
+            if hasattr(signal, "setitimer"):
+                signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in self._before.items():
                 signal.signal(number, handler)
         finally:
@@ -88,7 +94,11 @@ class Screen:
 
     def _resized(self, _: int, __: FrameType | None) -> None:
         self._stale = True
-        if not self._busy and not self._interrupts.holding:  # else when the step ends, or in the silence behind it
+        if self._busy:
+            return  # the picture that is drawn is drawn again
+        if self._interrupts.holding:  # it may be the last step for long
+            signal.setitimer(signal.ITIMER_REAL, _PAUSE)
+        else:
             self._show()
 
     def _suspended(self, number: int, frame: FrameType | None) -> None:
