@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -27,6 +28,9 @@ from cachedoctor.sources.file import FileSource
 for _name in [name for name in os.environ if name.startswith("CACHEDOCTOR_")]:
     del os.environ[_name]
 os.environ["CACHEDOCTOR_NO_CONFIG"] = "1"
+
+# What looks at pages in a browser has an environment of its own (sh scripts/browser).
+collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
