@@ -165,7 +165,7 @@ def test_causes_of_one_code_differ() -> None:
     (known, *_) = report.findings
     for change in ({"key": "--another"}, {"origin": "8081"}):
         report.findings.append(msgspec.structs.replace(known, **change))
-    marks = fingerprints(report)
+    marks = fingerprints(report.findings, report.inputs)
     assert len(set(marks)) == len(marks) == len(report.findings)
     assert not any(":" in mark for mark in marks)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
@@ -28,6 +28,7 @@ from cachedoctor.cli.options import (
     Select,
     Width,
     given_options,
+    given_or_piped,
 )
 from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
@@ -138,12 +139,7 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]
         if logs:
             ctx.fail("give either logs or --follow FILE, not both")
         return []
-    if logs:
-        return logs
-    if terminal.piped():
-        return ["-"]
-    typer.echo(ctx.get_help(), err=True)
-    raise typer.Exit(FAULT)
+    return logs or [given_or_piped(ctx, None)]
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:

@@ -27,6 +27,16 @@ Cmdline = Annotated[
 ]
 
 
+def given_or_piped(ctx: typer.Context, path: str | None) -> str:
+    """Return the input: the one that was named, else what is piped in; where there is neither, print the help."""
+    if path is not None:
+        return path
+    if terminal.piped():
+        return "-"
+    typer.echo(ctx.get_help(), err=True)
+    raise typer.Exit(2)
+
+
 def given_options(line: str | None) -> list[Given]:
     """Read the command line of a server, where one was given."""
     if line is None:

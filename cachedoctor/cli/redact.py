@@ -9,7 +9,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import MaxUnpacked
+from cachedoctor.cli.options import MaxUnpacked, given_or_piped
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -36,12 +36,7 @@ def redact(
     Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised (written all the
     same); 130 interrupted (FILE is not written).
     """
-    path = log
-    if path is None:
-        if not terminal.piped():
-            typer.echo(ctx.get_help(), err=True)
-            raise typer.Exit(FAULT)
-        path = "-"
+    path = given_or_piped(ctx, log)
     spare_inputs(output, [path])
     raise typer.Exit(_run(path, output, max_unpacked))
 

@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import Build, Cmdline, ColorOption, Config, Ignore, NoConfig, Select, given_options
+from cachedoctor.cli.options import (
+    Build,
+    Cmdline,
+    ColorOption,
+    Config,
+    Ignore,
+    NoConfig,
+    Select,
+    given_options,
+    given_or_piped,
+)
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import Look, write
 
@@ -47,12 +57,7 @@ def watch(
     Exit status: as analyze; 130 after Ctrl-C.
     """
     chosen = settings.resolve(ctx, config, no_config)
-    path = log
-    if path is None:
-        if not terminal.piped():
-            typer.echo(ctx.get_help(), err=True)
-            raise typer.Exit(FAULT)
-        path = "-"
+    path = given_or_piped(ctx, log)
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
         code = _run(path, build, given_options(cmdline), chosen.options, sink, look, interrupts)

@@ -53,6 +53,7 @@ class Servers:
         self._number = number
         self._examine = examine
         self._build = build
+        self._lists = lists_requests
         self._plan = LISTING_PLAN if lists_requests else PLAN
         self._witness = witness
         self._path = ""
@@ -140,7 +141,7 @@ class Servers:
         if tracker is None:
             tracker = Tracker(
                 self._path, origin, self._new_session, self._number,
-                self._scanner(origin), self._build, self._examine, self._time_of,
+                self._scanner(origin), self._build, self._examine, self._time_of if self._lists else None,
             )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker

@@ -34,14 +34,11 @@ class Events:
         self._max_unpacked = max_unpacked
         self.errors: list[SourceError] = []
         """Of inputs that could not be read to their end."""
-        self.rows = 0
 
     def lines(self) -> Iterator[bytes]:
         """Yield the rows, log after log, the rotations of one log in the order of time."""
         for path in self._paths:
-            for row in self._of(path):
-                self.rows += 1
-                yield row
+            yield from self._of(path)
 
     def _of(self, path: str) -> Iterator[bytes]:
         listing = Listing(path)

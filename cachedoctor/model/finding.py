@@ -88,6 +88,11 @@ class Finding(msgspec.Struct):
     """Cause, where a code has several: findings of one code differ in key, path or origin."""
 
     @property
+    def primary(self) -> Evidence | None:
+        """The line that proves it, or None where no line does."""
+        return next((e for e in self.evidence if e.role == "primary"), None)
+
+    @property
     def identity(self) -> tuple[str, str, str | None, str | None]:
         """What tells it from the other findings of its report, also of one that is made later from the same log."""
         return self.code, self.key, self.path, self.origin

@@ -40,7 +40,7 @@ def _line(finding: Finding, inputs: list[InputInfo], look: Look) -> bytes:
 def _place(finding: Finding, inputs: list[InputInfo]) -> tuple[str, str]:
     """Where to look and the claim: the line that proves it, else the input."""
     if finding.evidence:
-        primary = next((e for e in finding.evidence if e.role == "primary"), finding.evidence[0])
+        primary = finding.primary or finding.evidence[0]
         return location(primary.path, primary.line), finding.claim
     for info in inputs:
         claim = finding.claim.removeprefix(f"{info.path}: ")

@@ -8,18 +8,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-from cachedoctor.model import Finding, Report
+from cachedoctor.model import Finding, InputInfo
 
 
-def fingerprints(report: Report) -> list[str]:
-    """Give every finding of ``report`` its fingerprint, in their order.
+def fingerprints(findings: list[Finding], inputs: list[InputInfo]) -> list[str]:
+    """Give every finding its fingerprint, in their order; they are quoted, so that a stored report has the same.
 
     It stands for the rule, the cause within the rule, and the server that the wrapper names: not for lines, counts,
     sessions, and not for the name of the log, which rotates and lies elsewhere on another machine. Where several inputs
     of one report have the same finding, those behind the first, in the order of the inputs, carry a number.
     """
-    place = {info.path: at for at, info in reversed(list(enumerate(report.inputs)))}
-    order = sorted(enumerate(report.findings), key=lambda f: place.get(f[1].path or "", len(place)))
+    place = {info.path: at for at, info in reversed(list(enumerate(inputs)))}
+    order = sorted(enumerate(findings), key=lambda f: place.get(f[1].path or "", len(place)))
     found: dict[int, str] = {}
     seen: Counter[str] = Counter()
     for at, finding in order:

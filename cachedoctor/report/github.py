@@ -28,7 +28,7 @@ def write(report: Report, out: IO[bytes], look: Look) -> None:
 
 
 def _annotation(finding: Finding) -> str:
-    primary = next((e for e in finding.evidence if e.role == "primary"), None)
+    primary = finding.primary
     path = finding.path if primary is None else primary.path
     place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
     properties = {**place, "title": f"{finding.code} {finding.name}"}

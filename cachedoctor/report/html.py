@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import IO, Any
 
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Session
+from cachedoctor.model import Finding, Report, RequestRow, Session
 from cachedoctor.report import html_findings, html_page, quoted
 from cachedoctor.report.base import Look
 from cachedoctor.report.html_columns import Columns
@@ -22,6 +22,7 @@ from cachedoctor.report.html_timeline import draw
 from cachedoctor.report.html_tokens import KINDS, NONE, added, tokens
 from cachedoctor.report.text import switched_off
 from cachedoctor.report.text_safe import cut
+from cachedoctor.report.unanswered import grouped
 
 _LISTED = 20
 """Servers and inputs listed one by one."""
@@ -57,7 +58,7 @@ def write(report: Report, out: IO[bytes], look: Look) -> None:
         table=parts.table,
         names={finding.code: finding.name for finding in findings},
         switched_off=switched_off(report.ignored) if report.ignored else "",
-        not_evaluated=_open(report.not_evaluated, set(report.restart.codes) if report.restart else set()),
+        not_evaluated=_open(report),
         sessions=[_session(s) for s in report.sessions[:_LISTED]],
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
     )
@@ -88,21 +89,17 @@ class _Parts:
                 self.split = added((self.split, split))
 
 
-def _open(rules: list[NotEvaluated], enabled: set[str]) -> list[dict[str, Any]]:
-    """Put the rules that could not be evaluated for one reason together; those of the one restart need no advice."""
-    groups: dict[tuple[str, str], list[NotEvaluated]] = {}
-    for rule in sorted(rules, key=lambda r: r.code):
-        groups.setdefault((rule.reason, rule.enable), []).append(rule)
+def _open(report: Report) -> list[dict[str, Any]]:
+    """The rules that could not be evaluated; those of the one restart need no advice of their own."""
     found = []
-    for (reason, enable), members in groups.items():
-        advice, *commands = enable.split("\n")
-        covered = "llama-server" in enable and enabled.issuperset(rule.code for rule in members)
+    for group in grouped(report.not_evaluated):
+        covered = group.covered(report.restart)
         found.append(
             {
-                "rules": members,
-                "reason": html_findings.sentence(reason),
-                "advice": "" if covered else html_findings.sentence(advice),
-                "commands": [] if covered else commands,
+                "rules": group.rules,
+                "reason": html_findings.sentence(group.reason),
+                "advice": "" if covered else html_findings.sentence(group.advice),
+                "commands": [] if covered else group.commands,
             }
         )
     return found

@@ -50,7 +50,7 @@ def shown(finding: Finding, number_: int, rows: dict[int, RequestRow], prompt_ms
         prompt_ms: prompt time of the whole log, to say the share of it.
         page: address of its rule's page.
     """
-    primary = next((e for e in finding.evidence if e.role == "primary"), None)
+    primary = finding.primary
     return Shown(
         finding=finding,
         anchor=f"finding-{number_}",

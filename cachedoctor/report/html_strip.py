@@ -64,7 +64,7 @@ def _printed(finding: Finding, rows: dict[int, RequestRow]) -> Strip | None:
             sides.setdefault(found[1], (before, after))
     if len(sides) < 2:
         return None
-    row = _row_of(finding.evidence, [rows[i] for i in finding.requests if i in rows])
+    row = _row_of(finding.primary, [rows[i] for i in finding.requests if i in rows])
     shared, whole = (row.common_prefix_tokens, row.prompt_tokens) if row is not None else (None, None)
     words, bars = ("", ("", "")) if shared is None or not whole else (_shared(shared, whole), _bars(shared, whole))
     return Strip(
@@ -73,9 +73,8 @@ def _printed(finding: Finding, rows: dict[int, RequestRow]) -> Strip | None:
     )  # fmt: skip
 
 
-def _row_of(evidence: list[Evidence], rows: list[RequestRow]) -> RequestRow | None:
+def _row_of(line: Evidence | None, rows: list[RequestRow]) -> RequestRow | None:
     """The request in whose lines the primary evidence stands."""
-    line = next((e for e in evidence if e.role == "primary"), None)
     for row in rows:
         if line and row.session == line.session and row.first_line <= line.line <= row.last_line:
             return row

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import IO
 
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Session
+from cachedoctor.model import Finding, Report, RequestRow, Session
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown_finding import reproduce, show
@@ -16,6 +16,7 @@ from cachedoctor.report.markdown_safe import code, details, fenced, prose
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text import switched_off, verdict
 from cachedoctor.report.text_words import count, duration, number, percent
+from cachedoctor.report.unanswered import grouped
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
@@ -157,16 +158,12 @@ def _brief(findings: list[Finding]) -> list[str]:
 
 
 def _left(report: Report) -> str:
-    groups: dict[tuple[str, str], list[NotEvaluated]] = {}
-    for rule in report.not_evaluated:
-        groups.setdefault((rule.reason, rule.enable), []).append(rule)
     parts = []
-    for (reason, enable), rules in groups.items():
-        names = ", ".join(f"{code(rule.code)} {prose(rule.name)}" for rule in rules)
-        advice, *commands = enable.split("\n")
-        more = f" To enable: {prose(advice)}" if advice else ""
-        parts.append(f"- {names}: {prose(reason)}.{more}")
-        if commands:
-            parts.append(fenced(commands, "sh", "  "))
+    for group in grouped(report.not_evaluated):
+        names = ", ".join(f"{code(rule.code)} {prose(rule.name)}" for rule in group.rules)
+        more = f" To enable: {prose(group.advice)}" if group.advice else ""
+        parts.append(f"- {names}: {prose(group.reason)}.{more}")
+        if group.commands:
+            parts.append(fenced(group.commands, "sh", "  "))
     open_rules = count(len({rule.code for rule in report.not_evaluated}), "rule")
     return details(f"{open_rules} that this log could not have answered", *parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from cachedoctor.model import Evidence, Finding, Report, RequestRow
+from cachedoctor.model import Finding, Report, RequestRow
 from cachedoctor.report import quoted, text_finding
 from cachedoctor.report.markdown_safe import code, details, fenced, prose, table
 from cachedoctor.report.secrets import hidden
@@ -44,7 +44,7 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     if any(words for _, words in said):
         parts.append("\n".join(f"- {key}: {prose(words)}" for key, words in said if words))
     if finding.evidence:
-        parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding.evidence))]
+        parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding))]
     elif finding.path is not None:
         parts.append(f"Log: {code(hidden(finding.path))}; no single line proves it.")
     if finding.diff is not None:
@@ -63,10 +63,11 @@ def _where(finding: Finding, several: bool) -> str:
     return f"{place}, server {line.session + 1}" if several else place
 
 
-def _evidence(evidence: list[Evidence]) -> list[str]:
+def _evidence(finding: Finding) -> list[str]:
     """The lines in the order of the log, each with what it shows below; ``>`` marks the one that proves the claim."""
+    evidence = finding.evidence
     wide = max(len(str(e.line)) for e in evidence)
-    primary = next((e for e in evidence if e.role == "primary"), evidence[0])
+    primary = finding.primary or evidence[0]
     rows = []
     for line in sorted(evidence, key=lambda e: (e.path != primary.path, e.path, e.line)):
         mark = ">" if line is primary else " "

@@ -46,7 +46,7 @@ def _run(report: Report, look: Look) -> dict[str, Any]:
         "version": visible(report.tool_version),
         "rules": [_rule(rule, remedied.get(rule.code), look.pages) for rule in report.rules],
     }
-    marks = fingerprints(report)
+    marks = fingerprints(findings, report.inputs)
     return {
         "tool": {"driver": driver},
         "invocations": [_invocation(report, index)],
@@ -85,7 +85,7 @@ def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[st
 
 
 def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) -> dict[str, Any]:
-    primary = next((e for e in finding.evidence if e.role == "primary"), None)
+    primary = finding.primary
     related = [e for e in finding.evidence if e is not primary]
     path = finding.path or (report.inputs[0].path if report.inputs else "-")
     out: dict[str, Any] = {"ruleId": visible(finding.code)}

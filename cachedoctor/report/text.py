@@ -14,6 +14,7 @@ from cachedoctor.report import quoted, text_finding, text_header
 from cachedoctor.report.base import Look
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
+from cachedoctor.report.unanswered import grouped
 
 _URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 _NAMED = 8
@@ -86,20 +87,15 @@ def _link(pages: str | None, url: str | None) -> str | None:
 
 
 def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | None) -> None:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for rule in sorted(rules, key=lambda r: r.code):
-        groups.setdefault((rule.reason, rule.enable), []).append(f"{rule.code} {rule.name}")
     page.row(("Could not be evaluated", "bold"))
-    enabled = set(restart.codes) if restart is not None else set()
-    for (reason, enable), names in groups.items():
-        page.facts(["  "], ", ".join(names), 2)
-        page.prose(["    "], reason, 4)
-        if "llama-server" in enable and enabled.issuperset(name.split()[0] for name in names):
+    for group in grouped(rules):
+        page.facts(["  "], ", ".join(f"{rule.code} {rule.name}" for rule in group.rules), 2)
+        page.prose(["    "], group.reason, 4)
+        if group.covered(restart):
             continue  # by the restart below
         # A command stands on a row of its own, so that it can be copied.
-        advice, *commands = enable.split("\n")
-        page.prose(["    ", ("to enable: ", "bold")], advice, 4)
-        for command in commands:
+        page.prose(["    ", ("to enable: ", "bold")], group.advice, 4)
+        for command in group.commands:
             page.row("      ", (command, "green"))
     if restart is not None:
         page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Evidence, Finding
+from cachedoctor.model import Finding
 from cachedoctor.report.text_page import Link, Page, Part
 from cachedoctor.report.text_words import count, duration, number, percent
 
@@ -21,7 +21,7 @@ def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0, 
     """
     page.prose([heading(finding, link), f" {finding.name}: "], finding.claim, 2, "bold")
     if finding.evidence:
-        _evidence(page, finding.evidence, SEVERITY_STYLE[finding.severity], where)
+        _evidence(page, finding, SEVERITY_STYLE[finding.severity], where)
     _said(page, "cost", cost(finding, prompt_ms))
     _said(page, "why", finding.why)
     _said(page, "confidence", finding.confidence)
@@ -61,9 +61,9 @@ def cost(finding: Finding, prompt_ms: float) -> str:
     return f"{words}, about {duration(spent.ms)}{share}"
 
 
-def _evidence(page: Page, evidence: list[Evidence], style: str, where: str) -> None:
+def _evidence(page: Page, finding: Finding, style: str, where: str) -> None:
     """Write the lines in the order of the log; the one that proves the claim has ``>`` before and ``^`` below it."""
-    primary = next((e for e in evidence if e.role == "primary"), evidence[0])
+    evidence, primary = finding.evidence, finding.primary or finding.evidence[0]
     wide = max(len(str(e.line)) for e in evidence)
     blank = " " * (wide + 2)
     page.row((f"{' ' * wide}--> ", _GUTTER), location(primary.path, primary.line), f" ({where})" if where else "")

@@ -1,10 +1,12 @@
-"""Which client asked, and at which address: the line of the HTTP server names no task.
+"""When a request began, which client asked, and at which address: the line of the HTTP server names no task.
 
 It is printed at about the end of a request, before or after its slot is released. Knows this line and the requests
 under way; knows no slot.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from cachedoctor.engines.base import Event
 from cachedoctor.model import Request
@@ -19,12 +21,15 @@ _PROMPTS = ("/completion", "/completions", "/messages", "/responses", "/infill")
 class Clients:
     """Gives requests their client when as many were answered as were launched, and all answers say the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_of: Callable[[int], str | None]) -> None:
+        """``time_of``: wall clock of the line with this number, where its wrapper has one."""
+        self._time_of = time_of
         self._launched: list[Request] = []
         self._answers: list[tuple[str, str]] = []
 
-    def launched(self, request: Request) -> None:
-        """A request began."""
+    def launched(self, request: Request, line: int) -> None:
+        """A request began at ``line``."""
+        request.time = self._time_of(line)
         if len(self._launched) >= _MAX:
             self._clear()
         self._launched.append(request)

@@ -40,8 +40,8 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
     session, choice = tracker.session, slot.choice
     request = Request(tracker.number(), session.index, tracker.path, slot.id, task, line, line, partial=partial)
     session.n_requests += 1
-    request.time = tracker.time_of(line)
-    tracker.clients.launched(request)
+    if tracker.clients is not None:
+        tracker.clients.launched(request, line)
     request.held_tokens = slot.length
     request.held_thread = slot.thread
     request.marks["start"] = Mark(line, text)

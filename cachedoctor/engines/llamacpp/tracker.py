@@ -78,13 +78,14 @@ class Tracker:
         scanner: Scanner,
         build: int | None = None,
         hand_over: Callable[[Tracker, int], None] = lambda tracker, count: None,
-        time_of: Callable[[int], str | None] = lambda line: None,
+        time_of: Callable[[int], str | None] | None = None,
     ) -> None:
         """Begin without a line.
 
         Args:
             hand_over: takes so many of the finished requests, the first ones, before what they rest on changes.
-            time_of: wall clock of the line with this number, where its wrapper has one.
+            time_of: wall clock of the line with this number, where its wrapper has one; left out where no request is
+                listed, since then nobody asks when one began and for whom.
         """
         self.path = path
         self.origin = origin
@@ -97,7 +98,7 @@ class Tracker:
         self._new_session = new_session
         self._build_option = build
         self._hand_over = hand_over
-        self.time_of = time_of
+        self._time_of = time_of
         self._earlier = 0
         """Requests that were finished before this event."""
         self.finished: list[Request] = []
@@ -136,7 +137,7 @@ class Tracker:
         self._last_task = -1
         self._zero_seen = False
         self.clears_idle: bool | None = None
-        self.clients = Clients()
+        self.clients = None if self._time_of is None else Clients(self._time_of)
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
@@ -144,8 +145,9 @@ class Tracker:
         if event.row is None:
             together.feed(self, event)
             return
-        if event.message == ANSWERED:  # it is asked for only where requests are listed, and must not tell the build
-            self.clients.answered(event)
+        if event.message == ANSWERED:  # it must not tell the build, since not every format asks for it
+            if self.clients is not None:
+                self.clients.answered(event)
             return
         if event.message in RESTART_MARKS:
             self._check_life(event)
