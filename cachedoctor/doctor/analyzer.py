@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import cachedoctor
-from cachedoctor.doctor.diagnosis import Diagnosis
+from cachedoctor.doctor.diagnosis import LLAMA, Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.measuring import Measuring
 from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.part import Part, add_input
 from cachedoctor.doctor.reuse import Reuse
+from cachedoctor.doctor.rows import RowSpool
 from cachedoctor.doctor.servers import Servers
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
+    CacheSample,
     Finding,
     Given,
     InputInfo,
     Options,
+    PrefillBatch,
     Report,
     Request,
     RuleInfo,
@@ -85,8 +89,10 @@ class Analyzer:
         self._follows = self._settled = False
         self._number = 0
         self._servers = Servers(
-            self._new_session, self._next_number, self._examine, build, keeps_requests, witness,
+            self._new_llama, self._next_number, self._examine, build, keeps_requests, witness,
         )  # fmt: skip
+        self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
+        self._measuring = Measuring(self._new_session, self._keep, witness)
         self._intake: Intake | None = None
         self._interrupted = False
         self._new: list[str] = []
@@ -109,6 +115,7 @@ class Analyzer:
             self._diagnosis.forget()
             self._reuse.finish()
         self._servers.begin(path, continues)
+        self._measuring.begin(path, continues)
         self._intake = Intake(path, line)
         self._inputs.append(self._intake.info)
         if self._witness is not None:
@@ -138,20 +145,34 @@ class Analyzer:
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
+        requests = self._servers.read(segments)
+        self._measuring.read(segments)
+        found = self._measuring.recognised()
+        found[LLAMA] = requests
         info = self._inputs[-1]
-        info.recognised = self._servers.read(segments)
-        if info.recognised:
-            info.engine = "llama.cpp"
+        info.recognised = found.total()
+        info.engine = found.most_common(1)[0][0] if info.recognised else None
         return self._collect()
+
+    def _keep(self, row: CacheSample | PrefillBatch) -> None:
+        """Take a sample or a batch."""
+        if self._witness is not None:
+            self._witness.measured(row)
+        elif self._rows:
+            self._rows[type(row)].add(msgspec.json.encode(row))
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)
+        self._sessions.append(session)
+        return session
+
+    def _new_llama(self, path: str, origin: str | None) -> Session:
         before = self._sessions[-_LIVES:]
         follows = self._follows and origin is None and len(self._sessions) < _LIVES
+        session = self._new_session(path, origin)
         if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
             session.settings["restarted"] = Setting(True, None)
         equip(session, self._given)
-        self._sessions.append(session)
         return session
 
     def _next_number(self) -> int:
@@ -254,7 +275,8 @@ class Analyzer:
             self._spool.copy_to(file)
         return Part(
             self._inputs, self._sessions, self._sums, self._reuse, self._number,
-            self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures, self._settled,
+            self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
+            {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled,
         )  # fmt: skip
 
     def absorb(self, part: Part, path: str, line: int = 1) -> None:
@@ -271,6 +293,8 @@ class Analyzer:
             self._inputs += part.inputs
         part.groups.renumber(self._number, len(self._sessions))
         self._spool.take_over(path, part.requests, len(self._sessions))
+        for kind, rows in part.rows.items():
+            self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
         self._reuse.merge(part.reuse, len(self._sessions))
         self._diagnosis.absorb(part.groups, part.doubtful, part.crashed)
         self._sessions += part.sessions
@@ -289,5 +313,5 @@ class Analyzer:
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
-            sorted(self._ignored),
+            sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
         )  # fmt: skip

@@ -38,6 +38,8 @@ _FINAL = 64
 """Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
+LLAMA = "llama.cpp"
+"""The engine whose log has requests."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"slept", "stale", "slot_file"})
@@ -201,6 +203,8 @@ class Diagnosis:
             if rule.inspect is None or rule.code in self._options.ignored:
                 continue
             for session in sessions:
+                if session.engine != rule.engine:
+                    continue
                 try:
                     notes = rule.inspect(session, fired.get((session.path, session.origin), set()))
                 except Exception as error:  # one broken rule must not end the run
@@ -210,8 +214,9 @@ class Diagnosis:
                     shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
                     lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
                     key = (rule.code, note.key, session.path, session.origin)
-                    found.setdefault(key, noted(key, rule, note.words, lines))
-        return list(found.values())
+                    found.setdefault(key, noted(key, rule, note.words, lines, note.severity, note.confidence))
+                    fired.setdefault((session.path, session.origin), set()).add(rule.code)
+        return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
 
     def unknown_input(self, path: str) -> Finding | None:
         """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
@@ -238,7 +243,7 @@ class Diagnosis:
                 continue
             if not self.doubtful and OF_LOSS.issuperset(rule.on) and rule.on:
                 continue  # nothing was lost, so there was nothing to explain
-            active = [s for s in sessions if s.n_requests]
+            active = [s for s in sessions if s.engine == rule.engine and (s.n_requests or s.engine != LLAMA)]
             needs = [rule.needs(s) for s in active]
             if needs and needs[0] is not None and all(need is not None for need in needs):
                 out.append(NotEvaluated(rule.code, rule.name, needs[0][0], needs[0][1]))

@@ -13,7 +13,7 @@ import cachedoctor
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.witness import Witness
 from cachedoctor.engines.base import Event
-from cachedoctor.model import Finding, InputInfo, Report, Request, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Request, Session
 from cachedoctor.report import jsonl_v1
 from cachedoctor.report.json_v1 import encoder
 
@@ -47,6 +47,10 @@ class Narration(Witness):
     def opened(self, index: int, info: InputInfo) -> None:
         """Write an input down, and once more in the end."""
         self._lines.append(jsonl_v1.opened(index, info))
+
+    def measured(self, row: CacheSample | PrefillBatch) -> None:
+        """Write a sample or a batch down."""
+        self._lines.append(jsonl_v1.sample(row) if isinstance(row, CacheSample) else jsonl_v1.batch(row))
 
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
         """Write an event down; the first one of a session behind it."""

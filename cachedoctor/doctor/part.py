@@ -7,7 +7,7 @@ import msgspec
 from cachedoctor.doctor.groups import Groups
 from cachedoctor.doctor.reuse import Reuse
 from cachedoctor.doctor.sums import Sums
-from cachedoctor.model import InputInfo, Session
+from cachedoctor.model import CacheSample, InputInfo, PrefillBatch, Session
 
 
 class Part(msgspec.Struct):
@@ -24,6 +24,8 @@ class Part(msgspec.Struct):
     """Requests that lost tokens, or of which the log does not tell."""
     crashed: dict[str, str]
     """What rules failed with, by code."""
+    rows: dict[type[CacheSample | PrefillBatch], bytes]
+    """Samples and batches that were kept, one JSON object a line."""
     settled: bool
     """Behind the last line a new life of the server may begin of which no line before it says anything."""
 

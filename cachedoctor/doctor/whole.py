@@ -6,19 +6,26 @@ Knows rules as such, not one of them by name.
 from __future__ import annotations
 
 from cachedoctor.doctor.groups import Key
-from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, Restart, Session
+from cachedoctor.model import Confidence, Cost, Evidence, Finding, NotEvaluated, Restart, Session, Severity
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import Rule, Words
 
 
-def noted(key: Key, rule: Rule, words: Words, evidence: list[Evidence]) -> Finding:
-    """Make a finding of no request: a note that costs nothing."""
+def noted(
+    key: Key,
+    rule: Rule,
+    words: Words,
+    evidence: list[Evidence],
+    severity: Severity = "note",
+    confidence: Confidence = "high",
+) -> Finding:
+    """Make a finding of no request, of which the log does not say what it cost."""
     _, cause, path, origin = key
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity="note",
-        confidence="high",
+        severity=severity,
+        confidence=confidence,
         claim=words.claim,
         requests=[],
         count=1,

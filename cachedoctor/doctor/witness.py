@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.engines.base import Event
-from cachedoctor.model import Finding, InputInfo, Request, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Request, Session
 
 
 class Witness:
@@ -23,6 +23,9 @@ class Witness:
 
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
         """Hear of a line, after it was taken; no session when it came before any that tells of a server."""
+
+    def measured(self, row: CacheSample | PrefillBatch) -> None:
+        """Hear of a sample of vLLM or a batch of SGLang."""
 
     def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
         """Hear of requests that ended, or that are seen otherwise now; all findings when there is a new one."""

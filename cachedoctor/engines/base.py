@@ -29,6 +29,20 @@ def _float(raw: bytes) -> float:
     return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
 
 
+def _pairs(raw: bytes) -> dict[str, str]:
+    """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it."""
+    found: dict[str, str] = {}
+    last = None
+    for part in _text(raw).split(","):
+        name, colon, value = part.partition(":")
+        if colon and name.strip():
+            last = name.strip()
+            found[last] = value.strip()
+        elif last is not None and part.strip():
+            found[last] += f", {part.strip()}"
+    return found
+
+
 # Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
 _NUMBER = r"\d{1,15}(?!\d)"
 
@@ -50,6 +64,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "setting": (r"unset.*?|\S+", _text),
     "nolimit": (r"[a-z].*", _text),
     "text": (r".*?", _text),
+    "pairs": (r".*?", _pairs),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cachedoctor.model.batch import PrefillBatch
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -12,6 +13,7 @@ from cachedoctor.model.comparison import (
     Measure,
     Verdict,
 )
+from cachedoctor.model.counters import Answer, Answers, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
@@ -31,10 +33,12 @@ from cachedoctor.model.finding import (
 )
 from cachedoctor.model.lines import Mark, Segment
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
-from cachedoctor.model.report import InputInfo, Report, RequestLines, SlotReuse, Totals
+from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
+from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
-from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes
+from cachedoctor.model.sample import CacheSample
+from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.view import ServerView, SlotView, View
 
@@ -43,8 +47,12 @@ __all__ = [
     "SEVERITY_ORDER",
     "THRESHOLDS",
     "Advice",
+    "Answer",
+    "Answers",
+    "BatchPeriod",
     "By",
     "CacheDoctorError",
+    "CacheSample",
     "Change",
     "Check",
     "CheckpointRow",
@@ -53,6 +61,7 @@ __all__ = [
     "Confidence",
     "Cost",
     "Counted",
+    "Counters",
     "Difference",
     "Dropped",
     "Edit",
@@ -75,6 +84,8 @@ __all__ = [
     "Options",
     "Outcome",
     "Part",
+    "Period",
+    "PrefillBatch",
     "PromptDiff",
     "Reading",
     "Remedy",
@@ -83,14 +94,17 @@ __all__ = [
     "RequestLines",
     "RequestRow",
     "Restart",
+    "Rows",
     "RuleInfo",
     "RuledOut",
+    "SamplePeriod",
     "Segment",
     "ServerView",
     "Session",
     "Setting",
     "Severity",
     "Side",
+    "Since",
     "Sizes",
     "SlotReuse",
     "SlotView",
@@ -105,4 +119,5 @@ __all__ = [
     "Wording",
     "counted",
     "read_rows",
+    "release",
 ]

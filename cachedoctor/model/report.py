@@ -21,7 +21,7 @@ class InputInfo(msgspec.Struct):
 
     path: str
     engine: str | None = None
-    """``llama.cpp``, or None where nothing was recognised."""
+    """The one that wrote most of it, ``llama.cpp``, ``vllm``, ``sglang`` ...; None where nothing was recognised."""
     bytes: Long = 0
     """Bytes, unpacked."""
     lines: Long = 0
@@ -81,6 +81,16 @@ class RequestLines(Protocol):
         """Write them all, one a line, with a comma between them as in a JSON array."""
 
 
+class Rows(Protocol):
+    """Samples or batches in the order of the log, as JSON; a new pass at each call."""
+
+    def check(self) -> None:
+        """Raise ``CacheDoctorError`` when some of them were lost."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield one JSON object each, without newline."""
+
+
 class Report(msgspec.Struct):
     """Everything a renderer needs; the requests stream from a spool."""
 
@@ -106,3 +116,7 @@ class Report(msgspec.Struct):
     """Reuse along the requests of each slot, of the session with the most requests."""
     ignored: list[str] = msgspec.field(default_factory=list)
     """Codes of the rules that were switched off."""
+    samples: Rows | None = None
+    """Statistics lines of vLLM engines, as CacheSample; None where they were not kept."""
+    batches: Rows | None = None
+    """Batches of SGLang, as PrefillBatch."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
 
 from cachedoctor.model.bounds import Count, Long
+from cachedoctor.model.counters import Answers, Counters
+from cachedoctor.model.period import Period
+
+_RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
 
 Memory = Literal["attention", "swa", "hybrid", "recurrent"]
 
@@ -59,7 +64,12 @@ class Session(msgspec.Struct):
     """Oldest build that writes all the wordings seen."""
     build_max: Count | None = None
     build_source: str | None = None
-    """"line", "option", "wording", or None."""
+    """"line", "option", "wording", or None. Of vLLM and SGLang, which have versions: "line", "source", or None."""
+    version: str | None = None
+    """``0.32.0``, of an engine that has versions."""
+    version_min: str | None = None
+    """Oldest version that writes what was seen."""
+    version_max: str | None = None
     model: str | None = None
     memory: Memory | None = None
     n_slots: Count | None = None
@@ -81,6 +91,13 @@ class Session(msgspec.Struct):
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
 
+    periods: list[Period] = msgspec.field(default_factory=list)
+    """Of vLLM and SGLang: what was seen from one reset of the cache to the next, by engine; at most 64."""
+    counters: list[Counters] = msgspec.field(default_factory=list)
+    """From dumps of /metrics that were given."""
+    answers: list[Answers] = msgspec.field(default_factory=list)
+    """What responses say of their requests, given beside the log or logged by the server."""
+
     def setting(self, name: str) -> Any:
         """Value of a setting, or None when unknown."""
         found = self.settings.get(name)
@@ -95,3 +112,20 @@ class Session(msgspec.Struct):
         if self.build_max is not None and self.build_max < build:
             return False
         return None
+
+    def since(self, version: str) -> bool | None:
+        """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""
+        wanted = release(version)
+        if self.version is not None:
+            return release(self.version) >= wanted
+        if self.version_min is not None and release(self.version_min) >= wanted:
+            return True
+        if self.version_max is not None and release(self.version_max) < wanted:
+            return False
+        return None
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Numbers of a version that can be compared: ``0.10.2.post1`` and ``0.10.2rc1`` are (0, 10, 2)."""
+    found = _RELEASE.match(version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()

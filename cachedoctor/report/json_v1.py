@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import CheckpointRow, Report, Request, RequestRow, Session
+from cachedoctor.model import CheckpointRow, Period, Report, Request, RequestRow, Session
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 
@@ -86,7 +86,8 @@ def _checkpoints(r: Request) -> CheckpointRow:
 
 _SESSION = (
     "index", "path", "origin", "engine", "build", "build_min", "build_max", "build_source", "model", "memory",
-    "n_slots", "n_ctx_slot", "settings", "first_line", "last_line", "n_requests",
+    "n_slots", "n_ctx_slot", "settings", "first_line", "last_line", "n_requests", "version", "version_min",
+    "version_max", "counters", "answers",
 )  # fmt: skip
 
 
@@ -95,6 +96,14 @@ def session(shown: Session) -> dict[str, Any]:
     s = quoted.session(shown)
     out = {name: getattr(s, name) for name in _SESSION}
     out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
+    out["periods"] = [_period(period) for period in s.periods]
+    return out
+
+
+def _period(period: Period) -> dict[str, Any]:
+    """A period without its lines: those that prove something stand in findings."""
+    out: dict[str, Any] = msgspec.to_builtins(period)
+    del out["marks"]
     return out
 
 
@@ -111,8 +120,6 @@ def head(report: Report) -> dict[str, Any]:
 def tail(report: Report) -> dict[str, Any]:
     """Everything of the report that stands after the requests."""
     return {
-        "samples": [],
-        "batches": [],
         "findings": quoted.findings(report),
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
@@ -131,7 +138,13 @@ def render(report: Report, out: IO[bytes]) -> None:
         out.write(b"," * (at > 0) + _encoder.encode(session(found)))
     out.write(b'],"totals":' + _encoder.encode(report.totals) + b',"requests":[\n')
     report.requests.copy_to(out)
-    out.write(b"\n]," + after[1:] + b"\n")
+    out.write(b"\n]")
+    for name, rows in (("samples", report.samples), ("batches", report.batches)):
+        out.write(b',"%b":[' % name.encode())
+        for at, row in enumerate(rows.lines() if rows is not None else ()):
+            out.write(b",\n" * (at > 0) + row)
+        out.write(b"]")
+    out.write(b"," + after[1:] + b"\n")
 
 
 def write(report: Report, out: IO[bytes], _: Look) -> None:

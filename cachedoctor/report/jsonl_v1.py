@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import Finding, InputInfo, Report, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session
 from cachedoctor.report import json_v1, quoted
 from cachedoctor.report.base import Look
 
@@ -67,6 +67,16 @@ def request(encoded: bytes) -> bytes:
     return _typed("request", encoded)
 
 
+def sample(row: CacheSample) -> bytes:
+    """Give the line of a sample of vLLM."""
+    return _typed("sample", _encoder.encode(row))
+
+
+def batch(row: PrefillBatch) -> bytes:
+    """Give the line of a batch of SGLang."""
+    return _typed("batch", _encoder.encode(row))
+
+
 def finding(shown: Finding, final: bool) -> bytes:
     """Give the line of a finding; ``final``: nothing is added to its numbers any more."""
     return _line("finding", final=final, **msgspec.structs.asdict(quoted.finding(shown)))
@@ -83,6 +93,9 @@ def close(report: Report) -> Iterator[bytes]:
         yield session(found)
     for encoded in report.requests.lines():
         yield request(encoded)
+    for kind, rows in (("sample", report.samples), ("batch", report.batches)):
+        for encoded in rows.lines() if rows is not None else ():
+            yield _typed(kind, encoded)
     for cause in report.findings:
         yield finding(cause, True)
     for rule in report.not_evaluated:

@@ -6,17 +6,19 @@ Knows the contract ``cachedoctor.report/1``: keys that were added later may be m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import msgspec
 
 from cachedoctor.model import (
     CacheDoctorError,
+    CacheSample,
     Finding,
     First,
     InputInfo,
     NotEvaluated,
+    PrefillBatch,
     Report,
     RequestRow,
     Restart,
@@ -55,6 +57,8 @@ class _Rest(msgspec.Struct):
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
     ignored: list[str] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
+    samples: list[CacheSample] = msgspec.field(default_factory=list)
+    batches: list[PrefillBatch] = msgspec.field(default_factory=list)
 
 
 class _Difference(msgspec.Struct):
@@ -85,6 +89,20 @@ class StoredRequests:
         out.write(b",\n".join(self._lines))
 
 
+class StoredRows:
+    """Samples or batches of a report that was read back."""
+
+    def __init__(self, rows: Sequence[CacheSample | PrefillBatch]) -> None:
+        self._rows = rows
+
+    def check(self) -> None:
+        """None can be lost."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield one JSON object each, without newline."""
+        yield from map(msgspec.json.encode, self._rows)
+
+
 def read(data: bytes, name: str) -> Report:
     """Return the report that ``data`` holds.
 
@@ -111,6 +129,7 @@ def read(data: bytes, name: str) -> Report:
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
+        StoredRows(rest.samples), StoredRows(rest.batches),
     )  # fmt: skip
 
 

@@ -217,13 +217,15 @@ class Words(msgspec.Struct):
 
 
 class Note(msgspec.Struct):
-    """What a rule says of a whole session, whether a request lost by it or not: always a note."""
+    """What a rule says of a whole session, whether a request lost by it or not."""
 
     words: Words
     key: str
     """Notes with the same key are said once per input."""
     evidence: list[tuple[Mark, str]] = msgspec.field(default_factory=list)
     """Lines that prove it, the first of them first of all; none where the command line alone does."""
+    severity: Severity = "note"
+    confidence: Confidence = "high"
 
 
 class Rule(msgspec.Struct):
@@ -232,8 +234,8 @@ class Rule(msgspec.Struct):
     code: str
     name: str
     summary: str
-    check: Callable[[Situation], Hit | None]
-    words: Callable[[Any], Words]
+    check: Callable[[Situation], Hit | None] = lambda _: None
+    words: Callable[[Any], Words] = lambda _: Words("", "", [])
     """Takes the Group of a finding; None for the rule that is about a whole input."""
     needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
     """(reason, what would enable it) when this log could not have shown it."""
@@ -241,9 +243,11 @@ class Rule(msgspec.Struct):
     on: tuple[Sign, ...] = ("loss",)
     """Asked about requests with one of these signs; none: only about whole sessions."""
     inspect: Callable[[Session, set[str]], list[Note]] | None = None
-    """Asked once about every session at the end, with the codes that fired in its input."""
+    """Asked once about every session of its engine at the end, with the codes that fired in its input."""
     after: tuple[str, ...] = ()
     """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
+    engine: str = "llama.cpp"
+    """Whose sessions it is about."""
 
     @property
     def url(self) -> str:

@@ -1,0 +1,92 @@
+"""The servers whose logs have measurements instead of requests: lines become events, and events sessions with periods.
+
+Knows scanners and trackers of every such engine. Knows no rule and no report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cachedoctor.engines.measured import ENGINES, Engine, Row, Tracker
+from cachedoctor.engines.scanner import Scanner
+from cachedoctor.model import Segment, Session
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.witness import Witness
+
+
+class _Server(msgspec.Struct):
+    """One engine at one origin of the open input."""
+
+    scanner: Scanner
+    tracker: Tracker
+
+
+class Measuring:
+    """Feeds on segments."""
+
+    def __init__(
+        self,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[Row], None],
+        witness: Witness | None,
+    ) -> None:
+        """Begin without an input.
+
+        Args:
+            new_session: makes one for a path and an origin.
+            keep: takes every sample and batch.
+            witness: hears of every line.
+        """
+        self._new_session = new_session
+        self._keep = keep
+        self._witness = witness
+        self._path = ""
+        self._servers: dict[tuple[str, str | None], _Server] = {}
+
+    def begin(self, path: str, continues: bool) -> None:
+        """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
+        self._path = path
+        if not continues:
+            self._servers.clear()
+        for server in self._servers.values():
+            server.tracker.continue_in(path)
+            server.scanner.recognised = 0
+
+    def read(self, segments: list[Segment]) -> None:
+        """Take segments."""
+        for segment in segments:
+            for engine in ENGINES:
+                server = self._servers.get((engine.name, segment.origin))
+                if server is None:
+                    if engine.looks.search(segment.data) is None:
+                        continue
+                    server = self._server(engine, segment.origin)
+                self._drive(server, segment)
+
+    def recognised(self) -> Counter[str]:
+        """How many lines of the open input were recognised so far, by engine."""
+        found: Counter[str] = Counter()
+        for (name, _), server in self._servers.items():
+            if server.tracker.session is not None:
+                found[name] += server.scanner.recognised
+        return found
+
+    def _server(self, engine: Engine, origin: str | None) -> _Server:
+        reader = engine.reader()
+        tracker = reader.tracker(self._path, origin, self._new_session, self._keep)
+        server = self._servers[engine.name, origin] = _Server(Scanner(reader.catalogue, reader.plan), tracker)
+        return server
+
+    def _drive(self, server: _Server, segment: Segment) -> None:
+        tracker = server.tracker
+        for event in server.scanner.scan(segment):
+            tracker.feed(event)
+            if self._witness is not None and tracker.session is not None:
+                self._witness.event(event, self._path, segment.origin, tracker.session)
+        if tracker.session is not None:
+            tracker.session.last_line = max(tracker.session.last_line, server.scanner.last_line)

@@ -1,0 +1,1 @@
+"""vLLM: its log has rates of intervals, and no requests."""

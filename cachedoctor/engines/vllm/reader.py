@@ -1,0 +1,14 @@
+"""What reads a log of vLLM. Knows which rows are listened to."""
+
+from __future__ import annotations
+
+from cachedoctor.engines.logger import LoggerCatalogue
+from cachedoctor.engines.measured import Reader
+from cachedoctor.engines.scanner import Plan
+from cachedoctor.engines.vllm.messages import ROWS
+from cachedoctor.engines.vllm.tracker import Tracker
+
+PREFIX = rb"[^\n.]*+(?:\.(?!py:\d)[^\n.]*+)*+\.py:\d{1,5}\] "
+"""Up to ``[loggers.py:335] ``, whatever stands before: process, level, time, a progress bar, text of the user's own."""
+
+READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)

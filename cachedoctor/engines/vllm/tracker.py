@@ -1,0 +1,42 @@
+"""Turns events of a vLLM log into sessions, periods and samples. Knows vLLM's lines; knows no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.engines.base import Event
+from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+
+class Tracker:
+    """Feeds on the events of one origin."""
+
+    def __init__(
+        self,
+        path: str,
+        origin: str | None,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[CacheSample | PrefillBatch], None],
+    ) -> None:
+        self._path = path
+        self._origin = origin
+        self._new_session = new_session
+        self._keep = keep
+        self.session: Session | None = None
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+        if event.message == "access" and self.session is None:
+            return
+        if self.session is None:
+            self.session = self._new_session(self._path, self._origin)
+            self.session.engine = "vllm"
+            self.session.first_line = event.line
+        self.session.seen.add(event.message)
+        if event.message == "stats":
+            rate = event.fields["prompt_rate"]
+            self._keep(CacheSample(self.session.index, self._path, event.line, prompt_rate=rate))
+
+    def continue_in(self, path: str) -> None:
+        """The log goes on in another file."""
+        self._path = path

@@ -1,0 +1,71 @@
+"""What lies beside a log: counters of /metrics between two moments, and what responses say of their requests.
+
+Unknown is None, never 0. Knows no engine, no rule, no file.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.model.bounds import Count
+
+
+class Counters(msgspec.Struct):
+    """Counters of one engine between two dumps of /metrics, or since the start of the server. Tokens, if not said."""
+
+    path: str
+    """The later dump."""
+    since: str | None
+    """The earlier dump; None: since the start of the server."""
+    source: str
+    """What wrote them: ``vllm``, ``sglang``."""
+    engine: str | None = None
+    """Label ``engine`` or rank; None where there is none."""
+    model: str | None = None
+    looked_up: int | None = None
+    """Prompt tokens that were looked up in the prefix cache."""
+    reused: int | None = None
+    """Of these, tokens that were found."""
+    prompt_tokens: int | None = None
+    """Prompt tokens of all requests, reused ones included."""
+    computed: int | None = None
+    """Prompt tokens that were computed."""
+    external_looked_up: int | None = None
+    external_reused: int | None = None
+    requests: int | None = None
+    """Requests that ended."""
+    preemptions: int | None = None
+    """Times that a running request had to give up its memory (retractions of SGLang)."""
+    evicted: int | None = None
+    """Tokens that left the cache for want of room."""
+    config: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+
+
+class Answer(msgspec.Struct):
+    """What one response says of its request, in tokens."""
+
+    prompt_tokens: int
+    """Reused ones included, whatever the endpoint prints."""
+    cached_tokens: int | None
+    """None where the server was not asked to say it."""
+    line: int | None = None
+    """Where in its input it stands."""
+    prefix: int | None = None
+    """Longest common prefix with the best earlier prompt, in characters, where the log has the prompts."""
+
+
+class Answers(msgspec.Struct):
+    """Responses of one server, in their order."""
+
+    path: str
+    source: str
+    """``responses``: given beside the log; ``log``: the server logged them."""
+    requests: Count = 0
+    told: Count = 0
+    """Of these, those that say how much was reused."""
+    prompt_tokens: int = 0
+    """Of those that say it."""
+    cached_tokens: int = 0
+    each: list[Answer] = msgspec.field(default_factory=list)
+    """The first 10,000."""

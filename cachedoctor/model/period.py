@@ -1,0 +1,88 @@
+"""From the start of a server, or a reset of its cache, to the next: what was seen in that time, summed up.
+
+Between two resets the numbers of an engine are about one cache; across them they are not. Unknown is None, never 0.
+Knows no engine, no rule, no file.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.bounds import Count, Long
+from cachedoctor.model.lines import Mark
+
+Since = Literal["start", "reset", "log"]
+"""What began it: a start of the server, a reset of its cache, or nothing but the begin of the log."""
+
+
+class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
+    """Statistics lines of one vLLM engine. Shares run from 0 to 1."""
+
+    engine: str | None
+    since: Since
+    first_line: Long
+    last_line: Long
+    samples: Count = 0
+    busy: Count = 0
+    """Samples with prompt tokens in them."""
+    seconds: float = 0.0
+    """Time that the busy samples cover."""
+    prompt_tokens: int | None = None
+    """Sum over the samples; None where they do not tell, as in CacheSample."""
+    computed_tokens: int | None = None
+    answered: int | None = None
+    """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
+    rates: Count = 0
+    """Samples that print a hit rate."""
+    first_rate: float | None = None
+    """Of the first busy sample that prints one."""
+    last_rate: float | None = None
+    least_rate: float | None = None
+    most_rate: float | None = None
+    last_external_rate: float | None = None
+    kv_usage: float | None = None
+    """The highest."""
+    waiting: Count = 0
+    """The most requests that waited at once."""
+    preempted: Count = 0
+    """Preemptions that lines tell of."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``preempted``, ``usage``."""
+
+
+class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
+    """Prefill batches of one SGLang scheduler. Shares run from 0 to 1."""
+
+    rank: str | None
+    since: Since
+    first_line: Long
+    last_line: Long
+    batches: Count = 0
+    seqs: Count = 0
+    """Requests admitted, as far as batches can be told apart from their continuations."""
+    new_tokens: Long = 0
+    cached_tokens: Long = 0
+    wholes: Count = 0
+    """Batches that hold exactly one request from begin to end."""
+    cold: Count = 0
+    """Of these, those that reused nothing."""
+    cached_least: int | None = None
+    """Reused tokens of the whole requests behind the first: the fewest."""
+    cached_most: int | None = None
+    largest_prompt: int | None = None
+    """Tokens of the longest whole request."""
+    token_usage: float | None = None
+    """The highest."""
+    swa_usage: float | None = None
+    mamba_usage: float | None = None
+    usage_at_mamba: float | None = None
+    """token_usage of the batch with the highest mamba_usage."""
+    retracted: Count = 0
+    """Requests that were put back into the queue because the memory was full."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``begin``."""
+
+
+Period = SamplePeriod | BatchPeriod
