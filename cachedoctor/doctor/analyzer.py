@@ -301,9 +301,18 @@ class Analyzer:
         self._number += part.requests
         self._sums.merge(part.sums)
 
+    def _compare_bodies(self, sessions: list[Session]) -> None:
+        """Compare given bodies with each other where no log has requests to match them to; for the last server."""
+        if self._prompts is None or not sessions or any(s.engine == LLAMA for s in sessions):
+            return
+        last = sessions[-1]
+        if not last.parted:
+            last.parted = self._prompts.successive()
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
         sessions = [s for s in self._sessions if s.n_requests or s.seen]
+        self._compare_bodies(sessions)
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]
