@@ -1,0 +1,116 @@
+"""Responses that were given beside a log: one Answer for each request, however its answer came. Knows no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.measures.usage import Meta, Response, Timings, Told, Usage, decoded, told
+from cachedoctor.measures.values import Value, values
+from cachedoctor.model import Answer, Answers, CacheDoctorError
+from cachedoctor.model.bounds import MOST
+
+MAX_EACH = 10_000
+"""Answers that are kept one by one."""
+_STARTS = frozenset({b'"message_start"', b'"response.created"'})
+_HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
+
+
+class Given(NamedTuple):
+    """The answers in one file."""
+
+    answers: Answers
+    engine: str | None
+    """Who wrote them, where their shape tells."""
+
+
+def read(chunks: Iterable[bytes], path: str) -> Given:
+    """Read the responses in a file.
+
+    Raises:
+        CacheDoctorError: it holds none that says how long its prompt was.
+    """
+    reader = _Reader(path)
+    try:
+        for value in values(chunks):
+            reader.take(value)
+    except CacheDoctorError as error:
+        raise CacheDoctorError(f"{path}: {error.message}", error.hint) from error
+    reader.end()
+    if not reader.answers.requests:
+        what = "is empty" if not reader.seen else "holds no response that says how long its prompt was"
+        raise CacheDoctorError(f"{path}: {what}", _HINT)
+    return Given(reader.answers, reader.engine)
+
+
+class _Reader:
+    """Adds up answers; what a stream says of one request in several of its lines is one answer."""
+
+    def __init__(self, path: str) -> None:
+        self.answers = Answers(path, "responses")
+        self.engine: str | None = None
+        self.seen = 0
+        self._stream: bytes | None = None
+        """Id of the answer that is being streamed."""
+        self._usage: Usage | None = None
+        self._told: Told | None = None
+        self._line = 0
+
+    def take(self, value: Value) -> None:
+        """Take the next value."""
+        self.seen += 1
+        response = decoded(value.text, Response)
+        if response is None:
+            if value.streamed:
+                self.end()  # [DONE]
+            return
+        kind, inner = bytes(response.type), response.inner
+        part = value.streamed or bytes(response.object).endswith(b'.chunk"')
+        if not part:
+            self.end()
+            self._hear(response, value.line)
+            self._hear(inner, value.line)
+            self.end()
+            return
+        name = bytes(response.id or (inner.id if inner is not None else b""))
+        if kind in _STARTS or (name and self._stream not in (None, name)):
+            self.end()
+        self._stream = name or self._stream
+        self._hear(response, value.line)
+        self._hear(inner, value.line)
+
+    def _hear(self, response: Response | None, line: int) -> None:
+        """Take what a response, or a part of one, says; what comes later replaces what came before."""
+        if response is None:
+            return
+        usage = decoded(response.usage, Usage)
+        if usage is not None:
+            self._usage = usage if self._usage is None else _joined(self._usage, usage)
+        found = told(self._usage, decoded(response.meta_info, Meta), decoded(response.timings, Timings))
+        if found is not None:
+            if self._told is None:
+                self._line = line
+            self._told = found
+
+    def end(self) -> None:
+        """An answer is over."""
+        found, self._told, self._usage, self._stream = self._told, None, None, None
+        if found is None:
+            return
+        answers = self.answers
+        self.engine = self.engine or found.engine
+        answers.requests += 1
+        if found.cached_tokens is not None and answers.prompt_tokens + found.prompt_tokens <= MOST:
+            answers.told += 1
+            answers.prompt_tokens += found.prompt_tokens
+            answers.cached_tokens += found.cached_tokens
+        if len(answers.each) < MAX_EACH:
+            answers.each.append(Answer(found.prompt_tokens, found.cached_tokens, self._line))
+
+
+def _joined(before: Usage, usage: Usage) -> Usage:
+    """The two as one: /v1/messages streams the prompt's tokens at first and the reply's at the end."""
+    said = {name: value for name, value in msgspec.structs.asdict(usage).items() if value is not None}
+    return msgspec.structs.replace(before, **said)
