@@ -24,12 +24,9 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
     Raises:
         CacheDoctorError: it is no dump of vLLM or SGLang.
     """
-    try:
-        exposition = read(chunks, _wanted)
-    except CacheDoctorError as error:
-        raise CacheDoctorError(f"{path}: {error.message}", error.hint) from error
+    exposition = read(chunks, path, _wanted)
     if exposition is None:
-        raise CacheDoctorError(f"{path}: is no dump of /metrics", _CURL)
+        raise CacheDoctorError(f"{path}: is no dump of /metrics", f"{_CURL}; a log is given without an option")
     found = [
         dump
         for source in _ENGINES

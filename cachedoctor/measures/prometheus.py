@@ -70,11 +70,12 @@ class Exposition(msgspec.Struct):
         return self.helps.get(name) or self.helps.get(name.removesuffix("_total")) or ""
 
 
-def read(chunks: Iterable[bytes], wanted: Callable[[str], bool]) -> Exposition | None:
+def read(chunks: Iterable[bytes], path: str, wanted: Callable[[str], bool]) -> Exposition | None:
     """Read a dump; None when it is something else.
 
     Args:
         chunks: its bytes, cut anywhere.
+        path: its name.
         wanted: whether a series is kept, by its name.
 
     Raises:
@@ -91,7 +92,7 @@ def read(chunks: Iterable[bytes], wanted: Callable[[str], bool]) -> Exposition |
         if found.bad > _DOUBTED and found.bad > found.good:
             return None
         if kept > MAX_KEPT:
-            raise CacheDoctorError("holds more series than any server has", "give the dump of one server")
+            raise CacheDoctorError(f"{path}: holds more series than any server has", "give the dump of one server")
     return found if found.good > found.bad else None
 
 

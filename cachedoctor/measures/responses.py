@@ -14,7 +14,11 @@ from cachedoctor.model.bounds import MOST
 
 MAX_EACH = 10_000
 """Answers that are kept one by one."""
+MAX_MODEL = 200
+"""Characters of a model's name."""
 _STARTS = frozenset({b'"message_start"', b'"response.created"'})
+_ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
+"""Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
 _HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
 
 
@@ -24,6 +28,8 @@ class Given(NamedTuple):
     answers: Answers
     engine: str | None
     """Who wrote them, where their shape tells."""
+    model: str | None
+    """None where they name none, or several."""
 
 
 def read(chunks: Iterable[bytes], path: str) -> Given:
@@ -33,16 +39,13 @@ def read(chunks: Iterable[bytes], path: str) -> Given:
         CacheDoctorError: it holds none that says how long its prompt was.
     """
     reader = _Reader(path)
-    try:
-        for value in values(chunks):
-            reader.take(value)
-    except CacheDoctorError as error:
-        raise CacheDoctorError(f"{path}: {error.message}", error.hint) from error
+    for value in values(chunks, path):
+        reader.take(value)
     reader.end()
     if not reader.answers.requests:
         what = "is empty" if not reader.seen else "holds no response that says how long its prompt was"
         raise CacheDoctorError(f"{path}: {what}", _HINT)
-    return Given(reader.answers, reader.engine)
+    return Given(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
 
 
 class _Reader:
@@ -51,6 +54,7 @@ class _Reader:
     def __init__(self, path: str) -> None:
         self.answers = Answers(path, "responses")
         self.engine: str | None = None
+        self.models: set[str] = set()
         self.seen = 0
         self._stream: bytes | None = None
         """Id of the answer that is being streamed."""
@@ -66,25 +70,23 @@ class _Reader:
             if value.streamed:
                 self.end()  # [DONE]
             return
-        kind, inner = bytes(response.type), response.inner
-        part = value.streamed or bytes(response.object).endswith(b'.chunk"')
-        if not part:
-            self.end()
-            self._hear(response, value.line)
-            self._hear(inner, value.line)
-            self.end()
-            return
-        name = bytes(response.id or (inner.id if inner is not None else b""))
-        if kind in _STARTS or (name and self._stream not in (None, name)):
+        inner, kind = response.inner, bytes(response.type)
+        whole = not value.streamed and not bytes(response.object).endswith(b'.chunk"')
+        name = _name(response) or (_name(inner) if inner is not None else b"")
+        if whole or kind in _STARTS or (name and self._stream not in (None, name)):
             self.end()
         self._stream = name or self._stream
         self._hear(response, value.line)
-        self._hear(inner, value.line)
+        if inner is not None:
+            self._hear(inner, value.line)
+        if whole or kind in _ENDS or bytes(response.stop) == b"true":
+            self.end()
 
-    def _hear(self, response: Response | None, line: int) -> None:
+    def _hear(self, response: Response, line: int) -> None:
         """Take what a response, or a part of one, says; what comes later replaces what came before."""
-        if response is None:
-            return
+        model = decoded(response.model, str)
+        if model is not None and len(self.models) < 2:
+            self.models.add(model[:MAX_MODEL])
         usage = decoded(response.usage, Usage)
         if usage is not None:
             self._usage = usage if self._usage is None else _joined(self._usage, usage)
@@ -108,6 +110,14 @@ class _Reader:
             answers.cached_tokens += found.cached_tokens
         if len(answers.each) < MAX_EACH:
             answers.each.append(Answer(found.prompt_tokens, found.cached_tokens, self._line))
+
+
+def _name(response: Response) -> bytes:
+    """What tells the parts of one answer from those of another, empty where nothing does."""
+    if bytes(response.id):
+        return bytes(response.id)
+    meta = decoded(response.meta_info, Meta)
+    return (meta.id or "").encode("utf-8", "replace") if meta is not None else b""
 
 
 def _joined(before: Usage, usage: Usage) -> Usage:

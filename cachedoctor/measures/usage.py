@@ -37,12 +37,13 @@ class Usage(msgspec.Struct):
 class Meta(msgspec.Struct):
     """Key ``meta_info`` of SGLang's /generate."""
 
+    id: str | None = None
     prompt_tokens: _Tokens | None = None
     cached_tokens: _Tokens | None = None
 
 
 class Timings(msgspec.Struct):
-    """Key ``timings`` of llama-server; ``cache_n`` since b6325."""
+    """Key ``timings`` of llama-server; older builds have no ``cache_n``."""
 
     prompt_n: _Tokens | None = None
     """Tokens that were computed."""
@@ -55,6 +56,9 @@ class Response(msgspec.Struct):
     id: msgspec.Raw = _NONE
     type: msgspec.Raw = _NONE
     object: msgspec.Raw = _NONE
+    model: msgspec.Raw = _NONE
+    stop: msgspec.Raw = _NONE
+    """true in the last part of a reply that llama-server's /completion streams; other servers have none."""
     usage: msgspec.Raw = _NONE
     meta_info: msgspec.Raw = _NONE
     timings: msgspec.Raw = _NONE

@@ -34,7 +34,7 @@ class Value(NamedTuple):
     """A stream sent it."""
 
 
-def values(chunks: Iterable[bytes]) -> Iterator[Value]:
+def values(chunks: Iterable[bytes], path: str) -> Iterator[Value]:
     """Yield the objects in a file; one that is cut off by the end of the file is left out.
 
     Raises:
@@ -42,23 +42,23 @@ def values(chunks: Iterable[bytes]) -> Iterator[Value]:
     """
     held: list[bytes] = []
     first = size = 0
-    for number, line in enumerate(_lines(chunks), 1):
+    for number, line in enumerate(_lines(chunks, path), 1):
         text = line.strip()
-        if held or _spans_lines(text):
+        if held or _spans_lines(text, path):
             first = first or number
             held.append(line)
             size += len(line) + 1
-            _refuse_large(size)
+            _refuse_large(size, path)
         elif text.startswith(_DATA):
             yield Value(text.removeprefix(_DATA), number, streamed=True)
         elif text.startswith(b"{"):
             yield Value(text, number)
         elif text and not _FIELD.match(text):
-            raise CacheDoctorError(f"line {number} is not JSON", _HINT)
-    yield from _document(b"\n".join(held), first)
+            raise CacheDoctorError(f"{path}: line {number} is not JSON", _HINT)
+    yield from _document(b"\n".join(held), first, path)
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -68,16 +68,18 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             parts, size = [], 0
         parts.append(rest)
         size += len(rest)
-        _refuse_large(size)
+        _refuse_large(size, path)
     yield b"".join(parts)
 
 
-def _refuse_large(size: int) -> None:
+def _refuse_large(size: int, path: str) -> None:
     if size > MAX_HELD:
-        raise CacheDoctorError(f"more than {MAX_HELD >> 20} MiB of it are one value", "give one response a line")
+        raise CacheDoctorError(
+            f"{path}: more than {MAX_HELD >> 20} MiB of it are one value", "give one response a line"
+        )
 
 
-def _spans_lines(text: bytes) -> bool:
+def _spans_lines(text: bytes, path: str) -> bool:
     """Whether a line is an array, or begins with an object that does not end with it."""
     if not text.startswith((b"{", b"[")):
         return False
@@ -86,11 +88,11 @@ def _spans_lines(text: bytes) -> bool:
     except msgspec.DecodeError:
         return True
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep(path) from error
     return text.startswith(b"[")
 
 
-def _document(text: bytes, line: int) -> Iterator[Value]:
+def _document(text: bytes, line: int, path: str) -> Iterator[Value]:
     """Objects that lie in no other object. A file of JSON has no more than one that does not end: its last."""
     depth = start = at = 0
     inside = 0
@@ -100,7 +102,7 @@ def _document(text: bytes, line: int) -> Iterator[Value]:
         if found in b"{[":
             depth += 1
             if depth > MAX_DEPTH:
-                raise _too_deep()
+                raise _too_deep(path)
             if not inside and found == b"{":
                 inside, start = depth, token.start()
         elif found in b"}]":
@@ -110,5 +112,5 @@ def _document(text: bytes, line: int) -> Iterator[Value]:
             depth = max(0, depth - 1)
 
 
-def _too_deep() -> CacheDoctorError:
-    return CacheDoctorError("JSON is nested too deeply", f"more than {MAX_DEPTH} levels are no response")
+def _too_deep(path: str) -> CacheDoctorError:
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels are no response")
