@@ -13,6 +13,7 @@ import msgspec
 
 from cachedoctor.model import (
     Comparison,
+    Counters,
     Difference,
     Evidence,
     Explanation,
@@ -130,7 +131,15 @@ def session(shown: Session) -> Session:
         for name, found in shown.settings.items()
     }
     model, origin = shown.model and hidden(shown.model), shown.origin and name(shown.origin)
-    return msgspec.structs.replace(shown, model=model, origin=origin, settings=settings)
+    counters = [_counters(counted) for counted in shown.counters]
+    return msgspec.structs.replace(shown, model=model, origin=origin, settings=settings, counters=counters)
+
+
+def _counters(shown: Counters) -> Counters:
+    """Labels of a dump as they may be shown."""
+    model, engine = shown.model and hidden(shown.model), shown.engine and hidden(shown.engine)
+    config = {hidden(key): hidden(value) for key, value in shown.config.items()}
+    return msgspec.structs.replace(shown, model=model, engine=engine, config=config)
 
 
 def comparison(shown: Comparison) -> Comparison:
