@@ -38,7 +38,13 @@ _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
 _LOOK = 4096
 """Code points of a value in which secrets are looked for: many more than are shown of it."""
-_PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
+_PRINTED = re.compile(
+    r"\b(?:old|new): \.\.\."  # llama-server
+    r"|\bprompt: (?=['\"])|\bprompt_token_ids: (?=\[)"  # vLLM, where it logs requests
+    r"|\b(?:text|prompt|input_ids|messages)=(?=['\"\[])"  # SGLang, where it does
+    r"|['\"](?:text|prompt|input_ids|output_ids|messages)['\"]: "
+)
+"""What stands before text of a prompt, or its tokens."""
 _BAR = " | "
 _VERSIONS = ("version", "version_min", "version_max")
 _FACT = 240
