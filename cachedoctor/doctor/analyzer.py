@@ -39,7 +39,7 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.report.json_v1 import encoder
+from cachedoctor.report.json_v1 import encode_row, encoder
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
@@ -161,9 +161,9 @@ class Analyzer:
     def _keep(self, row: CacheSample | PrefillBatch) -> None:
         """Take a sample or a batch."""
         if self._witness is not None:
-            self._witness.measured(row)
+            self._witness.measured(row, self._sessions[row.session])
         elif self._rows:
-            self._rows[type(row)].add(msgspec.json.encode(row))
+            self._rows[type(row)].add(encode_row(row))
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)
