@@ -12,21 +12,21 @@ from cachedoctor.rules.base import Note, Rule, Words, n
 def inspect(session: Session, _: set[str]) -> list[Note]:
     """Say it where the version is known and the fault can have shown in this log."""
     rated = [p for p in session.periods if isinstance(p, SamplePeriod) and p.rates]
-    if not rated:
+    if not rated or "stats" not in session.seen:  # the old V0 engine had a rate of its own, over its whole life
         return []
     return [_note(key, claim, why, rated[-1]) for key, claim, why in _faults(session, rated)]
 
 
 def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, str, str]]:
     waiting = max(p.waiting for p in rated)
-    if session.since("0.8") is False and "stats_v0" not in session.seen:
+    if session.since("0.8") is False:
         yield (
             "zero",
             "the hit rate of this version is always 0.0 %: it says nothing",
             "In 0.7 the engine makes the counters anew just before it prints them.",
         )
         return
-    if session.since("0.9") is False and "stats" in session.seen:
+    if session.since("0.9") is False:
         yield (
             "blocks",
             "the hit rate of this version counts blocks, not tokens",

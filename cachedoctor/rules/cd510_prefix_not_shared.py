@@ -10,6 +10,8 @@ from cachedoctor.rules.rolling import Stretch
 _CAUSES = ("CD501", "CD502", "CD503", "CD504", "CD511", "CD513")
 _LONG = 256
 """Tokens of an average prompt from which on a block of any usual size is small beside it."""
+_WORTH = 10_000
+"""Tokens: less computed in all costs too little to say that the prompts should have shared it."""
 
 
 def inspect(session: Session, fired: set[str]) -> list[Note]:
@@ -23,6 +25,8 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
         if stretch.share > rolling.LITTLE:
             return []
         if stretch.prompt is not None and stretch.prompt < least:
+            continue
+        if shared is None and stretch.computed is not None and stretch.computed < _WORTH:
             continue
         return [_note(session, stretch, size) if shared is None else _proven(stretch, shared)]
     return []

@@ -57,7 +57,7 @@ def _interval(p: SamplePeriod) -> Stretch | None:
         p.answered,
         average(p),
         p.last_rate,
-        p.computed_tokens,
+        p.computed_tokens if p.computed_tokens is not None or p.last_rate else p.prompt_tokens,
         f"{_named(p)}the hit rate is {percent(p.last_rate)} after {p.busy} intervals with traffic{_answered(p)}",
         shown(p),
     )
