@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from functools import cache
 from typing import Any
 
 import pytest
 from command import run
-from conftest import FIXTURES
+from conftest import FIXTURES, MEASURED
 
-CASES: list[dict[str, Any]] = tomllib.loads((FIXTURES / "measured" / "cases.toml").read_text("utf-8"))["case"]
-
-by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"])
 
 
 @cache
 def _report(name: str) -> dict[str, Any]:
-    (case,) = (c for c in CASES if c["name"] == name)
+    (case,) = (c for c in MEASURED if c["name"] == name)
     beside = [word for option, path in case.get("beside", ()) for word in (option, str(FIXTURES / path))]
     done = run("analyze", FIXTURES / case["log"], *beside, "--format", "json")
     assert done.returncode == 0, done.stderr
@@ -60,7 +57,7 @@ def test_the_server_is_what_it_was(case: dict[str, Any]) -> None:
     assert session["build"] is None
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "computed" in c], ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", [c for c in MEASURED if "computed" in c], ids=lambda case: case["name"])
 def test_sums_agree_with_the_responses(case: dict[str, Any]) -> None:
     """Computed tokens of every period, as exactly as rounded rates allow; answered requests exactly."""
     periods = [p for p in report_of(case)["sessions"][0]["periods"] if p["busy"]]

@@ -72,6 +72,7 @@ RULE = Rule(
     "block-granularity",
     "Prompts share less than a block, and only whole blocks are reused",
     needs=rolling.needs_statistics,
+    severity="warning",
     on=(),
     inspect=inspect,
     engine="vllm",

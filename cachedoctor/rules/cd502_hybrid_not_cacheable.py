@@ -67,6 +67,7 @@ RULE = Rule(
     "CD502",
     "hybrid-not-cacheable",
     "Prefix caching is off because the model is a hybrid",
+    severity="warning",
     on=(),
     inspect=inspect,
     engine="vllm",

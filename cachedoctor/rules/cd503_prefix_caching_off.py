@@ -101,6 +101,7 @@ RULE = Rule(
     "CD503",
     "prefix-caching-off",
     "Prefix caching is off",
+    severity="warning",
     on=(),
     inspect=inspect,
     after=("CD502",),

@@ -88,6 +88,7 @@ RULE = Rule(
     "kv-pressure",
     "More was computed than the KV cache holds, and little came back",
     needs=rolling.needs_statistics,
+    severity="warning",
     on=(),
     inspect=inspect,
     after=("CD501", "CD502", "CD503"),

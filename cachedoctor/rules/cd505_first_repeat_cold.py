@@ -71,6 +71,7 @@ RULE = Rule(
     "CD505",
     "first-repeat-cold",
     "A hybrid model reuses a prefix from its third use on",
+    severity="note",
     on=(),
     inspect=inspect,
     after=("CD502", "CD503"),

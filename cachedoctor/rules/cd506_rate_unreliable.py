@@ -84,6 +84,7 @@ RULE = Rule(
     "rate-unreliable",
     "The hit rate of this version does not mean what it seems to",
     needs=rolling.needs_statistics,
+    severity="note",
     on=(),
     inspect=inspect,
     engine="vllm",

@@ -56,6 +56,7 @@ RULE = Rule(
     "preemption",
     "Running requests gave up their memory and were computed again",
     needs=_needs,
+    severity="warning",
     on=(),
     inspect=inspect,
     engine="vllm",

@@ -95,6 +95,7 @@ RULE = Rule(
     "CD508",
     "routing-without-affinity",
     "Several engines have caches of their own, and conversations change between them",
+    severity="warning",
     on=(),
     inspect=inspect,
     after=("CD502", "CD503"),

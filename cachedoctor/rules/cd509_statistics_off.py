@@ -60,6 +60,7 @@ RULE = Rule(
     "CD509",
     "statistics-off",
     "The log has no cache statistics",
+    severity="note",
     on=(),
     inspect=inspect,
     engine="vllm",

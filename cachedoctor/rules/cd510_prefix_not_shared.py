@@ -98,6 +98,7 @@ RULE = Rule(
     "prefix-not-shared",
     "Caching works, and next to nothing is reused: the prompts do not share their beginning",
     needs=rolling.needs_statistics,
+    severity="warning",
     on=(),
     inspect=inspect,
     after=_CAUSES,

@@ -65,6 +65,7 @@ RULE = Rule(
     "billing-header-kept",
     "Claude Code's header changes every prompt, and this version leaves it in",
     needs=_needs,
+    severity="warning",
     on=(),
     inspect=inspect,
     engine="vllm",

@@ -64,6 +64,7 @@ RULE = Rule(
     "CD512",
     "speculative-decoding",
     "With a drafting model the last block that was found is computed again",
+    severity="note",
     on=(),
     inspect=inspect,
     engine="vllm",

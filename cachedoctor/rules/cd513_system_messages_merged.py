@@ -37,6 +37,7 @@ RULE = Rule(
     "CD513",
     "system-messages-merged",
     "System messages inside the conversation are moved to its front",
+    severity="warning",
     on=(),
     inspect=inspect,
     engine="vllm",
