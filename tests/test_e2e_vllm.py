@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from e2e.vllm import models, scenarios, traffic
 from e2e.vllm.check import unmet
 from e2e.vllm.scenario import RESPONSES, FaultNotMadeError, Scenario, Told, made, truth
+from e2e.vllm.server import LAUNCH
 
 BLOCK = 128
 """Tokens of a block of vLLM's CPU backend."""
@@ -111,3 +115,14 @@ def test_a_right_report_meets_every_demand() -> None:
 def test_a_wrong_report_is_told(scenario: Scenario, wrong: dict[str, Any], said: str) -> None:
     (fault,) = unmet(scenario, TOLD, wrong)
     assert said in fault
+
+
+def test_no_process_of_a_server_outlives_its_parent(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    os.mkfifo(log)  # ends for its reader when no process has it open any more
+    server = ["sh", "-c", "(sleep 5; echo outlived) & echo up; wait"]
+    with subprocess.Popen([sys.executable, LAUNCH, log, *server], stdin=subprocess.PIPE) as parent, log.open() as said:
+        assert said.readline() == "up\n"
+        assert parent.stdin is not None
+        parent.stdin.close()
+        assert said.read() == ""

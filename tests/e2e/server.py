@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -61,7 +62,8 @@ class Process:
                     raise ServerDiedError(f"{self.name} did not start:\n{self._tail()}")
                 time.sleep(0.05)
         except BaseException:
-            self._stop()
+            with suppress(subprocess.TimeoutExpired):
+                self._stop()
             raise
         return self
 

