@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.progress import Progress
@@ -53,7 +53,7 @@ def compare(
             reports = [comparing.report_of(path, build, limit, progress.read) for path in (before, after)]
             for path, report in zip((before, after), reports, strict=True):
                 if not any(i.recognised for i in report.inputs):
-                    what = f"{path}: nothing in it was recognised as a log of llama-server"
+                    what = f"{path}: nothing in it was recognised as a log of {SERVERS}"
                     terminal.complain(what, "give a log, or a JSON report as a file")
                     raise typer.Exit(NOTHING)
             progress.close()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cachedoctor.sources.base import SourceError
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
+SERVERS = "llama-server, vLLM or SGLang"
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
 _PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
 
@@ -53,7 +54,7 @@ def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "war
         return FAULT
     if not any(i.recognised for i in report.inputs) and not (_aside(report) and not report.inputs):
         empty = not any(i.bytes for i in report.inputs)
-        what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
+        what = "the input is empty" if empty else f"nothing in the input was recognised as a log of {SERVERS}"
         terminal.complain(what, _PIPE if empty else _expected(report))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import Build, MaxUnpacked, Quiet
 from cachedoctor.cli.progress import Progress
@@ -135,5 +135,5 @@ def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
     if errors:
         return FAULT
     if not recognised:
-        terminal.complain("nothing in the input was recognised as a log of llama-server", UNWRITTEN)
+        terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
     return 0 if recognised else NOTHING

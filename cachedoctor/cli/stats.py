@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.progress import Progress
@@ -89,6 +89,6 @@ def _status(gathering: Gathering) -> int:
     if gathering.errors:
         return FAULT
     if not gathering.recognised:
-        terminal.complain("nothing in the inputs was recognised as a log of llama-server", UNWRITTEN)
+        terminal.complain(f"nothing in the inputs was recognised as a log of {SERVERS}", UNWRITTEN)
         return NOTHING
     return 0

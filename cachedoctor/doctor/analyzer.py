@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import cachedoctor
-from cachedoctor.doctor.diagnosis import LLAMA, Diagnosis
+from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.measuring import Measuring
@@ -40,6 +40,7 @@ from cachedoctor.model import (
 )
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.report.json_v1 import encode_row, encoder
+from cachedoctor.report.served import LLAMA
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
