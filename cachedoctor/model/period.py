@@ -79,6 +79,8 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     cached_least: int | None = None
     """Reused tokens of the whole requests behind the first: the fewest."""
     cached_most: int | None = None
+    best_share: float | None = None
+    """The largest part of its own prompt that one of them reused."""
     whole_tokens: Long = 0
     """Prompt tokens of all whole requests."""
     whole_cached: Long = 0
