@@ -18,7 +18,7 @@ Since = Literal["start", "reset", "log"]
 
 
 FULL = 0.95
-"""token_usage from which a batch counts as one of a full KV pool: the requests that run leave the cache next to no room."""
+"""token_usage from which a batch counts as one of a full KV pool: running requests leave the cache next to no room."""
 STATES_FULL = 0.9
 """mamba_usage from which it counts as one of a full pool of states: a request takes up to three of them at once."""
 BURST = 4
@@ -73,7 +73,7 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     new_tokens: Long = 0
     cached_tokens: Long = 0
     wholes: Count = 0
-    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks of their own."""
+    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks."""
     cold: Count = 0
     """Of these, those that reused nothing."""
     cached_least: int | None = None
@@ -112,8 +112,8 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     retracted: Count = 0
     """Requests that were put back into the queue because the memory was full."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
-    """Lines that prove it: ``first``, ``last``, ``cold``, ``whole`` (a whole request behind the first that reused least),
-    ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``."""
+    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``, and
+    ``whole``, a whole request behind the first that reused least."""
 
 
 Period = SamplePeriod | BatchPeriod
