@@ -112,8 +112,10 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     retracted: Count = 0
     """Requests that were put back into the queue because the memory was full."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
-    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``, and
-    ``whole``, a whole request behind the first that reused least."""
+    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``.
+
+    ``whole`` is a whole request behind the first that reused least.
+    """
 
 
 Period = SamplePeriod | BatchPeriod

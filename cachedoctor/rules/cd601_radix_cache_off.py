@@ -8,12 +8,13 @@ from cachedoctor.rules.batches import caching, periods, totals
 from cachedoctor.rules.sglang_options import extra_buffer, launch, needs_start
 
 _BY_DESIGN = {
-    "off_decode": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
-    "off_diffusion": "A diffusion model computes its text as a whole.",
-    "off_mis": "--enable-mis scores several items in one sequence, which cannot share a cache.",
-    "off_whisper": "Whisper's decoder has no prompts worth sharing.",
-    "off_embedding": "An embedding model computes every text once.",
-    "off_decision": "Attention in both directions cannot reuse a prefix.",
+    "radix_off_decode_server": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
+    "radix_off_diffusion": "A diffusion model computes its text as a whole.",
+    "radix_off_mis": "--enable-mis scores several items in one sequence, which cannot share a cache.",
+    "radix_off_whisper": "Whisper's decoder has no prompts worth sharing.",
+    "radix_off_embedding": "An embedding model computes every text once.",
+    "radix_off_decision": "Attention in both directions cannot reuse a prefix.",
+    "radix_off_prefix_lm": "Attention in both directions cannot reuse a prefix.",
 }
 """Why a line switches the cache off where nothing is to be mended, by the id of the line's message."""
 
@@ -21,8 +22,7 @@ _BY_DESIGN = {
 def _of_arch(session: Session) -> list[Remedy]:
     return [
         Remedy(
-            "Use a newer version: what is not supported yet is a matter of the version. Kimi-Linear for one has the cache from "
-            "0.5.14 on."
+            "Use a newer version: what is not supported yet is a matter of the version, and no such line is left in 0.5.14 and newer."
         )
     ]
 
@@ -30,8 +30,8 @@ def _of_arch(session: Session) -> list[Remedy]:
 def _of_hybrid(session: Session) -> list[Remedy]:
     return [
         Remedy(
-            "Use 0.5.7 or newer: hybrid models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with "
-            "Mamba-2 from 0.5.7 on (PR 13584). From 0.5.14 on the default is the better of its two strategies."
+            "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
+            "0.5.6 on (PR 13584), and 0.5.14 made the better of its two strategies the default."
         )
     ]
 
@@ -47,20 +47,20 @@ def _of_trtllm(session: Session) -> list[Remedy]:
 
 
 def _of_speculation(session: Session) -> list[Remedy]:
+    without = Remedy("Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it.")
+    if b"ROCm" in session.settings["radix_off_because"].text:
+        return [Remedy("Use 0.5.16 or newer, which has the strategy extra_buffer on AMD (PR 30359)."), without]
     return [
         Remedy(
             "Use 0.5.14 or newer, where both go together by default. 0.5.10 to 0.5.13 can do it with these settings.",
             [f"SGLANG_ENABLE_SPEC_V2=1 {launch('--mamba-scheduler-strategy extra_buffer --page-size 64')}"],
         ),
-        Remedy("Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it."),
+        without,
     ]
 
 
-def _of_rocm(session: Session) -> list[Remedy]:
-    return [
-        Remedy("Leave speculative decoding out: drop --speculative-algorithm and the options that go with it."),
-        Remedy("Or use a version from after July 2026, which has the strategy extra_buffer on AMD (PR 30359)."),
-    ]
+def _of_qwen_vl(session: Session) -> list[Remedy]:
+    return [Remedy("Use 0.4.6 or newer, where these models have the cache.")]
 
 
 def _of_determinism(session: Session) -> list[Remedy]:
@@ -92,14 +92,14 @@ def _of_multimodal(session: Session) -> list[Remedy]:
 
 
 _FIXES = {
-    "off_arch": _of_arch,
-    "off_hybrid_gdn": _of_hybrid,
-    "off_trtllm": _of_trtllm,
-    "off_spec": _of_speculation,
-    "off_rocm": _of_rocm,
-    "off_deterministic": _of_determinism,
-    "off_dual_chunk": _of_dual_chunk,
-    "off_multimodal": _of_multimodal,
+    "radix_off_unsupported": _of_arch,
+    "radix_off_hybrid": _of_hybrid,
+    "radix_off_trtllm_mha": _of_trtllm,
+    "radix_off_speculative": _of_speculation,
+    "radix_off_deterministic": _of_determinism,
+    "radix_off_dual_chunk": _of_dual_chunk,
+    "radix_off_multimodal": _of_multimodal,
+    "radix_off_qwen_vl": _of_qwen_vl,
 }
 """What mends it, by the id of the message that says why it is off."""
 
@@ -114,7 +114,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     lost = f": all {n(new)} prompt tokens of {times(requests)} were computed" if requests else ""
     fine = _BY_DESIGN.get(cause)
     if session.setting("disaggregation") == "decode":
-        fine = _BY_DESIGN["off_decode"]
+        fine = _BY_DESIGN["radix_off_decode_server"]
     evidence = said_by(because, "why it is off") + said_by(off, "the radix cache is off")
     return [
         Note(

@@ -80,13 +80,13 @@ def _remedies(session: Session) -> list[Remedy]:
     if session.since("0.5.14") is not False:
         out.append(
             Remedy(
-                "Or keep cached states in 8 bits (0.5.15 and newer), not together with --enable-hierarchical-cache.",
+                "Or keep cached states in 8 bits (0.5.14 and newer), not together with --enable-hierarchical-cache.",
                 [launch("--enable-int8-mamba-checkpoint")],
             )
         )
-    if session.since("0.5.17") is not True:
+    if session.since("0.5.16") is not True:
         out.append(
-            Remedy("0.5.17 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
+            Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
         )
     out.append(Remedy("Or let fewer requests run at once.", [launch("--max-running-requests <fewer>")]))
     return out

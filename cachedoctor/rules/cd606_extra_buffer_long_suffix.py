@@ -29,7 +29,7 @@ _WHY = (
     "at the fork its own suffix is lost, unless its answer is longer than --mamba-track-interval (256 tokens)."
 )
 _WHY_HICACHE = (
-    "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.15 the unified tree with --enable-hierarchical-cache "
+    "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache "
     "keeps none where prompts part, so that a shared beginning with another text behind it is never reused (PR 31181)."
 )
 
@@ -41,7 +41,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     forkless = (
         session.setting("hicache") is True
         and session.setting("cache_kind") == "UnifiedRadixCache"
-        and session.since("0.5.16") is False
+        and session.since("0.5.17") is False
     )
     for period in periods(session):
         requests = seen(session, period)

@@ -31,7 +31,7 @@ def extra_buffer(session: Session) -> Remedy:
                       "the default of Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
     if session.since("0.5.14"):
         return Remedy(
-            f"{what} On AMD it needs a version from after July 2026 (PR 30359).",
+            f"{what} On AMD it needs 0.5.16 or newer (PR 30359).",
             [launch("--mamba-radix-cache-strategy extra_buffer --page-size 64")],
         )
     if session.since("0.5.14") is False:
