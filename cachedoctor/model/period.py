@@ -24,6 +24,9 @@ STATES_FULL = 0.9
 BURST = 4
 """New requests from which a batch that reused nothing is a burst: fewer come together by chance."""
 
+PROBE = 16
+"""Tokens, or one page where that is more: a request alone with no more is the server's warm-up or a health check."""
+
 
 class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     """Statistics lines of one vLLM engine. Shares run from 0 to 1."""
@@ -69,11 +72,14 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     last_line: Long
     batches: Count = 0
     seqs: Count = 0
-    """Requests admitted, as far as batches can be told apart from their continuations."""
+    """Requests admitted, as far as batches can be told apart from their continuations; no probes."""
     new_tokens: Long = 0
     cached_tokens: Long = 0
     wholes: Count = 0
-    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks."""
+    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks.
+
+    Probes are none of them.
+    """
     cold: Count = 0
     """Of these, those that reused nothing."""
     cached_least: int | None = None
