@@ -12,7 +12,8 @@ from cachedoctor.engines.sglang.tracker import Tracker
 PREFIX = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[\"']*+)*+\[" + HEAD
 """Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it.
 
-Behind a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold a log.
+Behind a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
+a log.
 """
 
 READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)
