@@ -144,11 +144,11 @@ def test_radix_cache_that_reuses_is_not_off() -> None:
 @pytest.mark.parametrize(
     ("cause", "version", "words"),
     [
-        ("radix_off_trtllm_mha", "0.5.9", "--attention-backend triton"),
-        ("radix_off_trtllm_mha", "0.5.9", "--mamba-scheduler-strategy extra_buffer"),
-        ("radix_off_deterministic", "0.5.19", "--attention-backend fa3"),
-        ("radix_off_multimodal", "0.5.12", "--model-impl sglang"),
-        ("radix_off_speculative", "0.5.9", "SGLANG_ENABLE_SPEC_V2=1"),
+        ("off_trtllm", "0.5.9", "--attention-backend triton"),
+        ("off_trtllm", "0.5.9", "--mamba-scheduler-strategy extra_buffer"),
+        ("off_deterministic", "0.5.19", "--attention-backend fa3"),
+        ("off_multimodal", "0.5.12", "--model-impl sglang"),
+        ("off_spec", "0.5.9", "SGLANG_ENABLE_SPEC_V2=1"),
     ],
 )
 def test_radix_cache_off_for_a_reason(cause: str, version: str, words: str) -> None:
@@ -160,7 +160,7 @@ def test_radix_cache_off_for_a_reason(cause: str, version: str, words: str) -> N
     assert found.evidence[0][0].line == 2
 
 
-@pytest.mark.parametrize("settings", [{"radix_off_because": "radix_off_whisper"}, {"disaggregation": "decode"}])
+@pytest.mark.parametrize("settings", [{"radix_off_because": "off_whisper"}, {"disaggregation": "decode"}])
 def test_radix_cache_off_by_design_is_a_note(settings: dict[str, str]) -> None:
     """There is nothing to be mended."""
     assert note("CD601", session(period(UNSHARED, cached_tokens=0), radix_cache=False, **settings)).severity == "note"

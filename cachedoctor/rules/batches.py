@@ -91,6 +91,16 @@ def reuse(period: BatchPeriod) -> float:
     return share(period.cached_tokens, period.new_tokens) or 0.0
 
 
+def wanting(session: Session) -> bool:
+    """Whether in some period less than half of the prompt tokens were reused; elsewhere there is nothing to explain."""
+    return any(reuse(p) < HALF for p in periods(session) if p.seqs > ENOUGH)
+
+
+def one_by_one(session: Session) -> bool:
+    """Whether enough requests of some period are known one by one."""
+    return any(s is not None and s.count > ENOUGH for s in (seen(session, p) for p in periods(session)))
+
+
 def fell(period: BatchPeriod, new: int, cached: int) -> bool | None:
     """Whether the part of a period with these tokens reused clearly less than the rest; None where either is too small."""
     rest_new, rest_cached = period.new_tokens - new, period.cached_tokens - cached

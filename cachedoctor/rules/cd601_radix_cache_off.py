@@ -8,13 +8,13 @@ from cachedoctor.rules.batches import caching, periods, totals
 from cachedoctor.rules.sglang_options import extra_buffer, launch, needs_start
 
 _BY_DESIGN = {
-    "radix_off_decode_server": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
-    "radix_off_diffusion": "A diffusion model computes its text as a whole.",
-    "radix_off_mis": "--enable-mis scores several items in one sequence, which cannot share a cache.",
-    "radix_off_whisper": "Whisper's decoder has no prompts worth sharing.",
-    "radix_off_embedding": "An embedding model computes every text once.",
-    "radix_off_decision": "Attention in both directions cannot reuse a prefix.",
-    "radix_off_prefix_lm": "Attention in both directions cannot reuse a prefix.",
+    "off_decode": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
+    "off_diffusion": "A diffusion model computes its text as a whole.",
+    "off_mis": "--enable-mis scores several items in one sequence, which cannot share a cache.",
+    "off_whisper": "Whisper's decoder has no prompts worth sharing.",
+    "off_embedding": "An embedding model computes every text once.",
+    "off_decision": "Attention in both directions cannot reuse a prefix.",
+    "off_prefix_lm": "Attention in both directions cannot reuse a prefix.",
 }
 """Why a line switches the cache off where nothing is to be mended, by the id of the line's message."""
 
@@ -46,17 +46,23 @@ def _of_trtllm(session: Session) -> list[Remedy]:
     ]
 
 
+_WITHOUT_SPECULATION = Remedy(
+    "Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it."
+)
+
+
 def _of_speculation(session: Session) -> list[Remedy]:
-    without = Remedy("Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it.")
-    if b"ROCm" in session.settings["radix_off_because"].text:
-        return [Remedy("Use 0.5.16 or newer, which has the strategy extra_buffer on AMD (PR 30359)."), without]
     return [
         Remedy(
             "Use 0.5.14 or newer, where both go together by default. 0.5.10 to 0.5.13 can do it with these settings.",
             [f"SGLANG_ENABLE_SPEC_V2=1 {launch('--mamba-scheduler-strategy extra_buffer --page-size 64')}"],
         ),
-        without,
+        _WITHOUT_SPECULATION,
     ]
+
+
+def _of_rocm(session: Session) -> list[Remedy]:
+    return [Remedy("Use 0.5.16 or newer, which has the strategy extra_buffer on AMD (PR 30359)."), _WITHOUT_SPECULATION]
 
 
 def _of_qwen_vl(session: Session) -> list[Remedy]:
@@ -92,14 +98,15 @@ def _of_multimodal(session: Session) -> list[Remedy]:
 
 
 _FIXES = {
-    "radix_off_unsupported": _of_arch,
-    "radix_off_hybrid": _of_hybrid,
-    "radix_off_trtllm_mha": _of_trtllm,
-    "radix_off_speculative": _of_speculation,
-    "radix_off_deterministic": _of_determinism,
-    "radix_off_dual_chunk": _of_dual_chunk,
-    "radix_off_multimodal": _of_multimodal,
-    "radix_off_qwen_vl": _of_qwen_vl,
+    "off_arch": _of_arch,
+    "off_hybrid_gdn": _of_hybrid,
+    "off_trtllm": _of_trtllm,
+    "off_spec": _of_speculation,
+    "off_rocm": _of_rocm,
+    "off_deterministic": _of_determinism,
+    "off_dual_chunk": _of_dual_chunk,
+    "off_multimodal": _of_multimodal,
+    "off_qwen_vl": _of_qwen_vl,
 }
 """What mends it, by the id of the message that says why it is off."""
 
@@ -114,7 +121,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     lost = f": all {n(new)} prompt tokens of {times(requests)} were computed" if requests else ""
     fine = _BY_DESIGN.get(cause)
     if session.setting("disaggregation") == "decode":
-        fine = _BY_DESIGN["radix_off_decode_server"]
+        fine = _BY_DESIGN["off_decode"]
     evidence = said_by(because, "why it is off") + said_by(off, "the radix cache is off")
     return [
         Note(

@@ -13,10 +13,12 @@ from cachedoctor.rules.batches import (
     hybrid,
     known,
     marks,
+    one_by_one,
     periods,
     seen,
     stateless,
     strategy,
+    wanting,
 )
 from cachedoctor.rules.sglang_options import experiment, extra_buffer, needs_requests, needs_start
 
@@ -71,12 +73,12 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    if hybrid(session) is not True or caching(session) is False:
+    if hybrid(session) is not True or caching(session) is False or not wanting(session):
         return None  # there is nothing to be evaluated
-    if strategy(session) is None:
+    kept = strategy(session)
+    if kept is None:
         return needs_start()
-    found = [seen(session, period) for period in periods(session)]
-    return None if any(s is not None and s.count > ENOUGH for s in found) else needs_requests()
+    return needs_requests() if kept == "no_buffer" and not one_by_one(session) else None
 
 
 RULE = Rule(

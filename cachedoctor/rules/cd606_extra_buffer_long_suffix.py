@@ -12,10 +12,12 @@ from cachedoctor.rules.batches import (
     caching,
     hybrid,
     marks,
+    one_by_one,
     periods,
     seen,
     stateless,
     strategy,
+    wanting,
 )
 from cachedoctor.rules.sglang_options import compare_bodies, launch, needs_requests, needs_start
 
@@ -94,15 +96,12 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool)
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    if hybrid(session) is not True or caching(session) is False:
+    if hybrid(session) is not True or caching(session) is False or not wanting(session):
         return None
     kept = strategy(session)
     if kept is None:
         return needs_start()
-    found = [seen(session, period) for period in periods(session)]
-    if kept == "no_buffer" or any(s is not None and s.count > ENOUGH for s in found):
-        return None
-    return needs_requests()
+    return needs_requests() if kept != "no_buffer" and not one_by_one(session) else None
 
 
 RULE = Rule(

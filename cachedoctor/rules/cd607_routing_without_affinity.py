@@ -6,7 +6,7 @@ import msgspec
 
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity
 from cachedoctor.rules.base import Note, Rule, Words, n
-from cachedoctor.rules.batches import caching, crowded, evicts, hybrid, known, marks, periods, replica, share
+from cachedoctor.rules.batches import caching, crowded, evicts, hybrid, known, marks, periods, replica, share, wanting
 from cachedoctor.rules.sglang_options import experiment, needs_requests
 
 SPREAD = 0.75
@@ -110,10 +110,9 @@ def _remedies(session: Session) -> list[Remedy]:
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    ranks = _ranks(session)
-    if len(ranks) < 2 or caching(session) is False or any(p.wholes for p in periods(session)):
+    if len(_ranks(session)) < 2 or caching(session) is False or not wanting(session):
         return None
-    return needs_requests()
+    return None if any(p.wholes for p in periods(session)) else needs_requests()
 
 
 RULE = Rule(

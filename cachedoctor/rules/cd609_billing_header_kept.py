@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Remedy, Session
 from cachedoctor.rules.base import Note, Rule, Words, n, said_by
-from cachedoctor.rules.batches import ENOUGH, Seen, caching, crowded, logged, marks, page, periods, seen, stateless
+from cachedoctor.rules.batches import (
+    ENOUGH,
+    Seen,
+    caching,
+    crowded,
+    logged,
+    marks,
+    one_by_one,
+    page,
+    periods,
+    seen,
+    stateless,
+    wanting,
+)
 from cachedoctor.rules.sglang_options import compare_bodies, log_requests, needs_requests
 
 _WHY = (
@@ -64,7 +77,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    if caching(session) is False or session.setting("billing_header") is True:
+    if caching(session) is False or session.setting("billing_header") is True or not wanting(session):
         return None
     if (
         session.setting("anthropic_requests") is None
@@ -75,10 +88,7 @@ def _needs(session: Session) -> tuple[str, str] | None:
             "the log has no access lines, which would tell whether Claude Code sends the requests",
             "keep the lines of uvicorn in the log: --log-level-http info, and no --uvicorn-access-log-exclude-prefixes",
         )
-    if not _claude(session):
-        return None
-    found = [seen(session, period) for period in periods(session)]
-    return None if any(s is not None and s.count > ENOUGH for s in found) else needs_requests()
+    return needs_requests() if _claude(session) and not one_by_one(session) else None
 
 
 RULE = Rule(

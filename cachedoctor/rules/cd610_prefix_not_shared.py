@@ -16,11 +16,13 @@ from cachedoctor.rules.batches import (
     hybrid,
     logged,
     marks,
+    one_by_one,
     page,
     periods,
     replica,
     seen,
     stateless,
+    wanting,
 )
 from cachedoctor.rules.sglang_options import (
     NO_TRACE,
@@ -139,10 +141,9 @@ def _ruled_out(session: Session, period: BatchPeriod, requests: Seen) -> list[Ru
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    found = [seen(session, period) for period in periods(session)]
-    if caching(session) is False:
+    if caching(session) is False or not wanting(session):
         return None
-    if not any(s is not None and s.count > ENOUGH for s in found):
+    if not one_by_one(session):
         return needs_requests()
     return needs_start() if caching(session) is None else None
 
