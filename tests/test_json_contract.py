@@ -71,7 +71,7 @@ KEYS = {
     "tool": "name version",
     "input": "path engine bytes lines recognised error",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
-    "settings first_line last_line n_requests",
+    "settings first_line last_line n_requests version version_min version_max counters answers periods",
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms",
     "request": "index session path slot task parent thread first_line last_line prompt_tokens cached_tokens "
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "

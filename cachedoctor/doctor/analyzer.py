@@ -39,10 +39,11 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.report.json_v1 import encoder
+from cachedoctor.report.json_v1 import encode_row, encoder
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
+    from cachedoctor.doctor.beside import Aside
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.witness import Witness
 
@@ -63,6 +64,7 @@ class Analyzer:
         keeps_requests: bool = True,
         witness: Witness | None = None,
         options: Options = DEFAULTS,
+        aside: Aside | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -73,7 +75,9 @@ class Analyzer:
             keeps_requests: the report lists every request; with a witness, that is who keeps them.
             witness: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
+            aside: dumps of /metrics and responses; the servers of the logs get them in the end.
         """
+        self._aside = aside
         self._given = given or []
         self._prompts = prompts
         self._rules, broken = registry.load()
@@ -157,9 +161,9 @@ class Analyzer:
     def _keep(self, row: CacheSample | PrefillBatch) -> None:
         """Take a sample or a batch."""
         if self._witness is not None:
-            self._witness.measured(row)
+            self._witness.measured(row, self._sessions[row.session])
         elif self._rows:
-            self._rows[type(row)].add(msgspec.json.encode(row))
+            self._rows[type(row)].add(encode_row(row))
 
     def _new_session(self, path: str, origin: str | None) -> Session:
         session = Session(len(self._sessions), path, origin)
@@ -262,6 +266,10 @@ class Analyzer:
         """Close everything and give the report."""
         self.close()
         self._close_trackers()
+        if self._aside is not None:
+            from cachedoctor.doctor.beside import attach
+
+            attach(self._aside, self._sessions, self._new_session)
         self._interrupted = interrupted
         return self.snapshot()
 
@@ -301,9 +309,18 @@ class Analyzer:
         self._number += part.requests
         self._sums.merge(part.sums)
 
+    def _compare_bodies(self, sessions: list[Session]) -> None:
+        """Compare given bodies with each other where no log has requests to match them to; for the last server."""
+        if self._prompts is None or not sessions or any(s.engine == LLAMA for s in sessions):
+            return
+        last = sessions[-1]
+        if not last.parted:
+            last.parted = self._prompts.successive()
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        sessions = [s for s in self._sessions if s.n_requests or s.seen]
+        sessions = [s for s in self._sessions if s.n_requests or s.seen or s.counters or s.answers]
+        self._compare_bodies(sessions)
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]

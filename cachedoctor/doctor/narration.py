@@ -31,9 +31,12 @@ class Narration(Witness):
         self._lines = [jsonl_v1.start(cachedoctor.__version__)]
         self._sessions: dict[int, bytes] = {}
         self._findings: set[tuple[object, ...]] = set()
+        self._measured: list[tuple[CacheSample | PrefillBatch, Session]] = []
+        """Rows whose event comes next."""
 
     def take(self) -> bytes:
         """Give the lines since the last time."""
+        self._tell_rows()
         lines, self._lines = self._lines, []
         return b"".join(lines)
 
@@ -48,9 +51,9 @@ class Narration(Witness):
         """Write an input down, and once more in the end."""
         self._lines.append(jsonl_v1.opened(index, info))
 
-    def measured(self, row: CacheSample | PrefillBatch) -> None:
-        """Write a sample or a batch down."""
-        self._lines.append(jsonl_v1.sample(row) if isinstance(row, CacheSample) else jsonl_v1.batch(row))
+    def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
+        """Write a sample or a batch down behind the next event, which made it known."""
+        self._measured.append((row, session))
 
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
         """Write an event down; the first one of a session behind it."""
@@ -62,6 +65,7 @@ class Narration(Witness):
                 event.message, event.fields,
             )
         )  # fmt: skip
+        self._tell_rows()
 
     def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
         """Write requests down, and findings that are new."""
@@ -74,11 +78,18 @@ class Narration(Witness):
                 self._findings.add(key)
                 self._lines.append(jsonl_v1.finding(finding, False))
 
+    def _tell_rows(self) -> None:
+        rows, self._measured = self._measured, []
+        for row, session in rows:
+            self._tell_of(session, row.line)
+            self._lines.append(jsonl_v1.sample(row) if isinstance(row, CacheSample) else jsonl_v1.batch(row))
+
     def _tell_of(self, session: Session, line: int) -> None:
         """Write a session down, which goes on behind ``line``, unless all that is known of it has been said."""
         # Its own last line is that of a chunk, and a chunk may end anywhere.
         line = max(session.first_line, line)
-        known = jsonl_v1.session(msgspec.structs.replace(session, last_line=0, n_requests=0))
+        sums = {"last_line": 0, "n_requests": 0, "periods": [], "counters": [], "answers": []}  # they change with each
+        known = jsonl_v1.session(msgspec.structs.replace(session, **sums))
         if self._sessions.pop(session.index, None) != known:
             self._lines.append(jsonl_v1.session(msgspec.structs.replace(session, last_line=line)))
         self._sessions[session.index] = known

@@ -24,8 +24,8 @@ class Witness:
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
         """Hear of a line, after it was taken; no session when it came before any that tells of a server."""
 
-    def measured(self, row: CacheSample | PrefillBatch) -> None:
-        """Hear of a sample of vLLM or a batch of SGLang."""
+    def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
+        """Hear of a sample of vLLM or a batch of SGLang, before the event of the line with which it became known."""
 
     def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
         """Hear of requests that ended, or that are seen otherwise now; all findings when there is a new one."""

@@ -43,6 +43,9 @@ class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     prompt_tokens: int | None = None
     """Sum over the samples; None where they do not tell, as in CacheSample."""
     computed_tokens: int | None = None
+    within: int | None = None
+    """Tokens by which the sum may be off: rates are rounded, and the first interval is known to a second only."""
+    generated_tokens: int | None = None
     answered: int | None = None
     """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
     rates: Count = 0
@@ -57,10 +60,8 @@ class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     """The highest."""
     waiting: Count = 0
     """The most requests that waited at once."""
-    preempted: Count = 0
-    """Preemptions that lines tell of."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
-    """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``preempted``, ``usage``."""
+    """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``usage``."""
 
 
 class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):

@@ -11,6 +11,8 @@ from typing import IO
 from cachedoctor.model import Finding, Report
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
+from cachedoctor.report.measured import Said, measures, said
+from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text import switched_off, verdict
 from cachedoctor.report.text_safe import visible
 from cachedoctor.report.text_words import count, percent
@@ -46,16 +48,27 @@ def _message(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    """Escape one row; the older form of a command, which the runner finds anywhere in a line, is torn apart."""
-    return visible(text).replace("%", "%25").replace("##[", "## [").replace("##vso[", "## vso[")
+    """Escape one row of a command."""
+    return _torn(text).replace("%", "%25")
+
+
+def _torn(text: str) -> str:
+    """Tear the older form of a command apart, which the runner finds anywhere in a line."""
+    return visible(text).replace("##[", "## [").replace("##vso[", "## vso[")
 
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
+def _measured(report: Report) -> Said:
+    """What one server of an engine without requests measured; of several, the report says it."""
+    found = [session for session in report.sessions if measures(session)]
+    return said(found[0]) if len(found) == 1 else []
+
+
 def _summary(report: Report) -> str:
-    """Words and numbers of ours only."""
+    """Words and numbers of ours, and names of engines and files."""
     parts = [verdict(report), *([switched_off(report.ignored)] if report.ignored else [])]
     totals = report.totals
     if totals.prompt_tokens:
@@ -64,6 +77,8 @@ def _summary(report: Report) -> str:
             f"{count(totals.requests, 'request')}, {count(totals.prompt_tokens, 'prompt token')}: "
             f"{totals.cached_tokens:,} reused ({share}), {totals.processed_tokens:,} computed."
         )
+    for key, words in _measured(report):
+        parts.append(f"{key.capitalize()}: {_torn(hidden(words))}.")
     failed = sum(info.error is not None for info in report.inputs)
     if failed:
         parts.append(f"{count(failed, 'input')} could not be read to the end.")

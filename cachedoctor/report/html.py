@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from cachedoctor.knowledge import builds
 from cachedoctor.model import Finding, Report, RequestRow, Session
-from cachedoctor.report import html_findings, html_page, quoted
+from cachedoctor.report import html_findings, html_measured, html_page, quoted, served
 from cachedoctor.report.base import Look
+from cachedoctor.report.checked import checked
 from cachedoctor.report.html_columns import Columns
 from cachedoctor.report.html_headline import headline
 from cachedoctor.report.html_lanes import Lanes
@@ -20,13 +20,13 @@ from cachedoctor.report.html_requests import HEADS, Table
 from cachedoctor.report.html_reuse import Speed, over_time
 from cachedoctor.report.html_timeline import draw
 from cachedoctor.report.html_tokens import KINDS, NONE, added, tokens
+from cachedoctor.report.measured import measures
 from cachedoctor.report.text import switched_off
 from cachedoctor.report.text_safe import cut
 from cachedoctor.report.unanswered import grouped
 
 _LISTED = 20
 """Servers and inputs listed one by one."""
-_SOURCE = {"option": "given by --build", "wording": "by its wording"}
 
 
 def write(report: Report, out: IO[bytes], look: Look) -> None:
@@ -60,6 +60,9 @@ def write(report: Report, out: IO[bytes], look: Look) -> None:
         switched_off=switched_off(report.ignored) if report.ignored else "",
         not_evaluated=_open(report),
         sessions=[_session(s) for s in report.sessions[:_LISTED]],
+        measured=html_measured.servers(report),
+        unmeasured=max(sum(map(measures, report.sessions)) - html_measured.MOST, 0),
+        checked=checked(report),
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
     )
     out.write(page.encode())
@@ -107,11 +110,12 @@ def _open(report: Report) -> list[dict[str, Any]]:
 
 def _session(session: Session) -> dict[str, Any]:
     shown = quoted.session(session)
-    build = builds.describe(shown.build, shown.build_min, shown.build_max)
-    source = _SOURCE.get(shown.build_source or "")
+    source = served.SOURCES.get(shown.build_source or "", "")
     return {
         "name": shown.origin or "",
-        "server": f"{shown.engine} {build}" + (f" ({source})" if source else ""),
+        "number": shown.index + 1,
+        "server": f"{served.engine(shown.engine)} {served.version(shown)}{source}",
+        "about": ", ".join(cut(part, 60) for part in served.parts(shown)) if shown.engine != served.LLAMA else "",
         "model": cut(shown.model, 80) if shown.model else "unknown",
         "memory": shown.memory or "unknown",
         "slots": shown.n_slots,

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachedoctor.model import Report, Totals
+from cachedoctor.report import html_measured
+from cachedoctor.report.checked import checked
 from cachedoctor.report.html_axis import box
 from cachedoctor.report.html_tokens import KINDS, Tokens
+from cachedoctor.report.measured import measures
+from cachedoctor.report.served import LLAMA
 from cachedoctor.report.text_words import count, duration, number, percent
 
 WIDTH = 1000
@@ -32,8 +36,20 @@ def headline(report: Report, split: Tokens) -> Headline:
     Args:
         split: the prompt tokens of all requests that the totals count.
     """
+    if not report.totals.requests and any(map(measures, report.sessions)):
+        return Headline(html_measured.title(report), _checked(report), html_measured.tiles(report), [], "")
     title, lead = _title(report)
+    if any(session.engine != LLAMA for session in report.sessions):
+        lead += " What servers of other engines measured stands below."
     return Headline(title, lead, _tiles(report.totals), _bar(split), _note(report.totals, split))
+
+
+def _checked(report: Report) -> str:
+    """What stands under measurements."""
+    if report.findings:
+        return "The log has measurements and no requests: the findings below are about the server as a whole."
+    said = checked(report)
+    return f"No findings. {said[:1].upper()}{said[1:]}."
 
 
 def _title(report: Report) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import CheckpointRow, Period, Report, Request, RequestRow, Session
+from cachedoctor.model import CacheSample, CheckpointRow, Period, PrefillBatch, Report, Request, RequestRow, Session
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 
@@ -40,6 +40,11 @@ def encode_request(r: Request, codes: list[str] | None = None) -> bytes:
             r.avoidable_tokens, r.avoidable_ns / 1e6,
         )
     )  # fmt: skip
+
+
+def encode_row(row: CacheSample | PrefillBatch) -> bytes:
+    """One sample or batch as a JSON object without newline."""
+    return _encoder.encode(quoted.measured(row))
 
 
 def encoder(ignored: frozenset[str]) -> Callable[[Request], bytes]:

@@ -69,12 +69,12 @@ def request(encoded: bytes) -> bytes:
 
 def sample(row: CacheSample) -> bytes:
     """Give the line of a sample of vLLM."""
-    return _typed("sample", _encoder.encode(row))
+    return _typed("sample", json_v1.encode_row(row))
 
 
 def batch(row: PrefillBatch) -> bytes:
     """Give the line of a batch of SGLang."""
-    return _typed("batch", _encoder.encode(row))
+    return _typed("batch", json_v1.encode_row(row))
 
 
 def finding(shown: Finding, final: bool) -> bytes:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import IO
 
-from cachedoctor.knowledge import builds
-from cachedoctor.model import Finding, Report, RequestRow, Session
-from cachedoctor.report import quoted
+from cachedoctor.model import Finding, Report, RequestRow, Session, Totals
+from cachedoctor.report import markdown_measured, quoted, served
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown_finding import reproduce, show
 from cachedoctor.report.markdown_safe import code, details, fenced, prose
@@ -20,7 +19,14 @@ from cachedoctor.report.unanswered import grouped
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
-_SOURCE = {"line": "", "option": ", as given by `--build`", "wording": ", told by the wording of its messages"}
+_SOURCE = {
+    "line": "",
+    "option": ", as given by `--build`",
+    "wording": ", told by the wording of its messages",
+    "source": ", told by the line numbers of its source",
+}
+_TROUBLE = {served.LLAMA: "recomputes prompts"}
+"""What findings of an engine are about, if not about its cache at large."""
 
 
 def write(report: Report, out: IO[bytes], look: Look) -> None:
@@ -31,8 +37,8 @@ def write(report: Report, out: IO[bytes], look: Look) -> None:
 def _parts(report: Report, look: Look) -> list[str]:
     findings = quoted.findings(report)
     rows = _rows(report, findings)
-    parts = [_title(findings), _about(report), "### Name and version", *_servers(report, findings)]
-    parts += ["### What was measured", _measured(report)]
+    parts = [_title(report, findings), _about(report), "### Name and version", *_servers(report, findings)]
+    parts += ["### What was measured", *_measured(report)]
     if findings:
         parts += ["### Findings"]
         for at, finding in enumerate(findings[:WHOLE], 1):
@@ -50,10 +56,16 @@ def _rows(report: Report, findings: list[Finding]) -> dict[int, RequestRow]:
     return {row.index: row for row in report.requests if row.index in wanted} if wanted else {}
 
 
-def _title(findings: list[Finding]) -> str:
+def _title(report: Report, findings: list[Finding]) -> str:
     if not findings:
-        return "## llama-server: no findings"
-    return f"## llama-server recomputes prompts: {prose(findings[0].name)}"
+        names = [_program(name) for name in dict.fromkeys(s.engine for s in report.sessions[:SESSIONS])]
+        return f"## {', '.join(names) or _program(served.LLAMA)}: no findings"
+    engine = served.of_rule(findings[0].code)
+    return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
+
+
+def _program(engine: str) -> str:
+    return "llama-server" if engine == served.LLAMA else prose(served.engine(engine))
 
 
 def _about(report: Report) -> str:
@@ -82,30 +94,37 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
     parts = [_server(session, len(report.sessions) > 1) for session in shown]
     if len(report.sessions) > len(shown):
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
-    parts.append("Please add: operating system, hardware, GGML backend, command line. The log does not say them.")
+    backend = ", GGML backend" if any(s.engine == served.LLAMA for s in shown) else ""
+    parts.append(f"Please add: operating system, hardware{backend}, command line. The log does not say them.")
     rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
     return [*parts, details("Settings that the log shows", *rows)] if rows else parts
 
 
 def _server(session: Session, several: bool) -> str:
     s = quoted.session(session)
-    build = builds.describe(s.build, s.build_min, s.build_max)
-    slots = count(s.n_slots, "slot") if s.n_slots else "number unknown"
+    version = f"{prose(served.version(s))}{_SOURCE.get(s.build_source or '', '')}"
     rows = [
-        f"- Version: {prose(s.engine)} {prose(build)}{_SOURCE.get(s.build_source or '', '')}",
+        f"- Version: {prose(served.engine(s.engine))} {version}",
         f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
-        f"- Slots: {slots}, " + (f"{count(s.n_ctx_slot, 'token')} each" if s.n_ctx_slot else "context unknown"),
+        f"- Slots: {_slots(s)}" if s.engine == served.LLAMA else f"- Cache: {prose(', '.join(served.cache(s)))}",
     ]
     if several:
         origin = f" {code(hidden(s.origin))}" if s.origin else ""
         lines = f"lines {s.first_line:,} to {s.last_line:,}"
-        head = f"Server {s.index + 1}{origin}: {count(s.n_requests, 'request')}, {code(hidden(s.path))} {lines}"
+        requests = f"{count(s.n_requests, 'request')}, " if s.engine == served.LLAMA else ""
+        head = f"Server {s.index + 1}{origin}: {requests}{code(hidden(s.path))} {lines}"
         rows = [head, "", *rows]
     return "\n".join(rows)
 
 
+def _slots(s: Session) -> str:
+    slots = count(s.n_slots, "slot") if s.n_slots else "number unknown"
+    return f"{slots}, " + (f"{count(s.n_ctx_slot, 'token')} each" if s.n_ctx_slot else "context unknown")
+
+
 def _memory(session: Session) -> str:
-    arch, window = session.setting("arch"), session.setting("n_swa")
+    arch = session.setting("arch") if session.engine == served.LLAMA else session.setting("architecture")
+    window = session.setting("n_swa")
     parts = [f"{prose(session.memory)} memory" if session.memory else "kind of memory unknown"]
     if arch is not None:
         parts.append(f"architecture {code(str(arch))}")
@@ -126,8 +145,14 @@ def _settings(session: Session, several: bool) -> str:
 # ---- numbers and the rest
 
 
-def _measured(report: Report) -> str:
-    totals = report.totals
+def _measured(report: Report) -> list[str]:
+    engines = {s.engine for s in report.sessions} or {served.LLAMA}
+    parts = ["llama-server:"] if len(engines) > 1 and served.LLAMA in engines else []
+    parts += [_traffic(report.totals)] if served.LLAMA in engines else []
+    return [*parts, *markdown_measured.show(report.sessions)]
+
+
+def _traffic(totals: Totals) -> str:
     rows = [f"- Traffic: {count(totals.requests, 'request')}"]
     if not totals.prompt_tokens:
         unknown = "; the log does not say how long their prompts were" if totals.requests else ""

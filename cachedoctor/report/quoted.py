@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from cachedoctor.model import (
+    CacheSample,
     Comparison,
+    Counters,
     Difference,
     Evidence,
     Explanation,
@@ -20,9 +22,12 @@ from cachedoctor.model import (
     FindingChange,
     First,
     Line,
+    Period,
+    PrefillBatch,
     PromptDiff,
     Remedy,
     Report,
+    SamplePeriod,
     Session,
     Stats,
     StatsTable,
@@ -33,8 +38,15 @@ _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
 _LOOK = 4096
 """Code points of a value in which secrets are looked for: many more than are shown of it."""
-_PRINTED = re.compile(r"\b(?:old|new): \.\.\.")
+_PRINTED = re.compile(
+    r"\b(?:old|new): \.\.\."  # llama-server
+    r"|\bprompt: (?=['\"])|\bprompt_token_ids: (?=\[)"  # vLLM, where it logs requests
+    r"|\b(?:text|prompt|input_ids|messages)=(?=['\"\[])"  # SGLang, where it does
+    r"|['\"](?:text|prompt|input_ids|output_ids|messages)['\"]: "
+)
+"""What stands before text of a prompt, or its tokens."""
 _BAR = " | "
+_VERSIONS = ("version", "version_min", "version_max")
 _FACT = 240
 """Code points of a fact in which two servers differ."""
 
@@ -130,7 +142,31 @@ def session(shown: Session) -> Session:
         for name, found in shown.settings.items()
     }
     model, origin = shown.model and hidden(shown.model), shown.origin and name(shown.origin)
-    return msgspec.structs.replace(shown, model=model, origin=origin, settings=settings)
+    periods, counters = map(_period, shown.periods), map(_counters, shown.counters)
+    versions = {key: (said := getattr(shown, key)) and hidden(said) for key in _VERSIONS}
+    return msgspec.structs.replace(
+        shown, model=model, origin=origin, settings=settings, periods=list(periods), counters=list(counters), **versions
+    )
+
+
+def _period(shown: Period) -> Period:
+    """Return a period as it may be shown; what names an engine or a rank is a word of the log."""
+    if isinstance(shown, SamplePeriod):
+        return msgspec.structs.replace(shown, engine=shown.engine and name(shown.engine))
+    return msgspec.structs.replace(shown, rank=shown.rank and name(shown.rank))
+
+
+def measured(shown: CacheSample | PrefillBatch) -> CacheSample | PrefillBatch:
+    """Return a sample or a batch as it may be shown."""
+    if isinstance(shown, CacheSample):
+        return msgspec.structs.replace(shown, engine=shown.engine and name(shown.engine))
+    return msgspec.structs.replace(shown, rank=shown.rank and name(shown.rank))
+
+
+def _counters(shown: Counters) -> Counters:
+    words = {field: value and hidden(value) for field in ("engine", "model") for value in [getattr(shown, field)]}
+    config = {hidden(key): hidden(value) for key, value in shown.config.items()}
+    return msgspec.structs.replace(shown, config=config, **words)
 
 
 def comparison(shown: Comparison) -> Comparison:
@@ -178,7 +214,13 @@ def _groups(shown: StatsTable) -> StatsTable:
 
 def fields(shown: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an event as they may be shown; a text may be a prompt, and a million characters long."""
-    return {name: value(text) if isinstance(text, str) else text for name, text in shown.items()}
+    return {name: _field(found) for name, found in shown.items()}
+
+
+def _field(found: Any) -> Any:
+    if isinstance(found, dict):  # parts of a line that lists names with values
+        return {value(str(key)): _field(part) for key, part in found.items()}
+    return value(found) if isinstance(found, str) else found
 
 
 def _evidence(shown: Evidence) -> Evidence:

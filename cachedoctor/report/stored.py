@@ -29,7 +29,7 @@ from cachedoctor.model import (
     Totals,
     read_rows,
 )
-from cachedoctor.report.json_v1 import SCHEMA
+from cachedoctor.report.json_v1 import SCHEMA, encode_row
 
 _FAMILY = SCHEMA.partition("/")[0] + "/"
 
@@ -100,7 +100,7 @@ class StoredRows:
 
     def lines(self) -> Iterator[bytes]:
         """Yield one JSON object each, without newline."""
-        yield from map(msgspec.json.encode, self._rows)
+        yield from map(encode_row, self._rows)
 
 
 def read(data: bytes, name: str) -> Report:

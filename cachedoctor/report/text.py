@@ -12,6 +12,7 @@ from typing import IO, TextIO
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.report import quoted, text_finding, text_header
 from cachedoctor.report.base import Look
+from cachedoctor.report.checked import checked
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_words import count, number, percent
 from cachedoctor.report.unanswered import grouped
@@ -126,10 +127,8 @@ def verdict(report: Report) -> str:
     left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
     if report.findings:
         return f"{text_finding.severities(report.findings)}{left}."
-    if not report.totals.requests:
-        return "No requests in it: nothing was checked."
-    checked = len(report.rules) - open_rules - len(report.ignored)
-    return f"No findings. {count(checked, 'rule')} checked {count(report.totals.requests, 'request')}{left}."
+    said = checked(report)
+    return f"No findings. {said}{left}." if said else "No requests in it: nothing was checked."
 
 
 def switched_off(codes: list[str]) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cachedoctor.knowledge import builds
 from cachedoctor.model import Report, Session, Totals
-from cachedoctor.report import quoted, text_slots
+from cachedoctor.report import quoted, served, text_measured, text_slots
+from cachedoctor.report.measured import measures
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
 from cachedoctor.report.text_words import count, duration, number, percent
@@ -17,17 +17,19 @@ from cachedoctor.report.text_words import count, duration, number, percent
 MANY = 5
 """Sessions listed one by one; more are summed up by what they are."""
 
-_SOURCE = {"line": "", "option": " (given by --build)", "wording": " (by its wording)"}
-
 
 def show(page: Page, report: Report) -> None:
     """Write the head of the report."""
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
         page.facts([(f"{'server':<10}", "bold")], words, 10)
-    if report.sessions:
+    if any(session.engine == served.LLAMA for session in report.sessions):
+        if any(session.engine != served.LLAMA for session in report.sessions):
+            page.row((served.LLAMA, "bold"))
         for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
             _keyed(page, key, words)
         _slots(page, report)
+    several = len(report.sessions) > 1
+    text_measured.show(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
@@ -56,15 +58,18 @@ def _servers(sessions: list[Session], several_inputs: bool) -> list[str]:
 
 def describe(session: Session) -> str:
     """Say what a server is; unknown parts are named as unknown."""
-    build = builds.describe(session.build, session.build_min, session.build_max)
-    parts = [f"{session.engine} {build}{_SOURCE.get(session.build_source or '', '')}"]
-    parts.append(f"{session.memory} memory" if session.memory else "kind of memory unknown")
+    s = quoted.session(session)
+    name = f"{served.engine(s.engine)} {served.version(s)}{served.SOURCES.get(s.build_source or '', '')}"
+    parts = [name, *(_slots_of(s) if s.engine == served.LLAMA else served.parts(s))]
+    if s.model:
+        parts.append(s.model)
+    return " · ".join(cut(part, 60) for part in parts)
+
+
+def _slots_of(session: Session) -> list[str]:
+    memory = f"{session.memory} memory" if session.memory else "kind of memory unknown"
     slots = count(session.n_slots, "slot") if session.n_slots else "slots unknown"
-    parts.append(f"{slots} x {number(session.n_ctx_slot)} tokens" if session.n_ctx_slot else slots)
-    model = quoted.session(session).model
-    if model:
-        parts.append(cut(model, 60))
-    return " · ".join(parts)
+    return [memory, f"{slots} x {number(session.n_ctx_slot)} tokens" if session.n_ctx_slot else slots]
 
 
 def place(session: Session) -> str:
@@ -76,8 +81,10 @@ def _extent(session: Session, several_inputs: bool) -> str:
     named = quoted.session(session).origin
     origin = f"{named} · " if named else ""
     path = f"{session.path} " if several_inputs else ""
-    lines = f"lines {session.first_line:,} to {session.last_line:,}"
-    return f"{origin}{count(session.n_requests, 'request')}, {path}{lines}"
+    logged = session.n_requests or session.seen
+    lines = f"lines {session.first_line:,} to {session.last_line:,}" if logged else "no log"
+    requests = f"{count(session.n_requests, 'request')}, " if session.engine == served.LLAMA else ""
+    return f"{origin}{requests}{path}{lines}"
 
 
 def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:

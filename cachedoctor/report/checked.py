@@ -1,0 +1,27 @@
+"""What the rules looked at, where they found nothing: requests of one engine, measurements of another.
+
+Knows which rules are about which engine. Knows no rule and no format.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.model import Report
+from cachedoctor.report.measured import looked_at
+from cachedoctor.report.served import LLAMA, engine, rules_of
+from cachedoctor.report.text_words import count
+
+
+def checked(report: Report) -> str:
+    """Say how many rules checked what; nothing where there was nothing to check."""
+    parts = []
+    if report.totals.requests:
+        parts.append(f"{_rules(report, LLAMA)} checked {count(report.totals.requests, 'request')}")
+    for name in dict.fromkeys(s.engine for s in report.sessions if s.engine != LLAMA):
+        seen = looked_at([s for s in report.sessions if s.engine == name])
+        parts.append(f"{_rules(report, name)} for {engine(name)} checked {seen}")
+    return "; ".join(parts)
+
+
+def _rules(report: Report, name: str) -> str:
+    closed = {rule.code for rule in report.not_evaluated}.union(report.ignored)
+    return count(len(rules_of(name, {rule.code for rule in report.rules}) - closed), "rule")
