@@ -31,16 +31,16 @@ def _float(raw: bytes) -> float:
 
 def _pairs(raw: bytes) -> dict[str, str]:
     """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it."""
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     last = None
     for part in _text(raw).split(","):
         name, colon, value = part.partition(":")
         if colon and name.strip():
             last = name.strip()
-            found[last] = value.strip()
+            found[last] = [value.strip()]
         elif last is not None and part.strip():
-            found[last] += f", {part.strip()}"
-    return found
+            found[last].append(part.strip())
+    return {name: ", ".join(parts) for name, parts in found.items()}
 
 
 # Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
@@ -65,6 +65,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "setting": (r"unset.*?|\S+", _text),
     "nolimit": (r"[a-z].*", _text),
     "text": (r".*?", _text),
+    "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
     "pairs": (r".*?", _pairs),
 }
 
