@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from answered import numbers
+import pytest
+from answered import numbers, report_of
 from test_ollama import LISTENING, START, slot
 
 from cachedoctor.doctor.analyzer import Analyzer
@@ -56,3 +57,21 @@ def test_services_are_told_apart() -> None:
     analyzer.feed(f"ollama-1  | {slot(0, 100, 0)}ollama-2  | {slot(0, 30, 9)}".encode())
     found = analyzer.finish().sessions
     assert [(s.origin, numbers(s)) for s in found] == [("ollama-1", [(100, 0, 1)]), ("ollama-2", [(30, 9, 2)])]
+
+
+N = 200_000
+LONG = {
+    "a time": "time=" + "a" * N,
+    "a number": 'time=a level=INFO msg="cache hit" total=' + "1" * N,
+    "brackets": "[a]" * N + "Prompt cache restore: cached_tokens=1",
+    "returns": "\r" * N + "Processing Prompt [BATCH] (1 / 2 tokens)" + "\r" * N,
+    "an id": "Metrics (ID: " + "a" * N,
+    "blanks": "Metrics (ID: a): 3 tokens generated in 1 seconds (Queue: 1 s, Process: 1 cached tokens" + " " * N + "x",
+    "a function": "INFO [" + "a" * N + "] slot is processing task | tid=" + "a" * N,
+    "equals": "======== " * N,
+}
+
+
+@pytest.mark.parametrize("line", LONG.values(), ids=LONG)
+def test_a_line_made_to_cost_time_has_no_numbers(line: str) -> None:
+    assert [n for session in report_of(f"{line}\n" * 2).sessions for n in numbers(session)] == []

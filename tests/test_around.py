@@ -19,7 +19,7 @@ from cachedoctor.model import Report, Segment
 NAMES = ("ollama", "lmstudio-mlx", "koboldcpp", "tabbyapi", "ik_llama.cpp")
 OURS = [engine for engine in ENGINES if engine.name in NAMES]
 CASES = sorted(path.parent.name for path in FIXTURES.glob("cases/*/server.log"))
-LINES = sorted(path for path in FIXTURES.glob("lines/*") if path.is_file())
+LINES = sorted(path for folder in ("lines", "measured") for path in FIXTURES.glob(f"{folder}/**/*") if path.is_file())
 
 
 @cache
