@@ -114,7 +114,7 @@ def seen(session: Session, period: BatchPeriod) -> Seen | None:
 
     ``Seen.count`` includes the first, which had nothing to reuse unless the log begins in the middle.
     """
-    answers = [a for s in session.answers for a in s.each if a.cached_tokens is not None]
+    answers = [a for s in session.answers for a in s.each if None not in (a.prompt_tokens, a.cached_tokens)]
     if len(answers) > period.wholes and len(periods(session)) == 1:
         return _of_answers(answers)
     if not period.wholes or period.largest_prompt is None:
@@ -133,7 +133,7 @@ def seen(session: Session, period: BatchPeriod) -> Seen | None:
 
 
 def _of_answers(answers: list[Answer]) -> Seen:
-    prompts = [a.prompt_tokens for a in answers]
+    prompts = [a.prompt_tokens or 0 for a in answers]
     cached = [a.cached_tokens or 0 for a in answers]
     later = cached[1:] or [0]
     best = max((c / p for c, p in zip(cached[1:], prompts[1:], strict=True) if p > 0), default=0.0)
@@ -249,7 +249,9 @@ def logged(session: Session) -> list[Answer]:
 
 def differ(session: Session) -> list[Answer]:
     """Of the logged prompts, long ones that share next to nothing with any earlier prompt."""
-    return [a for a in logged(session) if a.prefix is not None and a.prefix < EARLY_CHARS and a.prompt_tokens >= LONG]
+    return [
+        a for a in logged(session) if a.prefix is not None and a.prefix < EARLY_CHARS and (a.prompt_tokens or 0) >= LONG
+    ]
 
 
 def known(session: Session) -> list[Answer]:
