@@ -50,6 +50,7 @@ _NUMBER = r"\d{1,15}(?!\d)"
 _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "d": ("-?" + _NUMBER, int),
     "f": (r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)", _float),
+    "n": (r"\d{1,3}(?:,\d{3}){1,4}(?![,\d])|" + _NUMBER, lambda raw: int(raw.replace(b",", b""))),  # 1,048,576
     "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
     "func": (r"[^\s:]+", _text),
     "word": (r"[^\s,()']*", _text),
