@@ -86,7 +86,7 @@ def test_every_page_has_its_rule() -> None:
 def test_code_name_and_file_agree(rule: Rule) -> None:
     """``cd108_prefix_diverges_early`` is CD108 prefix-diverges-early, in the code and on the page."""
     path = registry.find(rule.code)
-    assert path == registry.find(rule.name)
+    assert path in registry.pages(rule.name)
     assert path is not None
     assert path.stem == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
     assert page_of(rule).splitlines()[0] == f"# {rule.code} {rule.name}"

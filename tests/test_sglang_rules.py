@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cachedoctor.model import Answer, Answers, BatchPeriod, Mark, Session, Setting
+from cachedoctor.model import Answer, Answers, BatchPeriod, First, Mark, PromptDiff, Session, Setting, Side
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import Note
 from cachedoctor.rules.batches import strategy
@@ -94,6 +94,28 @@ def codes(one: Session) -> set[str]:
 
 def commands(found: Note) -> str:
     return "\n".join(command for remedy in found.words.remedies for command in remedy.commands)
+
+
+def difference(kind: str) -> PromptDiff:
+    """Two bodies of 4,000 tokens that part at token 27."""
+    side = Side("body.json", "anthropic-messages", 16_000, 4_000)
+    first = First(27, 110, 1, 110, "system[0].text", kind, None, "a", "b", [])
+    return PromptDiff(
+        equal=False,
+        a=side,
+        b=side,
+        tokenizer="approximate",
+        exact=False,
+        first=first,
+        explanation="",
+        sure=True,
+        common_prefix_tokens=27,
+        common_suffix_tokens=0,
+        reusable={},
+        edits=None,
+        summary=None,
+        excerpt=None,
+    )
 
 
 # ---- healthy
@@ -342,11 +364,20 @@ def test_a_burst_is_judged_by_what_comes_after() -> None:
 def test_claude_code_is_a_candidate_until_prompts_prove_it() -> None:
     one = session(UNSHARED, anthropic_requests=12)
     found = note("CD609", one)
-    assert (found.severity, found.confidence) == ("note", "medium")
+    assert (found.severity, found.confidence) == ("warning", "medium")
     assert "CLAUDE_CODE_ATTRIBUTION_HEADER=0" in commands(found)
     assert codes(one) == {"CD609"}  # and not CD610 beside it
     found = note("CD609", session(UNSHARED, anthropic_requests=12, billing_header=True))
     assert (found.severity, found.confidence) == ("warning", "high")
+
+
+def test_bodies_beside_the_log_say_whether_it_is_the_header() -> None:
+    """One that differs in the header proves it; one that differs elsewhere takes the suspicion off."""
+    one = session(UNSHARED, anthropic_requests=12)
+    one.parted = [difference("billing-header")]
+    assert note("CD609", one).confidence == "high"
+    one.parted = [difference("timestamp")]
+    assert codes(one) == {"CD610"}
 
 
 def test_other_clients_are_not_claude_code() -> None:
@@ -358,7 +389,7 @@ def test_other_clients_are_not_claude_code() -> None:
 
 def test_prefix_not_shared_names_what_leaves_no_trace() -> None:
     found = note("CD610", session(UNSHARED))
-    assert (found.severity, found.confidence) == ("note", "medium")
+    assert (found.severity, found.confidence) == ("warning", "medium")
     assert "11 requests of 3,000 to 4,950 tokens reused 4 tokens each, always the same" in found.words.claim
     for word in ("cache salt", "LoRA", "image", "router"):
         assert word in found.words.why
@@ -382,15 +413,32 @@ def test_prefix_not_shared_is_less_sure_where_more_is_possible(
 ) -> None:
     found = note("CD610", session(period(UNSHARED, **changes), **settings))
     assert word in found.words.why
-    assert found.confidence == ("medium" if "rank" in changes else "low")
+    sure = "rank" in changes
+    assert (found.severity, found.confidence) == (("warning", "medium") if sure else ("note", "low"))
 
 
 def test_prefix_not_shared_is_sure_where_prompts_prove_it() -> None:
     """Ten logged prompts share 120 characters, of thousands of tokens."""
     parted = tuple(Answer(4_000, 4, prefix=120) for _ in range(10))
-    assert note("CD610", session(UNSHARED, answers=parted)).confidence == "high"
+    found = note("CD610", session(UNSHARED, answers=parted))
+    assert (found.severity, found.confidence) == ("warning", "high")
+    assert "10 logged prompts share fewer than 1,000 characters" in found.words.claim
     mixed = (*parted[:4], *(Answer(4_000, 4, prefix=9_000) for _ in range(6)))
     assert note("CD610", session(UNSHARED, answers=mixed)).confidence == "medium"
+    one = session(UNSHARED)
+    one.parted = [difference("timestamp")]
+    found = note("CD610", one)
+    assert (found.severity, found.confidence) == ("warning", "high")
+    assert found.difference is one.parted[0]
+
+
+def test_prefix_not_shared_takes_it_back_where_prompts_do_share() -> None:
+    """Then it is the server, or what leaves no trace; and not the client."""
+    same = tuple(Answer(4_000, 4, prefix=15_000) for _ in range(10))
+    found = note("CD610", session(UNSHARED, answers=same))
+    assert found.confidence == "medium"
+    assert found.words.why.startswith("So the prompts do share their beginning.")
+    assert "cachedoctor diff" not in commands(found)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model import Answer, BatchPeriod, Mark, Session
+from cachedoctor.model import Answer, Answers, BatchPeriod, Mark, Session
 
 Strategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
@@ -31,11 +31,13 @@ FEWER = 0.25
 """Difference of two shares by which reuse fell: more than the mixture of requests changes from hour to hour."""
 SOME = 1000
 """Tokens on each side of such a comparison: fewer are one short prompt."""
-EARLY_CHARS = 1000
-"""Characters: a logged prompt is cut to its first and last 1,024 at --log-requests-level 2, so that a shorter common
+EARLY = 1000
+"""Bytes: a logged prompt is cut to its first and last 1,024 characters at --log-requests-level 2, so that a shorter common
 prefix is a real one (request_logger.py, 0.4.3 to 0.5.23)."""
-CHARS_PER_TOKEN = 8
-"""Characters of a token at most, over a whole prompt: what a common prefix is worth at least."""
+BYTES_PER_TOKEN = 8
+"""Bytes of a token at most, over a whole prompt: what a common prefix is worth at least."""
+MOSTLY = 0.8
+"""Share of the logged prompts: a few side requests are other texts by nature."""
 
 
 class Seen(msgspec.Struct):
@@ -114,7 +116,7 @@ def seen(session: Session, period: BatchPeriod) -> Seen | None:
 
     ``Seen.count`` includes the first, which had nothing to reuse unless the log begins in the middle.
     """
-    answers = [a for s in session.answers for a in s.each if None not in (a.prompt_tokens, a.cached_tokens)]
+    answers = max((_told(s) for s in session.answers), key=len, default=[])
     if len(answers) > period.wholes and len(periods(session)) == 1:
         return _of_answers(answers)
     if not period.wholes or period.largest_prompt is None:
@@ -132,21 +134,17 @@ def seen(session: Session, period: BatchPeriod) -> Seen | None:
     )
 
 
-def _of_answers(answers: list[Answer]) -> Seen:
-    prompts = [a.prompt_tokens or 0 for a in answers]
-    cached = [a.cached_tokens or 0 for a in answers]
+def _told(answers: Answers) -> list[tuple[int, int]]:
+    """(prompt, reused) tokens of the responses that say both."""
+    return [(a.prompt_tokens, a.cached_tokens) for a in answers.each if a.prompt_tokens and a.cached_tokens is not None]
+
+
+def _of_answers(told: list[tuple[int, int]]) -> Seen:
+    prompts, cached = [p for p, _ in told], [c for _, c in told]
     later = cached[1:] or [0]
-    best = max((c / p for c, p in zip(cached[1:], prompts[1:], strict=True) if p > 0), default=0.0)
+    best = max((c / p for p, c in told[1:]), default=0.0)
     return Seen(
-        len(answers),
-        min(later),
-        max(later),
-        min(prompts),
-        max(prompts),
-        best,
-        sum(prompts),
-        sum(cached),
-        cached.count(0),
+        len(told), min(later), max(later), min(prompts), max(prompts), best, sum(prompts), sum(cached), cached.count(0)
     )
 
 
@@ -247,21 +245,26 @@ def logged(session: Session) -> list[Answer]:
     return [a for s in session.answers for a in s.each if a.prefix is not None]
 
 
-def differ(session: Session) -> list[Answer]:
-    """Of the logged prompts, long ones that share next to nothing with any earlier prompt."""
-    return [
-        a for a in logged(session) if a.prefix is not None and a.prefix < EARLY_CHARS and (a.prompt_tokens or 0) >= LONG
-    ]
+def differ(session: Session) -> int:
+    """How many logged prompts, all of them long, share next to nothing with any earlier one; 0 unless that is true of most."""
+    found = [a for a in logged(session) if (a.prefix or 0) < EARLY and (a.prompt_tokens or 0) >= LONG]
+    return _most(session, len(found))
 
 
-def known(session: Session) -> list[Answer]:
-    """Of the logged prompts, those whose beginning had been there, of which the server reused less than half."""
-    least = max(EARLY_CHARS, 2 * page(session) * CHARS_PER_TOKEN)
-    return [
-        a
+def known(session: Session) -> int:
+    """How many logged prompts had their beginning there and reused less than half of it."""
+    least = max(EARLY, 2 * page(session) * BYTES_PER_TOKEN)
+    return sum(
+        a.cached_tokens is not None and 2 * a.cached_tokens * BYTES_PER_TOKEN < (a.prefix or 0)
         for a in logged(session)
-        if a.prefix is not None
-        and a.prefix >= least
-        and a.cached_tokens is not None
-        and 2 * a.cached_tokens * CHARS_PER_TOKEN < a.prefix
-    ]
+        if (a.prefix or 0) >= least
+    )
+
+
+def shared(session: Session) -> int:
+    """How many logged prompts had been there and were not reused; 0 unless that is true of most."""
+    return _most(session, known(session))
+
+
+def _most(session: Session, found: int) -> int:
+    return found if found >= ENOUGH - 1 and found >= MOSTLY * len(logged(session)) else 0

@@ -46,7 +46,7 @@ def _loses(requests: Seen) -> bool:
 
 
 def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
-    proven = len(known(session))
+    proven = known(session)
     some = requests.most > 0
     severity: Severity = "warning" if proven or some else "note"
     confidence: Confidence = "high" if proven else "medium"

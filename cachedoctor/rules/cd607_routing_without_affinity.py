@@ -62,7 +62,7 @@ def _ranks(session: Session) -> list[_Rank]:
 
 
 def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: float) -> Note:
-    proven = len(known(session))
+    proven = known(session)
     excluded = hybrid(session) is False and not any(
         crowded(p) or evicts(session, p) is not False for p in periods(session)
     )

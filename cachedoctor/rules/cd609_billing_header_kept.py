@@ -36,17 +36,23 @@ _OFF = [
 
 
 def inspect(session: Session, _: set[str]) -> list[Note]:
-    """Fire on requests to /v1/messages that reused next to nothing, or where logged prompts hold the header."""
-    if caching(session) is False:
-        return []
-    proven = session.setting("billing_header") is True
-    if not proven and not _claude(session):
+    """Fire on requests to /v1/messages that reused next to nothing, or where prompts that are known hold the header."""
+    proven = _proven(session)
+    if caching(session) is False or proven is False or (proven is None and not _claude(session)):
         return []
     for period in periods(session):
         requests = seen(session, period)
         if requests is not None and requests.barely and (proven or not (crowded(period) or stateless(period))):
-            return [_note(session, period, requests, proven)]
+            return [_note(session, period, requests, bool(proven))]
     return []
+
+
+def _proven(session: Session) -> bool | None:
+    """Whether prompts that were logged or given part in the header; None where there are none to tell."""
+    if session.setting("billing_header") is True:
+        return True
+    kinds = [d.first.kind for d in session.parted if d.first is not None]
+    return "billing-header" in kinds if kinds else None
 
 
 def _claude(session: Session) -> bool:
@@ -58,7 +64,7 @@ def _claude(session: Session) -> bool:
 def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -> Note:
     same = requests.most - requests.least < page(session)
     reused = f"{n(requests.most)} tokens" if same else f"{n(requests.least)} to {n(requests.most)} tokens"
-    certain = "logged prompts begin with the billing header" if proven else "most requests come by /v1/messages"
+    certain = "prompts begin with the billing header" if proven else "most requests come by /v1/messages"
     return Note(
         Words(
             f"{certain}, and {requests.count - 1:,} requests of up to {n(requests.largest)} tokens reused {reused} each",
@@ -71,13 +77,13 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -
             *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
             *said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface"),
         ],
-        "warning" if proven else "note",
+        "warning",
         "high" if proven else "medium",
     )
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    if caching(session) is False or session.setting("billing_header") is True or not wanting(session):
+    if caching(session) is False or _proven(session) is not None or not wanting(session):
         return None
     if (
         session.setting("anthropic_requests") is None
@@ -95,7 +101,7 @@ RULE = Rule(
     "CD609",
     "billing-header-kept",
     "Claude Code's billing header changes the head of every prompt",
-    severity="note",
+    severity="warning",
     needs=_needs,
     on=(),
     inspect=inspect,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session
+from cachedoctor.rules import bodies
 from cachedoctor.rules.base import Note, Rule, Words, n, said_by
 from cachedoctor.rules.batches import (
-    ENOUGH,
+    EARLY,
     PAGES,
     Seen,
     caching,
@@ -14,13 +15,13 @@ from cachedoctor.rules.batches import (
     differ,
     evicts,
     hybrid,
-    logged,
     marks,
     one_by_one,
     page,
     periods,
     replica,
     seen,
+    shared,
     stateless,
     wanting,
 )
@@ -35,8 +36,6 @@ from cachedoctor.rules.sglang_options import (
 
 CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
 """Where one of these fired, it says better why nothing is reused."""
-MOSTLY = 0.8
-"""Share of the logged prompts that share nothing: a few side requests are others by nature."""
 
 
 def inspect(session: Session, fired: set[str]) -> list[Note]:
@@ -53,33 +52,44 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
 
 
 def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
-    early = _early(session)
-    claim = f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused {_reused(session, requests)}"
-    if early:
-        claim += f"; {early:,} logged prompts share fewer than 1,000 characters with any earlier one"
-    experiments = [compare_bodies()] if early else [experiment(session), compare_bodies(), log_requests()]
-    return Note(
-        Words(
-            f"{claim}; the cache is on and has room",
-            _why(session, period, requests, early),
-            experiments,
-            _ruled_out(session, period, requests),
-        ),
-        "",
-        [
-            *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
-            *said_by(session.settings.get("radix_cache"), "the cache is on"),
-            *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
-        ],
-        "note",
-        "high" if early else _confidence(session, period),
+    claim = (
+        f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
+        f"{_reused(session, requests)}; the cache is on and has room"
     )
+    given = bodies.judged(session) if session.parted else None
+    early, late = (
+        (given.early, not given.early) if given is not None else (bool(differ(session)), bool(shared(session)))
+    )
+    sure = _confidence(session, period)
+    if early:
+        words = _parted(session, claim, given)
+        sure = "high"
+    elif late:
+        said = given.said if given is not None else f"{shared(session):,} logged prompts had been there"
+        words = Words(f"{claim}; {said}", f"So the prompts do share their beginning. {_traceless(session, period, requests)}",
+                      [experiment(session)])  # fmt: skip
+    else:
+        words = Words(claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()])
+    words.ruled_out = _ruled_out(session, period, requests)
+    evidence = [
+        *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
+        *said_by(session.settings.get("radix_cache"), "the cache is on"),
+        *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
+    ]
+    difference = given.difference if given is not None and early else None
+    return Note(words, "", evidence, "note" if sure == "low" else "warning", sure, difference)
 
 
-def _early(session: Session) -> int:
-    """How many logged prompts part early from all earlier ones, where that is true of most; else 0."""
-    parted, compared = len(differ(session)), len(logged(session))
-    return parted if parted >= ENOUGH - 1 and parted >= MOSTLY * compared else 0
+def _parted(session: Session, claim: str, given: bodies.Shared | None) -> Words:
+    """Words where bodies or logged prompts prove that the prompts part early."""
+    if given is not None:
+        return Words(f"{claim}; {given.said}", given.why, given.remedies)
+    return Words(
+        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
+        "The prompts part near their beginning, so that there is nothing to be reused: other texts, or a head that changes in every "
+        "request, a date, an id, tools in another order.",
+        [compare_bodies()],
+    )
 
 
 def _confidence(session: Session, period: BatchPeriod) -> Confidence:
@@ -95,13 +105,16 @@ def _reused(session: Session, requests: Seen) -> str:
     return f"{n(requests.least)} to {n(requests.most)} tokens each"
 
 
-def _why(session: Session, period: BatchPeriod, requests: Seen, early: int) -> str:
-    if early:
-        return (
-            "The prompts part near their beginning, so that there is nothing to be reused: other texts, or a head that changes in "
-            "every request, a date, an id, tools in another order."
-        )
+def _why(session: Session, period: BatchPeriod, requests: Seen) -> str:
     at = f" They would part behind token {n(requests.most)}." if requests.most else ""
+    return (
+        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} "
+        f"Or: {_traceless(session, period, requests)}"
+    )
+
+
+def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
+    """What may part or drop prompts without a line in this log."""
     others = [NO_TRACE]
     if replica(period) is not None:
         others.append("another data-parallel rank that has the prefix")
@@ -109,10 +122,7 @@ def _why(session: Session, period: BatchPeriod, requests: Seen, early: int) -> s
         others.append("states of a hybrid model that are kept elsewhere than where the prompts part")
     if evicts(session, period) is not False:
         others.append(_eviction(session, requests))
-    return (
-        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} Or "
-        f"something does it that leaves no trace in this log: {'; '.join(others)}."
-    )
+    return f"Something does it that leaves no trace in this log: {'; '.join(others)}."
 
 
 def _eviction(session: Session, requests: Seen) -> str:
@@ -152,7 +162,7 @@ RULE = Rule(
     "CD610",
     "prefix-not-shared",
     "With the cache on and room in it, prompts reuse next to nothing",
-    severity="note",
+    severity="warning",
     needs=_needs,
     on=(),
     inspect=inspect,

@@ -31,6 +31,10 @@ _CUT, _HALF = 2048, 1024
 
 _T = TypeVar("_T")
 
+_HEADER = "x-anthropic-billing-header:"
+_HEAD = 512
+"""Characters of a prompt in which the header is one: behind them somebody may write about it."""
+
 
 class Prompts:
     """The last prompts, to tell how far a new one begins like one of them."""
@@ -54,6 +58,8 @@ class RequestLog:
 
     def __init__(self, path: str) -> None:
         self.answers = Answers(path, "log")
+        self.header = False
+        """Whether a prompt has Claude Code's billing header."""
         self._prompts = Prompts()
         self._prefixes: OrderedDict[str, int | None] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
@@ -82,6 +88,7 @@ class RequestLog:
             answers.each.append(Answer(prompt, cached, event.line, self._prefixes.pop(found.rid, None)))
 
     def _remember(self, rid: str, text: str) -> None:
+        self.header |= _HEADER in text[:_HEAD]
         _put(self._prefixes, rid, self._prompts.compare(text))
 
 

@@ -9,12 +9,10 @@ import msgspec
 
 from cachedoctor.engines.sglang.batches import Chunks, alone, goes_on
 from cachedoctor.model import BatchPeriod, Mark, PrefillBatch
-from cachedoctor.model.period import BURST, FULL, STATES_FULL, Period, Since
+from cachedoctor.model.period import BURST, FULL, PROBE, STATES_FULL, Period, Since
 
 _MOST_PERIODS = 64
 """Periods that a session keeps."""
-_TINY = 16
-"""Tokens: a prompt that is no longer is a health check (1 token) or the request that warms the server up (6 or 7)."""
 
 
 class _Alone(msgspec.Struct):
@@ -87,7 +85,7 @@ class Stream:
         ends = goes_on(batch, chunks, self._most_new) is False
         batch.whole = alone(batch) and batch.continues is False and ends and None not in _tokens(batch)
         self.used(batch.rank, batch, mark)
-        self._add(period, batch, mark)
+        self._add(period, batch, mark, chunks.page)
         self._follow(period, batch, mark, chunks, ends)
         self._last = batch
 
@@ -110,9 +108,10 @@ class Stream:
             return None if self._since == "log" else False
         return goes_on(self._last, chunks, self._most_new)
 
-    def _add(self, period: BatchPeriod, batch: PrefillBatch, mark: Mark) -> None:
+    def _add(self, period: BatchPeriod, batch: PrefillBatch, mark: Mark, page: int) -> None:
         new, cached = batch.new_tokens or 0, batch.cached_tokens or 0
-        seqs = max((batch.new_seqs or 0) - (batch.continues is True), 0)
+        probes = batch.new_seqs == 1 and not batch.continues and new + cached <= max(PROBE, page)
+        seqs = 0 if probes else max((batch.new_seqs or 0) - (batch.continues is True), 0)
         period.batches += 1
         period.seqs += seqs
         period.new_tokens += new
@@ -154,7 +153,7 @@ class Stream:
 
     def _whole(self, period: BatchPeriod, request: _Alone, chunks: Chunks) -> None:
         prompt = request.new + request.cached
-        if prompt <= max(_TINY, chunks.page):
+        if prompt <= max(PROBE, chunks.page):
             return
         first = period.wholes == 0
         period.wholes += 1
@@ -170,6 +169,7 @@ class Stream:
             return
         period.whole_cached += request.cached
         period.cached_most = max(request.cached, period.cached_most or 0)
+        period.best_share = max(request.cached / prompt, period.best_share or 0.0)
         if period.cached_least is None or request.cached < period.cached_least:
             period.cached_least = request.cached
             period.marks["whole"] = request.mark

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.base import Event
-from cachedoctor.engines.sglang import batches, facts, versions
+from cachedoctor.engines.sglang import access, batches, facts, versions
 from cachedoctor.engines.sglang.batches import Chunks
 from cachedoctor.engines.sglang.ranks import Writer, writer_of
 from cachedoctor.engines.sglang.request_log import RequestLog
 from cachedoctor.engines.sglang.streams import Stream
-from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session
+from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
 
 _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
 """Lines that others may write as well: they begin no session."""
@@ -137,8 +137,14 @@ class Tracker:
         if stream is not None:
             stream.reset(writer.rank, _mark(event))
 
+    def _accessed(self, session: Session, event: Event) -> None:
+        access.count(session, event)
+
     def _received(self, session: Session, event: Event) -> None:
-        self._log().received(event)
+        log = self._log()
+        log.received(event)
+        if log.header and "billing_header" not in session.settings:
+            session.settings["billing_header"] = Setting(True, event.line)  # without the line, which holds the prompt
 
     def _finished(self, session: Session, event: Event) -> None:
         log = self._log()
@@ -173,6 +179,7 @@ _HANDLERS: dict[str, Callable[[Tracker, Session, Event], None]] = {
     "decode": Tracker._decode,
     "retracted": Tracker._retracted,
     "flushed": Tracker._flushed,
+    "access": Tracker._accessed,
     "received": Tracker._received,
     "finished": Tracker._finished,
 }
