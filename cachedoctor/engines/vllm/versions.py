@@ -7,8 +7,6 @@ went up and down and came back. Knows numbers; knows no message.
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.model import Session
 
 _BY_LINE = {
@@ -35,20 +33,11 @@ _BY_LINE = {
     335: ("0.32.0", "0.33.0"),
 }
 """Line of ``loggers.py`` at which the call stands that prints: oldest and newest version. Forks keep the numbers."""
-_PLACE = re.compile(
-    rb"loggers\.py:(\d{1,5})\] [ \t]*+(?:Engine \d{3,5}: |\d{1,5} Engines Aggregated: )?Avg prompt throughput: "
-)
 
 
 def by_line(number: int) -> tuple[str, str] | None:
     """Return the oldest and the newest version whose statistics line is ``number``; None for an unknown one."""
     return _BY_LINE.get(number)
-
-
-def of_line(text: bytes) -> tuple[str, str] | None:
-    """Return the oldest and the newest version that prints the statistics line ``text``; None for any other line."""
-    found = _PLACE.search(text)
-    return None if found is None else by_line(int(found[1]))
 
 
 def narrow(session: Session, number: int | None, file: str | None) -> None:
