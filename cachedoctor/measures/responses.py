@@ -73,15 +73,14 @@ class _Reader:
             if value.streamed:
                 self.end()  # [DONE]
             return
-        inner, kind = response.inner, bytes(response.type)
+        layers, kind = response.layers(), bytes(response.type)
         whole = not value.streamed and not bytes(response.object).endswith(b'.chunk"')
-        name = _name(response) or (_name(inner) if inner is not None else b"")
+        name = next(filter(None, map(_name, layers)), b"")
         if whole or kind in _STARTS or (name and self._stream not in (None, name)):
             self.end()
         self._stream = name or self._stream
-        self._hear(response, value.line)
-        if inner is not None:
-            self._hear(inner, value.line)
+        for layer in layers:
+            self._hear(layer, value.line)
         if whole or kind in _ENDS or bytes(response.stop) == b"true":
             self.end()
 
