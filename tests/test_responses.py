@@ -106,6 +106,11 @@ def test_what_is_no_number_of_tokens(odd):
     assert told({"usage": {"prompt_tokens": 9}, "meta_info": odd, "timings": odd, "response": odd}) == [(9, None)]
 
 
+def test_text_that_is_not_utf_8():
+    line = b'{"model":"\xff","id":"\xe7","meta_info":{"id":"\xff"},"usage":{"prompt_tokens":9,"a":"\xff"}}'
+    assert [answer.prompt_tokens for answer in given(line).answers.each] == [9]
+
+
 def test_who_wrote_them():
     assert given(json.dumps(openai(9, 1))).engine is None
     assert given(json.dumps({"meta_info": {"prompt_tokens": 9}})).engine == "sglang"

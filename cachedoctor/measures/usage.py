@@ -94,7 +94,7 @@ def decoded(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T | None:
         return None
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
