@@ -25,6 +25,8 @@ def analyze(
     prompts: Sequence[str | PathLike[str]] = (),
     tokenizer: str | None = None,
     template: str | None = None,
+    metrics: Sequence[str | PathLike[str]] = (),
+    responses: Sequence[str | PathLike[str]] = (),
     select: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
 ) -> Report:
@@ -39,6 +41,8 @@ def analyze(
         prompts: files beside the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
         tokenizer: as for ``diff``; matches prompts to requests by their exact length.
         template: chat template for request bodies.
+        metrics: dumps of ``/metrics`` of vLLM or SGLang; of several of one server the differences count.
+        responses: files of responses that have ``usage``. With these or ``metrics``, ``paths`` may be empty.
         select: rules to report: codes, beginnings of codes, names; None is all of them.
         ignore: rules not to report.
 
@@ -47,7 +51,9 @@ def analyze(
     """
     from cachedoctor.doctor.run import Beside, analyze_paths
 
-    beside = Beside(cmdline, [str(p) for p in prompts], tokenizer, template)
+    beside = Beside(
+        cmdline, [str(p) for p in prompts], tokenizer, template, [str(p) for p in metrics], [str(p) for p in responses]
+    )
     return analyze_paths([str(p) for p in paths], build, beside, select, ignore)
 
 

@@ -34,6 +34,8 @@ collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
+MEASURED: list[dict[str, Any]] = tomllib.loads((FIXTURES / "measured" / "cases.toml").read_text("utf-8"))["case"]
+"""Logs of servers whose logs have no requests."""
 CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
 
 

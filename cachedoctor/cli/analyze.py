@@ -37,6 +37,7 @@ from cachedoctor.report.base import FORMATS, FormatName, Look, write
 if TYPE_CHECKING:
     from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.beside import Aside
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 class _Job(NamedTuple):
     paths: list[str]
     prompts: Prompts | None
+    aside: Aside | None
     follow: str | None
     settings: settings.Settings
     build: int | None
@@ -87,6 +89,14 @@ def analyze(
     template: Annotated[
         str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metrics", metavar="FILE", help="Dump of /metrics of vLLM or SGLang; repeatable."),
+    ] = None,
+    responses: Annotated[
+        list[str] | None,
+        typer.Option("--responses", metavar="FILE", help="Responses with usage, as the server sent them; repeatable."),
+    ] = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -108,8 +118,9 @@ def analyze(
     chosen = settings.resolve(ctx, config, no_config)
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
-        _paths(ctx, logs or [], follow),
+        _paths(ctx, logs or [], follow, alone=bool(metrics or responses)),
         beside,
+        _aside(metrics or [], responses or [], max_unpacked),
         follow,
         chosen,
         build,
@@ -118,7 +129,7 @@ def analyze(
         max_unpacked,
         quiet,
     )
-    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)
@@ -134,10 +145,22 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Pr
     return Prompts(paths, tokenizer, template)
 
 
-def _paths(ctx: typer.Context, logs: list[str], follow: str | None) -> list[str]:
+def _aside(metrics: list[str], responses: list[str], max_unpacked: int | None) -> Aside | None:
+    if not metrics and not responses:
+        return None
+    from cachedoctor.doctor.run import read_aside
+    from cachedoctor.sources.unpack import MAX_BYTES
+
+    return read_aside(metrics, responses, max_unpacked or MAX_BYTES)
+
+
+def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:
+    """Logs to be read; ``alone``: what else was given needs none."""
     if follow is not None:
         if logs:
             ctx.fail("give either logs or --follow FILE, not both")
+        return []
+    if alone and not logs:
         return []
     return logs or [given_or_piped(ctx, None)]
 
@@ -162,6 +185,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         job.given,
         keeps_requests=lists,
         options=job.settings.options,
+        aside=job.aside,
     )
     try:
         errors, interrupted = _feed(job, analyzer, progress)

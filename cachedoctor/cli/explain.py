@@ -13,6 +13,8 @@ from cachedoctor.cli import completion, terminal
 from cachedoctor.cli.options import ColorOption, Width
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cachedoctor.model import Line
     from cachedoctor.report.base import Look
 
@@ -64,15 +66,19 @@ def _rule(rule: str | None, look: Look) -> None:
     if rule is None:
         _print("\n".join(f"{code}  {name}" for code, name in names.names()), look)
         return
-    page = names.find(rule)
-    if page is None:
+    pages = names.pages(rule)
+    if not pages:
         from cachedoctor.model import CacheDoctorError
 
         raise CacheDoctorError(f"{rule}: no such rule", names.nearest(rule))
+    texts = [_page(page, look) for page in pages]
+    _print("\n\n".join(texts), look)
+
+
+def _page(page: Path, look: Look) -> str:
     if not page.is_file():
-        _print(f"{page.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.", look)
-        return
-    _print(_highlighted(page.read_text("utf-8").rstrip("\n"), look.color), look)
+        return f"{page.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds."
+    return _highlighted(page.read_text("utf-8").rstrip("\n"), look.color)
 
 
 def _lines(line: str, format: Format, look: Look) -> None:

@@ -13,6 +13,7 @@ from cachedoctor.model.options import DEFAULTS
 
 if TYPE_CHECKING:
     from cachedoctor.cli.interrupts import Interrupts
+    from cachedoctor.doctor.beside import Aside
     from cachedoctor.doctor.part import Part
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.witness import Witness
@@ -40,9 +41,12 @@ class Stepwise(Analyzer):
         *,
         keeps_requests: bool = False,
         options: Options = DEFAULTS,
+        aside: Aside | None = None,
     ) -> None:
         """``hearers`` hear of steps, ``witness`` of what happens in them; the others are the analyzer's own."""
-        super().__init__(build, prompts, given, keeps_requests=keeps_requests, witness=witness, options=options)
+        super().__init__(
+            build, prompts, given, keeps_requests=keeps_requests, witness=witness, options=options, aside=aside
+        )
         self._interrupts = interrupts
         self._hearers = hearers
 

@@ -44,6 +44,7 @@ from cachedoctor.report.served import LLAMA
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
+    from cachedoctor.doctor.beside import Aside
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.witness import Witness
 
@@ -64,6 +65,7 @@ class Analyzer:
         keeps_requests: bool = True,
         witness: Witness | None = None,
         options: Options = DEFAULTS,
+        aside: Aside | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -74,7 +76,9 @@ class Analyzer:
             keeps_requests: the report lists every request; with a witness, that is who keeps them.
             witness: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
+            aside: dumps of /metrics and responses; the servers of the logs get them in the end.
         """
+        self._aside = aside
         self._given = given or []
         self._prompts = prompts
         self._rules, broken = registry.load()
@@ -141,17 +145,20 @@ class Analyzer:
         if self._intake is not None:
             settled = self._intake.settled
             self._segments(self._intake.finish())
-            self._intake, self._settled = None, settled and self._servers.alone
+            self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
-        requests = self._servers.read(segments)
-        self._measuring.read(segments)
+        before, behind = self._measuring.divide(segments)
+        requests = self._servers.read(before)
+        self._measuring.read(before, behind)
         found = self._measuring.recognised()
         found[LLAMA] = requests
         info = self._inputs[-1]
         info.recognised = found.total()
+        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):
+            del found[LLAMA]  # lines of its library, which others load, too
         info.engine = found.most_common(1)[0][0] if info.recognised else None
         return self._collect()
 
@@ -263,6 +270,10 @@ class Analyzer:
         """Close everything and give the report."""
         self.close()
         self._close_trackers()
+        if self._aside is not None:
+            from cachedoctor.doctor.beside import attach
+
+            attach(self._aside, self._sessions, self._new_session)
         self._interrupted = interrupted
         return self.snapshot()
 
@@ -302,9 +313,21 @@ class Analyzer:
         self._number += part.requests
         self._sums.merge(part.sums)
 
+    def _compare_bodies(self, sessions: list[Session]) -> None:
+        """Compare given bodies with each other where no log has requests to match them to; for the last server."""
+        if self._prompts is None or not sessions or any(s.engine == LLAMA for s in sessions):
+            return
+        last = sessions[-1]
+        if not last.parted:
+            last.parted = self._prompts.successive()
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        sessions = [s for s in self._sessions if s.n_requests or s.seen]
+        others = {(s.path, s.origin) for s in self._sessions if s.engine != LLAMA}
+        sessions = [
+            s for s in self._sessions if s.n_requests or s.counters or s.answers or (s.seen and not _library(s, others))
+        ]
+        self._compare_bodies(sessions)
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]
@@ -316,3 +339,8 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
         )  # fmt: skip
+
+
+def _library(session: Session, others: set[tuple[str, str | None]]) -> bool:
+    """Whether its lines are those of a library that one of ``others``, programs by input and origin, has loaded."""
+    return session.engine == LLAMA and not session.n_requests and (session.path, session.origin) in others

@@ -5,12 +5,10 @@ Knows rules as such, not one of them by name. State is bounded: 8 requests per t
 
 from __future__ import annotations
 
-from typing import Any
-
 from cachedoctor.doctor.groups import Groups, Key
 from cachedoctor.doctor.memory import Memory
 from cachedoctor.doctor.unanswered import not_evaluated
-from cachedoctor.doctor.whole import noted
+from cachedoctor.doctor.whole import noted, short
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Cost,
@@ -19,13 +17,12 @@ from cachedoctor.model import (
     Mark,
     NotEvaluated,
     Options,
-    PromptDiff,
     Request,
     Session,
     Severity,
 )
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words
+from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
 from cachedoctor.rules.signs import Plan, signs_of
 
@@ -195,7 +192,7 @@ class Diagnosis:
                     shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
                     lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
                     key = (rule.code, note.key, session.path, session.origin)
-                    found.setdefault(key, noted(key, rule, note.words, lines, note.severity, note.confidence))
+                    found.setdefault(key, noted(key, rule, note, lines))
                     fired.setdefault((session.path, session.origin), set()).add(rule.code)
         return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
 
@@ -206,7 +203,7 @@ class Diagnosis:
             return None
         words = rule.words(None)
         words.claim = f"{path}: {words.claim}"
-        return noted((rule.code, "", path, None), rule, words, [])
+        return noted((rule.code, "", path, None), rule, Note(words, ""), [])
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
@@ -242,7 +239,7 @@ def _finding(rule: Rule, words: Words, group: Group, key: Key, warn_tokens: int)
         cost=_cost(group),
         why=words.why,
         ruled_out=words.ruled_out,
-        diff=None if group.worst.difference is None else _short(group.worst.difference),
+        diff=None if group.worst.difference is None else short(group.worst.difference),
         remedies=words.remedies,
         references=words.references,
         path=path,
@@ -255,17 +252,6 @@ def _cost(group: Group) -> Cost:
     if not group.ns:
         return Cost(group.tokens, None)
     return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean")
-
-
-def _short(difference: PromptDiff) -> dict[str, Any]:
-    """Where the prompts part, as the finding carries it; the excerpt stays out."""
-    return {
-        "a": difference.a,
-        "b": difference.b,
-        "first": difference.first,
-        "common_prefix_tokens": difference.common_prefix_tokens,
-        "exact": difference.exact,
-    }
 
 
 def _evidence(role: str, mark: Mark, label: str, path: str, session: Session) -> Evidence:

@@ -47,26 +47,65 @@ class Measuring:
         self._witness = witness
         self._path = ""
         self._servers: dict[tuple[str, str | None], _Server] = {}
+        self._forks: dict[str | None, Engine] = {}
+        """The fork of llama-server that writes, by origin."""
 
     def begin(self, path: str, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
         self._path = path
         if not continues:
             self._servers.clear()
+            self._forks.clear()
         for server in self._servers.values():
             server.tracker.continue_in(path)
             server.scanner.recognised = 0
 
-    def read(self, segments: list[Segment]) -> None:
-        """Take segments."""
+    def divide(self, segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
+        """Divide segments at the first line of a fork of llama-server: what comes before it, and the rest."""
+        before: list[Segment] = []
+        behind: list[Segment] = []
         for segment in segments:
+            at = 0 if segment.origin in self._forks else self._begin_of_fork(segment)
+            if at == len(segment.data):
+                before.append(segment)
+            elif at == 0:
+                behind.append(segment)
+            else:
+                head, tail = _divided(segment, at)
+                before.append(head)
+                behind.append(tail)
+        return before, behind
+
+    def _begin_of_fork(self, segment: Segment) -> int:
+        """Offset of the first line of a fork; the end of the segment where none begins."""
+        for engine in ENGINES:
+            if engine.first is not None and (found := engine.first.search(segment.data)) is not None:
+                self._forks[segment.origin] = engine
+                return found.start()
+        return len(segment.data)
+
+    def read(self, before: list[Segment], behind: list[Segment]) -> None:
+        """Take segments, divided."""
+        for segment in before:
             for engine in ENGINES:
+                if engine.first is not None:
+                    continue
                 server = self._servers.get((engine.name, segment.origin))
                 if server is None:
                     if engine.looks.search(segment.data) is None:
                         continue
                     server = self._server(engine, segment.origin)
                 self._drive(server, segment)
+        for segment in behind:
+            engine = self._forks[segment.origin]
+            self._drive(
+                self._servers.get((engine.name, segment.origin)) or self._server(engine, segment.origin), segment
+            )
+
+    @property
+    def active(self) -> bool:
+        """Whether a session of such an engine goes on."""
+        return any(server.tracker.session is not None for server in self._servers.values())
 
     def recognised(self) -> Counter[str]:
         """How many lines of the open input were recognised so far, by engine."""
@@ -90,3 +129,13 @@ class Measuring:
                 self._witness.event(event, self._path, segment.origin, tracker.session)
         if tracker.session is not None:
             tracker.session.last_line = max(tracker.session.last_line, server.scanner.last_line)
+
+
+def _divided(segment: Segment, at: int) -> tuple[Segment, Segment]:
+    """Cut a segment where a line begins."""
+    lines, numbers = segment.data.count(b"\n", 0, at), segment.numbers
+    head = msgspec.structs.replace(segment, data=segment.data[:at], numbers=numbers and numbers[:lines])
+    tail = msgspec.structs.replace(
+        segment, data=segment.data[at:], first=segment.number(lines), numbers=numbers and numbers[lines:]
+    )
+    return head, tail

@@ -20,6 +20,8 @@ _NEAR = (0.5, 2.0)
 _MAX_THREADS = 256
 _RECENT = 64
 """Prompts looked back on for one that this one only goes on with."""
+_COMPARED = 256
+"""Prompts that are compared where none can be matched."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
 
@@ -71,6 +73,21 @@ class Prompts:
         if before is None:
             return None
         return compare.compare(before, _sent(prompt), self._cutter, compare.Options())
+
+    def successive(self) -> list[PromptDiff]:
+        """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
+
+        For servers whose logs have no requests to match them to.
+        """
+        recent: deque[Prompt] = deque(maxlen=_RECENT)
+        found = []
+        for prompt in (p for p in self._prompts[: _COMPARED + 1] if p is not None):
+            if recent:
+                before = max(recent, key=lambda p: tokenize.common_prefix(p.text, prompt.text))
+                found.append(compare.compare(_sent(before), _sent(prompt), self._cutter, compare.Options()))
+            recent.append(prompt)
+        self.matched = len(self._prompts)
+        return found
 
     def _before(self, key: tuple[int, int], prompt: Prompt) -> Prompt | None:
         """Give the prompt that ``prompt`` follows.

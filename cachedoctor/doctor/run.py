@@ -16,6 +16,7 @@ from cachedoctor.sources.order import in_time_order
 from cachedoctor.sources.unpack import MAX_BYTES
 
 if TYPE_CHECKING:
+    from cachedoctor.doctor.beside import Aside
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.redaction import Redactor
 
@@ -29,6 +30,10 @@ class Beside(NamedTuple):
     """Request bodies, dumps of /slots, directories of --log-prompts-dir."""
     tokenizer: str | None = None
     template: str | None = None
+    metrics: Sequence[str] = ()
+    """Dumps of /metrics."""
+    responses: Sequence[str] = ()
+    """What the server answered, with usage."""
 
 
 _NOTHING = Beside()
@@ -132,7 +137,7 @@ def analyze_paths(
     select: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
 ) -> Report:
-    """Analyse files and give the report; an input that fails midway is named in it.
+    """Analyse files, or what lies beside them alone, and give the report; an input that fails midway is named in it.
 
     Raises:
         SourceError: nothing could be read.
@@ -140,12 +145,26 @@ def analyze_paths(
     """
     names.refuse_unknown([*(select or ()), *ignore])
     options = Options(ignored=names.switched_off(select, ignore))
-    analyzer = Analyzer(build, _prompts(beside), _given(beside), options=options)
+    aside = read_aside(beside.metrics, beside.responses)
+    analyzer = Analyzer(build, _prompts(beside), _given(beside), options=options, aside=aside)
     errors = feed_all(analyzer, paths)
     report = analyzer.finish()
     if errors and not any(i.lines for i in report.inputs):
         raise errors[0]
     return report
+
+
+def read_aside(metrics: Sequence[str], responses: Sequence[str], max_unpacked: int = MAX_BYTES) -> Aside | None:
+    """Read dumps of /metrics and responses; None where there are none.
+
+    Raises:
+        CacheDoctorError: one of them cannot be used.
+    """
+    if not metrics and not responses:
+        return None
+    from cachedoctor.doctor.beside import load
+
+    return load(metrics, responses, source_of, max_unpacked)
 
 
 def _prompts(beside: Beside) -> Prompts | None:

@@ -5,27 +5,23 @@ Knows rules as such, not one of them by name.
 
 from __future__ import annotations
 
+from typing import Any
+
 from cachedoctor.doctor.groups import Key
-from cachedoctor.model import Confidence, Cost, Evidence, Finding, NotEvaluated, Restart, Session, Severity
+from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, PromptDiff, Restart, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Rule, Words
+from cachedoctor.rules.base import Note, Rule
 
 
-def noted(
-    key: Key,
-    rule: Rule,
-    words: Words,
-    evidence: list[Evidence],
-    severity: Severity = "note",
-    confidence: Confidence = "high",
-) -> Finding:
+def noted(key: Key, rule: Rule, note: Note, evidence: list[Evidence]) -> Finding:
     """Make a finding of no request, of which the log does not say what it cost."""
+    words = note.words
     _, cause, path, origin = key
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity=severity,
-        confidence=confidence,
+        severity=note.severity,
+        confidence=note.confidence,
         claim=words.claim,
         requests=[],
         count=1,
@@ -33,13 +29,24 @@ def noted(
         cost=Cost(0, None),
         why=words.why,
         ruled_out=words.ruled_out,
-        diff=None,
+        diff=None if note.difference is None else short(note.difference),
         remedies=words.remedies,
         references=words.references,
         path=path,
         origin=origin,
         key=cause,
     )
+
+
+def short(difference: PromptDiff) -> dict[str, Any]:
+    """Where the prompts part, as the finding carries it; the excerpt stays out."""
+    return {
+        "a": difference.a,
+        "b": difference.b,
+        "first": difference.first,
+        "common_prefix_tokens": difference.common_prefix_tokens,
+        "exact": difference.exact,
+    }
 
 
 def restart(rules: list[Rule], sessions: list[Session], left: list[NotEvaluated]) -> Restart | None:

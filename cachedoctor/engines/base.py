@@ -31,16 +31,16 @@ def _float(raw: bytes) -> float:
 
 def _pairs(raw: bytes) -> dict[str, str]:
     """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it."""
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     last = None
     for part in _text(raw).split(","):
         name, colon, value = part.partition(":")
         if colon and name.strip():
             last = name.strip()
-            found[last] = value.strip()
+            found[last] = [value.strip()]
         elif last is not None and part.strip():
-            found[last] += f", {part.strip()}"
-    return found
+            found[last].append(part.strip())
+    return {name: ", ".join(parts) for name, parts in found.items()}
 
 
 # Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
@@ -50,6 +50,7 @@ _NUMBER = r"\d{1,15}(?!\d)"
 _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "d": ("-?" + _NUMBER, int),
     "f": (r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)", _float),
+    "n": (r"\d{1,3}(?:,\d{3}){1,4}(?![,\d])|" + _NUMBER, lambda raw: int(raw.replace(b",", b""))),  # 1,048,576
     "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
     "func": (r"[^\s:]+", _text),
     "word": (r"[^\s,()']*", _text),
@@ -64,6 +65,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "setting": (r"unset.*?|\S+", _text),
     "nolimit": (r"[a-z].*", _text),
     "text": (r".*?", _text),
+    "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
     "pairs": (r".*?", _pairs),
 }
 

@@ -43,16 +43,18 @@ class Counters(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What one response says of its request, in tokens."""
+    """What one response says of its request, in tokens; or, without them, what a logged prompt shares with others."""
 
-    prompt_tokens: int
+    prompt_tokens: int | None
     """Reused ones included, whatever the endpoint prints."""
     cached_tokens: int | None
     """None where the server was not asked to say it."""
     line: int | None = None
     """Where in its input it stands."""
     prefix: int | None = None
-    """Longest common prefix with the best earlier prompt, in characters, where the log has the prompts."""
+    """Longest common prefix with the best earlier prompt, in bytes, where the log has them; None for the first."""
+    length: int | None = None
+    """Bytes of the prompt, where the log has it."""
 
 
 class Answers(msgspec.Struct):

@@ -17,6 +17,17 @@ Since = Literal["start", "reset", "log"]
 """What began it: a start of the server, a reset of its cache, or nothing but the begin of the log."""
 
 
+FULL = 0.95
+"""token_usage from which a batch counts as one of a full KV pool: running requests leave the cache next to no room."""
+STATES_FULL = 0.9
+"""mamba_usage from which it counts as one of a full pool of states: a request takes up to three of them at once."""
+BURST = 4
+"""New requests from which a batch that reused nothing is a burst: fewer come together by chance."""
+
+PROBE = 16
+"""Tokens, or one page where that is more: a request alone with no more is the server's warm-up or a health check."""
+
+
 class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     """Statistics lines of one vLLM engine. Shares run from 0 to 1."""
 
@@ -32,6 +43,9 @@ class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     prompt_tokens: int | None = None
     """Sum over the samples; None where they do not tell, as in CacheSample."""
     computed_tokens: int | None = None
+    within: int | None = None
+    """Tokens by which the sum may be off: rates are rounded, and the first interval is known to a second only."""
+    generated_tokens: int | None = None
     answered: int | None = None
     """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
     rates: Count = 0
@@ -46,10 +60,8 @@ class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     """The highest."""
     waiting: Count = 0
     """The most requests that waited at once."""
-    preempted: Count = 0
-    """Preemptions that lines tell of."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
-    """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``preempted``, ``usage``."""
+    """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``usage``."""
 
 
 class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
@@ -61,20 +73,45 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     last_line: Long
     batches: Count = 0
     seqs: Count = 0
-    """Requests admitted, as far as batches can be told apart from their continuations."""
+    """Requests admitted, as far as batches can be told apart from their continuations; no probes."""
     new_tokens: Long = 0
     cached_tokens: Long = 0
     wholes: Count = 0
-    """Batches that hold exactly one request from begin to end."""
+    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks.
+
+    Probes are none of them.
+    """
     cold: Count = 0
     """Of these, those that reused nothing."""
     cached_least: int | None = None
     """Reused tokens of the whole requests behind the first: the fewest."""
     cached_most: int | None = None
+    best_share: float | None = None
+    """The largest part of its own prompt that one of them reused."""
+    whole_tokens: Long = 0
+    """Prompt tokens of all whole requests."""
+    whole_cached: Long = 0
+    """Tokens that the whole requests behind the first reused."""
+    smallest_prompt: int | None = None
+    """Tokens of the shortest whole request."""
     largest_prompt: int | None = None
     """Tokens of the longest whole request."""
+    full_new_tokens: Long = 0
+    """Of new_tokens, those of batches with a token_usage of FULL or more."""
+    full_cached_tokens: Long = 0
+    states_new_tokens: Long = 0
+    """Of new_tokens, those of batches with a mamba_usage of STATES_FULL or more."""
+    states_cached_tokens: Long = 0
+    bursts: Count = 0
+    """Batches of BURST new requests or more that reused nothing."""
+    burst_seqs: Count = 0
+    burst_new_tokens: Long = 0
+    after_burst_seqs: Count = 0
+    """Requests admitted behind the last of them."""
+    after_burst_cached: Long = 0
+    """Tokens that these reused."""
     token_usage: float | None = None
-    """The highest."""
+    """The highest. What only the cache holds is not in it: it can be given up at once (0.4.3 to 0.5.23)."""
     swa_usage: float | None = None
     mamba_usage: float | None = None
     usage_at_mamba: float | None = None
@@ -82,7 +119,10 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     retracted: Count = 0
     """Requests that were put back into the queue because the memory was full."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
-    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``begin``."""
+    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``.
+
+    ``whole`` is a whole request behind the first that reused least.
+    """
 
 
 Period = SamplePeriod | BatchPeriod

@@ -9,6 +9,7 @@ import msgspec
 
 from cachedoctor.model.bounds import Count, Long
 from cachedoctor.model.counters import Answers, Counters
+from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.period import Period
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
@@ -97,6 +98,9 @@ class Session(msgspec.Struct):
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
     """What responses say of their requests, given beside the log or logged by the server."""
+    parted: list[PromptDiff] = msgspec.field(default_factory=list)
+    """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
+    that it shares most with; at most 256."""
 
     def setting(self, name: str) -> Any:
         """Value of a setting, or None when unknown."""

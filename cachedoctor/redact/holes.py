@@ -20,7 +20,7 @@ from cachedoctor.redact.vocabulary import (
     TYPES,
 )
 
-NUMBERS = frozenset("dfx")
+NUMBERS = frozenset("dfnx")
 """Kinds that hold nothing but a number."""
 _TOKEN_OF = {"path": "path", "host": "host", "url": "url", "json": "json"}
 

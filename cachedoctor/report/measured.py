@@ -128,9 +128,8 @@ def _of_intervals(periods: list[SamplePeriod]) -> Said:
         found.append(("external", f"hit rate {rate(only.last_external_rate)} at the end, of the same requests"))
     if only.kv_usage is not None:
         waited = f"; up to {count(only.waiting, 'request')} waited" if only.waiting else ""
-        preempted = f"; {count(only.preempted, 'preemption')}" if only.preempted else ""
         held = f"running requests held up to {rate(only.kv_usage)} of the KV cache"
-        found.append(("memory", held + waited + preempted))
+        found.append(("memory", held + waited))
     return found
 
 

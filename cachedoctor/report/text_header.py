@@ -81,7 +81,8 @@ def _extent(session: Session, several_inputs: bool) -> str:
     named = quoted.session(session).origin
     origin = f"{named} · " if named else ""
     path = f"{session.path} " if several_inputs else ""
-    lines = f"lines {session.first_line:,} to {session.last_line:,}"
+    logged = session.n_requests or session.seen
+    lines = f"lines {session.first_line:,} to {session.last_line:,}" if logged else "no log"
     requests = f"{count(session.n_requests, 'request')}, " if session.engine == served.LLAMA else ""
     return f"{origin}{requests}{path}{lines}"
 

@@ -226,6 +226,8 @@ class Note(msgspec.Struct):
     """Lines that prove it, the first of them first of all; none where the command line alone does."""
     severity: Severity = "note"
     confidence: Confidence = "high"
+    difference: PromptDiff | None = None
+    """The prompts themselves, when they were given and prove it."""
 
 
 class Rule(msgspec.Struct):

@@ -31,12 +31,14 @@ def urls() -> list[tuple[str, str]]:
 
 
 def find(wanted: str) -> Path | None:
-    """Page of the rule with this code or name; imports nothing."""
+    """Page of the rule with this code or name, the first where engines share a name; imports nothing."""
+    return next(iter(pages(wanted)), None)
+
+
+def pages(wanted: str) -> list[Path]:
+    """Pages of the rules with this code or name: engines have causes of the same name. Imports nothing."""
     key = wanted.lower().replace("-", "_")
-    for module in modules():
-        if key in (module, module[:5], module[6:]):
-            return _FOLDER / f"{module}.md"
-    return None
+    return [_FOLDER / f"{module}.md" for module in modules() if key in (module, module[:5], module[6:])]
 
 
 def matching(word: str) -> frozenset[str]:

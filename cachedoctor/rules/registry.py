@@ -7,9 +7,9 @@ import importlib
 import msgspec
 
 from cachedoctor.rules.base import Rule
-from cachedoctor.rules.names import find, modules, names
+from cachedoctor.rules.names import find, modules, names, pages
 
-__all__ = ["Broken", "find", "load", "modules", "names"]
+__all__ = ["Broken", "find", "load", "modules", "names", "pages"]
 
 
 class Broken(msgspec.Struct):

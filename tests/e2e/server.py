@@ -1,4 +1,4 @@
-"""A llama-server that lives as long as a ``with`` block, and what can be asked of it.
+"""A server that lives as long as a ``with`` block, and what can be asked of it; llama-server is one.
 
 Knows processes, ports and HTTP. Knows no case and no diagnosis.
 """
@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,53 +30,52 @@ class ServerDiedError(Exception):
     """The server ended by itself; the message holds the end of its log."""
 
 
-class Server:
-    """One life of llama-server of the given build on a free port of this machine."""
+def free_port() -> int:
+    """Return a port of the loopback that nothing listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
-    def __init__(self, build: int, model: Path, options: list[str], env: dict[str, str], log: Path) -> None:
-        self.build, self.log = build, log
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
-        fixed = [
-            "-m",
-            str(model),
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-            "-t",
-            "1",
-            "-tb",
-            "1",
-            "--no-warmup",
-        ]
-        self.command = [sys.executable, str(LAUNCH), str(log), *fixed, *options]
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        wheel = wheels.folder(build)
-        self.env = inherited | ({"PYTHONPATH": str(wheel)} if wheel else {}) | env
+
+def own_env(foreign: tuple[str, ...]) -> dict[str, str]:
+    """Environment of this process without the variables that begin with one of these."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+
+
+class Process:
+    """One life of a server program that answers /health on ``port`` and ends when its standard input does."""
+
+    def __init__(
+        self, name: str, command: list[str], env: dict[str, str], port: int, log: Path, start_seconds: float
+    ) -> None:
+        self.name, self.command, self.env, self.port, self.log = name, command, env, port, log
+        self.start_seconds = start_seconds
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
             self.command, env=self.env, cwd=self.log.parent, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         )
         try:
-            deadline = time.monotonic() + START_SECONDS
+            deadline = time.monotonic() + self.start_seconds
             while not self._ready():
                 if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise ServerDiedError(f"llama-server b{self.build} did not start:\n{self._tail()}")
+                    raise ServerDiedError(f"{self.name} did not start:\n{self._tail()}")
                 time.sleep(0.05)
         except BaseException:
-            self.process.kill()
-            self.process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._stop()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        """Let it end by itself; its last lines are written then. One that does not is killed."""
         assert self.process.stdin is not None
-        self.process.stdin.close()  # its end is the sign to stop; the last lines are written then
+        self.process.stdin.close()
         try:
             self.process.wait(STOP_SECONDS)
         except BaseException:
@@ -103,4 +103,22 @@ class Server:
         except urllib.error.HTTPError as refused:
             return refused.code, json.load(refused)
         except OSError as gone:
-            raise ServerDiedError(f"llama-server b{self.build} gave no answer ({gone}):\n{self._tail()}") from gone
+            raise ServerDiedError(f"{self.name} gave no answer ({gone}):\n{self._tail()}") from gone
+
+
+class Server(Process):
+    """One life of llama-server of the given build on a free port of this machine."""
+
+    def __init__(self, build: int, model: Path, options: list[str], env: dict[str, str], log: Path) -> None:
+        port = free_port()
+        # One thread each: the models are tiny, and the machine has other work.
+        fixed = ["-m", str(model), "--host", "127.0.0.1", "--port", str(port), "-t", "1", "-tb", "1", "--no-warmup"]
+        wheel = wheels.folder(build)
+        super().__init__(
+            f"llama-server b{build}",
+            [sys.executable, str(LAUNCH), str(log), *fixed, *options],
+            own_env(FOREIGN) | ({"PYTHONPATH": str(wheel)} if wheel else {}) | env,
+            port,
+            log,
+            START_SECONDS,
+        )

@@ -12,7 +12,12 @@ from pathlib import Path
 from tokenizer_files import SPEC, TINY
 from wrapped import LOG, docker, jsonl
 
+from cachedoctor.engines.ik_llama.messages import ROWS as IK_LLAMA
+from cachedoctor.engines.koboldcpp.messages import ROWS as KOBOLDCPP
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.lmstudio.messages import ROWS as LM_STUDIO
+from cachedoctor.engines.ollama.messages import ROWS as OLLAMA
+from cachedoctor.engines.tabbyapi.messages import ROWS as TABBYAPI
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 _CASES = (
@@ -48,7 +53,13 @@ def logs() -> list[bytes]:
         "".join(f"\x1b[32m{line.rstrip()}\x1b[0m\n" for line in lines),
         "".join(f"Nov 20 12:00:00 host llama-server[77]: {line}" for line in lines),
     ]
-    return [*bare, LOG.encode(), *(form.encode() for form in wrapped)]
+    return [*bare, LOG.encode(), *(form.encode() for form in wrapped), *_answering()]
+
+
+def _answering() -> list[bytes]:
+    """Samples of every program that logs numbers of each request, twice."""
+    programs = (OLLAMA, LM_STUDIO, KOBOLDCPP, TABBYAPI, IK_LLAMA)
+    return ["".join(f"{row.sample}\n" for row in (*rows, *rows)).encode() for rows in programs]
 
 
 def messages() -> list[bytes]:

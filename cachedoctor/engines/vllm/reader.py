@@ -8,7 +8,11 @@ from cachedoctor.engines.scanner import Plan
 from cachedoctor.engines.vllm.messages import ROWS
 from cachedoctor.engines.vllm.tracker import Tracker
 
-PREFIX = rb"[^\n.]*+(?:\.(?!py:\d)[^\n.]*+)*+\.py:\d{1,5}\] "
+_FILE = rb"[^\n.]*+(?:\.(?!py:\d)[^\n.]*+)*+\.py:\d{1,5}\] "
 """Up to ``[loggers.py:335] ``, whatever stands before: process, level, time, a progress bar, text of the user's own."""
+_LMCACHE = rb"[^\n\]]*+(?:\](?! LMCache )[^\n\]]*+)*+\] LMCache [A-Z]{4,8}: "
+"""Up to ``[2026-11-20 10:12:01,455] LMCache INFO: ``: LMCache names file and line behind the message."""
+PREFIX = rb"(?:" + _FILE + rb"|" + _LMCACHE + rb")"
+"""What stands before a message, to be read possessively."""
 
 READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)

@@ -1,11 +1,35 @@
-"""Turns events of a vLLM log into sessions, periods and samples. Knows vLLM's lines; knows no rule."""
+"""Turns events of a vLLM log into sessions, samples and periods.
+
+Knows what starts a server, what resets its cache, and which requests ask for text. Knows no rule.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import msgspec
+
 from cachedoctor.engines.base import Event
-from cachedoctor.model import CacheSample, PrefillBatch, Session
+from cachedoctor.engines.measured import Row
+from cachedoctor.engines.vllm import facts, prefix, statistics, versions
+from cachedoctor.engines.vllm.intervals import Intervals
+from cachedoctor.engines.vllm.lookups import Lookups
+from cachedoctor.engines.vllm.periods import Periods
+from cachedoctor.engines.vllm.prompts import Prompts
+from cachedoctor.model import CacheSample, Mark, Session, Setting
+
+_STARTS = frozenset({"version", "args", "args_given", "engine_start", "api_servers"})
+"""Messages of a start-up; after traffic they are those of another life of the server."""
+_SILENT = frozenset({"access", "request_added", "lookup_pending", "storing", "stored", "retrieved"})
+"""Messages that other programs write, too: they make no session."""
+_STATS = frozenset({"stats", "stats_v0"})
+_ASKS = re.compile(
+    r"/(?:v1/(?:chat/completions|completions|messages|responses)|generate|inference/v1/generate)(?:\?|$)"
+)
+"""Endpoints that make the server compute a prompt."""
+_SURE_S = 1.0
+"""Seconds by which the first interval is uncertain: times have whole seconds."""
 
 
 class Tracker:
@@ -16,27 +40,103 @@ class Tracker:
         path: str,
         origin: str | None,
         new_session: Callable[[str, str | None], Session],
-        keep: Callable[[CacheSample | PrefillBatch], None],
+        keep: Callable[[Row], None],
     ) -> None:
         self._path = path
         self._origin = origin
         self._new_session = new_session
         self._keep = keep
         self.session: Session | None = None
+        self._runs = False
+        self._asked: int | None = None
+        """Requests for text that were answered since the last statistics line."""
 
     def feed(self, event: Event) -> None:
         """Take the next event."""
-        if event.message == "access" and self.session is None:
-            return
-        if self.session is None:
-            self.session = self._new_session(self._path, self._origin)
-            self.session.engine = "vllm"
-            self.session.first_line = event.line
-        self.session.seen.add(event.message)
-        if event.message == "stats":
-            rate = event.fields["prompt_rate"]
-            self._keep(CacheSample(self.session.index, self._path, event.line, prompt_rate=rate))
+        session = self.session
+        if session is None or (self._runs and event.message in _STARTS):
+            if event.message in _SILENT:
+                return
+            session = self._begin(event)
+        session.seen.add(event.message)
+        if event.message == "access":
+            self._access(event)
+        elif event.message in _STATS:
+            self._sample(session, event)
+        elif event.message == "hit_rate_v0":
+            self._rate(session, event)
+        elif event.message == "reset":
+            self._periods.reset(_mark(event))
+        elif event.message in ("request", "request_details"):
+            self._prompts.take(session, event)
+        elif event.message == "lookup":
+            self._lookups.take(session, event)
+        elif event.message in ("ready", "engine_ready"):
+            self._intervals.ready(prefix.read(event.text).time)
+        facts.note(session, event)
 
     def continue_in(self, path: str) -> None:
         """The log goes on in another file."""
         self._path = path
+
+    def _begin(self, event: Event) -> Session:
+        session = self.session = self._new_session(self._path, self._origin)
+        session.engine = "vllm"
+        session.first_line = event.line
+        self._runs, self._asked = False, None
+        self._periods = Periods(session, "start" if event.message in _STARTS else "log")
+        self._intervals = Intervals()
+        self._prompts = Prompts(self._path)
+        self._lookups = Lookups(self._path)
+        return session
+
+    def _access(self, event: Event) -> None:
+        if event.fields["method"] == "POST" and _ASKS.search(event.fields["path"]):
+            self._runs = True
+            if event.fields["status"] == 200:
+                self._asked = (self._asked or 0) + 1
+                if event.fields["path"].startswith("/v1/messages") and self.session is not None:
+                    self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
+
+    def _sample(self, session: Session, event: Event) -> None:
+        before = prefix.read(event.text)
+        versions.narrow(session, before.source, before.file)
+        engine = event.fields.get("engine")
+        first = self._intervals.fresh(engine)
+        sample = msgspec.structs.replace(
+            statistics.sample(event.fields),
+            session=session.index,
+            path=self._path,
+            line=event.line,
+            engine=engine,
+            time=before.iso,
+            interval_s=self._intervals.of(engine, before.time, session.since("0.8") is False),
+            answered=self._asked,
+        )
+        _convert(session, sample)
+        self._asked = None if self._asked is None else 0
+        self._runs = self._runs or bool(sample.prompt_rate)
+        self._periods.add(sample, _mark(event), _SURE_S if first and session.seen & {"ready", "engine_ready"} else 0.0)
+        self._keep(sample)
+
+    def _rate(self, session: Session, event: Event) -> None:
+        """Take the second line of the V0 engine's statistics: a rate over all requests since the start."""
+        sample = CacheSample(session.index, self._path, event.line, time=prefix.read(event.text).iso)
+        sample.hit_rate = min(event.fields["gpu_rate"], 100.0) / 100
+        self._periods.add(sample, _mark(event))
+        self._keep(sample)
+
+
+def _convert(session: Session, sample: CacheSample) -> None:
+    """Make tokens of the rate, where the version is known to count all of them, or the computed ones alone."""
+    if sample.prompt_rate is None or sample.interval_s is None:
+        return
+    tokens = round(sample.prompt_rate * sample.interval_s)
+    if session.since("0.16") is True:
+        sample.computed_tokens = tokens
+    elif session.since("0.15") is False:
+        sample.prompt_tokens = tokens
+
+
+def _mark(event: Event) -> Mark:
+    return Mark(event.line, event.text[: facts.LONGEST])

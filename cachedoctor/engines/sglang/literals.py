@@ -1,0 +1,83 @@
+"""Reads what Python prints of its values: settings in ``server_args=``, requests in ``Receive:`` and ``Finish:``.
+
+Knows the look of calls, dictionaries, lists and strings, whole or torn. Knows no setting and no request.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+Value = str | int | float | bool | None
+
+# A list of numbers is a piece of its own: the token ids of a long prompt are many.
+_PIECE = re.compile(
+    r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|\[[-\d, ]*+\]"
+    r"|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)|(?P<torn>['\"])"
+)
+_NAME = re.compile(r"\s*(?:([A-Za-z_]\w*)=|'([A-Za-z_]\w*)': ?)")
+_STRING = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
+_WHOLE = re.compile(r"[+-]?\d{1,15}")
+_BROKEN = re.compile(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})")
+_WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
+
+
+def entries(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a call or dictionary as (name, printed value); ``text`` begins behind its opening bracket.
+
+    An entry without a name has an empty one. The last entry yielded is (``")"``, ``""``) where the closing bracket was
+    found; without it the line is torn, and the entry that it tears is left out.
+    """
+    depth, begin = 0, 0
+    for piece in _PIECE.finditer(text):
+        kind = piece.lastgroup
+        if kind == "torn":
+            return
+        if kind == "open":
+            depth += 1
+        elif kind is not None and depth == 0:
+            yield from _entry(text[begin : piece.start()])
+            if kind == "close":
+                yield ")", ""
+                return
+            begin = piece.end()
+        elif kind == "close":
+            depth -= 1
+
+
+def _entry(text: str) -> Iterator[tuple[str, str]]:
+    named = _NAME.match(text)
+    if named is not None:
+        yield named[1] or named[2], text[named.end() :].strip()
+    elif text.strip():
+        yield "", text.strip()
+
+
+def inside(text: str) -> str:
+    """Return what stands behind the first opening bracket of ``text``, which begins with a name or with the bracket."""
+    found = re.match(r"\s*\w*[({]", text)
+    return text[found.end() :] if found is not None else ""
+
+
+def value(text: str) -> Value:
+    """Read a string, number, truth value or None; None for anything else."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _BROKEN.fullmatch(text):
+        return float(text)
+    return string(text)
+
+
+def string(text: str) -> str | None:
+    """Read the string that ``text`` begins with: of one that was cut, ``'ab' ... 'yz'``, the first part."""
+    found = _STRING.match(text)
+    if found is None:
+        return None
+    try:
+        read = ast.literal_eval(found[0])
+    except (ValueError, SyntaxError, MemoryError):
+        return None
+    return read if isinstance(read, str) else None

@@ -1,0 +1,19 @@
+"""What reads a log of SGLang. Knows which rows are listened to, and what stands before a message."""
+
+from __future__ import annotations
+
+from cachedoctor.engines.logger import LoggerCatalogue
+from cachedoctor.engines.measured import Reader
+from cachedoctor.engines.scanner import Plan
+from cachedoctor.engines.sglang.messages import ROWS
+from cachedoctor.engines.sglang.ranks import HEAD
+from cachedoctor.engines.sglang.tracker import Tracker
+
+PREFIX = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[\"']*+)*+\[" + HEAD
+"""Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it.
+
+Behind a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
+a log.
+"""
+
+READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)

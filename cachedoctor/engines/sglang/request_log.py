@@ -1,0 +1,184 @@
+"""Requests that SGLang logs (--log-requests): what each reused, and how much of its prompt an earlier one has.
+
+Knows the lines ``Receive:`` and ``Finish:`` and their JSON form. Prompts are compared and forgotten: none leaves this
+module.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any, TypeVar
+
+import msgspec
+
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.sglang import literals
+from cachedoctor.model import Answer, Answers
+from cachedoctor.model.bounds import MOST
+
+_EACH = 10_000
+"""Answers that are kept one by one."""
+_RIDS = 4096
+"""Requests that are remembered by name, until they finish and to know one that is logged twice."""
+_PROMPTS = 64
+_CHARACTERS = 16 << 20
+"""Characters of the prompts that a new one is compared with, all together."""
+_HEALTH = "HEALTH_CHECK"
+"""Names of requests that the server sends to itself begin with it."""
+_CUT, _HALF = 2048, 1024
+"""--log-requests-level 2 prints 1,024 characters of each end of a text that is longer than 2,048."""
+
+
+_T = TypeVar("_T")
+
+_HEADER = "x-anthropic-billing-header:"
+_HEAD = 512
+"""Characters of a prompt in which the header is one: behind them somebody may write about it."""
+
+
+class Prompts:
+    """The last prompts, to tell how far a new one begins like one of them."""
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque()
+        self._size = 0
+
+    def compare(self, text: str) -> int | None:
+        """Characters that ``text`` and the best earlier prompt begin with, None without one; it is kept for others."""
+        best = max((_common(text, other) for other in self._texts), default=None)
+        self._texts.append(text)
+        self._size += len(text)
+        while len(self._texts) > _PROMPTS or self._size > _CHARACTERS:
+            self._size -= len(self._texts.popleft())
+        return best
+
+
+class RequestLog:
+    """Feeds on the request lines of one life of a server."""
+
+    def __init__(self, path: str) -> None:
+        self.answers = Answers(path, "log")
+        self.header = False
+        """Whether a prompt has Claude Code's billing header."""
+        self._prompts = Prompts()
+        self._prefixes: OrderedDict[str, int | None] = OrderedDict()
+        self._finished: OrderedDict[str, None] = OrderedDict()
+
+    def received(self, event: Event) -> None:
+        """Take a line about a request that came in."""
+        found = _read(event)
+        if found is not None and found.text is not None and found.rid not in self._prefixes:
+            self._remember(found.rid, found.text)
+
+    def finished(self, event: Event) -> None:
+        """Take a line about a request that was answered; one that has been counted, or was aborted, counts no more."""
+        found = _read(event)
+        if found is None or found.prompt_tokens is None or found.aborted or found.rid in self._finished:
+            return
+        _put(self._finished, found.rid, None)
+        if found.rid not in self._prefixes and found.text is not None:
+            self._remember(found.rid, found.text)
+        answers, prompt, cached = self.answers, found.prompt_tokens, found.cached_tokens
+        answers.requests += 1
+        if cached is not None:
+            answers.told += 1
+            answers.prompt_tokens += prompt
+            answers.cached_tokens += cached
+        if len(answers.each) < _EACH:
+            answers.each.append(Answer(prompt, cached, event.line, self._prefixes.pop(found.rid, None)))
+
+    def _remember(self, rid: str, text: str) -> None:
+        self.header |= _HEADER in text[:_HEAD]
+        _put(self._prefixes, rid, self._prompts.compare(text))
+
+
+class _Request(msgspec.Struct):
+    """What a line says of one request."""
+
+    rid: str
+    text: str | None
+    """The prompt, as far as it was printed in one piece."""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    aborted: bool = False
+
+
+def _read(event: Event) -> _Request | None:
+    """Read a line of either form; None for one that is torn, or about the server's own health or several requests."""
+    text = event.fields["request"]
+    found = _from_json(text) if "time" in event.fields else _from_text(text)
+    return None if found is None or found.rid.startswith(_HEALTH) else found
+
+
+def _from_text(text: str) -> _Request | None:
+    parts = dict(literals.entries(text + ")"))
+    request = dict(literals.entries(literals.inside(parts.get("", ""))))
+    rid = literals.string(request.get("rid", ""))
+    if rid is None or ")" not in parts:
+        return None
+    found = _Request(rid, literals.string(request.get("text", "")))
+    out = dict(literals.entries(literals.inside(parts.get("out", ""))))
+    meta = dict(literals.entries(literals.inside(out.get("meta_info", ""))))
+    reason = dict(literals.entries(literals.inside(meta.get("finish_reason", ""))))
+    _tell(found, {name: literals.value(meta.get(name, "None")) for name in ("prompt_tokens", "cached_tokens")})
+    found.aborted = literals.string(reason.get("type", "")) == "abort"
+    return found
+
+
+class _Record(msgspec.Struct):
+    rid: Any = None
+    obj: dict[str, Any] | None = None
+    out: dict[str, Any] | None = None
+
+
+def _from_json(text: str) -> _Request | None:
+    try:
+        record = msgspec.json.decode("{" + text, type=_Record)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    obj = record.obj or {}
+    prompt = obj.get("text")
+    if not isinstance(record.rid, str):
+        return None
+    found = _Request(record.rid, _uncut(prompt) if isinstance(prompt, str) else None)
+    meta = (record.out or {}).get("meta_info")
+    if isinstance(meta, dict):
+        _tell(found, meta)
+        reason = meta.get("finish_reason")
+        found.aborted = isinstance(reason, dict) and reason.get("type") == "abort"
+    return found
+
+
+def _uncut(text: str) -> str:
+    """Return the first half of a text that the log has cut in the middle; the JSON form does not say which are."""
+    cut = len(text) == _CUT + 3 and text[_HALF : _HALF + 3] == "..."
+    return text[:_HALF] if cut else text
+
+
+def _tell(found: _Request, meta: dict[str, Any]) -> None:
+    prompt, cached = (_count(meta.get(name)) for name in ("prompt_tokens", "cached_tokens"))
+    found.prompt_tokens = prompt or None
+    if prompt is not None and cached is not None and cached <= prompt:  # up to 0.5.3 more after a retraction
+        found.cached_tokens = cached
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST else None
+
+
+def _put(store: OrderedDict[str, _T], key: str, value: _T) -> None:
+    store[key] = value
+    if len(store) > _RIDS:
+        store.popitem(last=False)
+
+
+def _common(one: str, other: str) -> int:
+    """Characters that both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

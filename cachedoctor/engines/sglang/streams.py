@@ -1,0 +1,183 @@
+"""What one scheduler of SGLang does from reset to reset: its batches become periods, each batch counted once.
+
+Knows the order of a scheduler's batches. Knows no setting and no text of a line.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.engines.sglang.batches import Chunks, alone, goes_on
+from cachedoctor.model import BatchPeriod, Mark, PrefillBatch
+from cachedoctor.model.period import BURST, FULL, PROBE, STATES_FULL, Period, Since
+
+_MOST_PERIODS = 64
+"""Periods that a session keeps."""
+
+
+class _Alone(msgspec.Struct):
+    """A request that has been alone so far, over all its chunks."""
+
+    new: int
+    cached: int
+    mark: Mark
+
+
+class Stream:
+    """One data-parallel rank."""
+
+    def __init__(self, periods: list[Period], started: Mark | None) -> None:
+        """Begin without a batch.
+
+        Args:
+            periods: those of the session; new ones are added.
+            started: the first line of the server's start; None where it is not in the log.
+        """
+        self._periods = periods
+        self._since: Since = "log" if started is None else "start"
+        self._begin = started
+        self._leader: str | None = None
+        self._led = False
+        self._last: PrefillBatch | None = None
+        self._most_new = 0
+        self._alone: _Alone | None = None
+        self._period: BatchPeriod | None = None
+
+    def speaks(self, rank: str | None) -> bool:
+        """Whether this rank is the one whose lines count: the first that prints; others of its group say the same."""
+        if not self._led:
+            self._led, self._leader = True, rank
+        return self._leader == rank
+
+    def reset(self, rank: str | None, mark: Mark) -> None:
+        """The cache was emptied, which only happens while nothing runs."""
+        if (self._led and self._leader != rank) or (self._period is None and self._since != "log"):
+            return
+        self._since, self._begin = "reset", mark
+        self._period = self._last = self._alone = None
+
+    def retracted(self, rank: str | None, requests: int, mark: Mark) -> None:
+        """Requests were put back into the queue."""
+        period = self._open(rank, mark)
+        period.retracted += requests
+        period.marks.setdefault("retracted", mark)
+        self._alone = None
+
+    def used(self, rank: str | None, usage: PrefillBatch, mark: Mark) -> None:
+        """Take the usage that a line prints: a decode line says it, too."""
+        period = self._open(rank, mark)
+        period.last_line = mark.line
+        for name, at in (("token_usage", "usage"), ("swa_usage", "swa"), ("mamba_usage", "mamba")):
+            value, most = getattr(usage, name), getattr(period, name)
+            if value is not None and (most is None or value > most):
+                setattr(period, name, value)
+                period.marks[at] = mark
+                if name == "mamba_usage":
+                    period.usage_at_mamba = usage.token_usage
+
+    def take(self, batch: PrefillBatch, mark: Mark, chunks: Chunks) -> None:
+        """Take the next batch, and say of it what it is."""
+        period = self._open(batch.rank, mark)
+        batch.continues = self._continues(batch, chunks)
+        if self._alone is not None and batch.continues is not True:
+            self._whole(period, self._alone, chunks)  # it ended exactly with its chunk
+        self._most_new = max(self._most_new, batch.new_tokens or 0)
+        ends = goes_on(batch, chunks, self._most_new) is False
+        batch.whole = alone(batch) and batch.continues is False and ends and None not in _tokens(batch)
+        self.used(batch.rank, batch, mark)
+        self._add(period, batch, mark, chunks.page)
+        self._follow(period, batch, mark, chunks, ends)
+        self._last = batch
+
+    def _open(self, rank: str | None, mark: Mark) -> BatchPeriod:
+        if self._period is not None:
+            return self._period
+        begin = self._begin or mark
+        self._period = BatchPeriod(rank, self._since, begin.line, mark.line)
+        if self._begin is not None:
+            self._period.marks["begin"] = self._begin
+        if len(self._periods) >= _MOST_PERIODS:
+            self._periods.remove(min(self._periods, key=_size))
+        self._periods.append(self._period)
+        return self._period
+
+    def _continues(self, batch: PrefillBatch, chunks: Chunks) -> bool | None:
+        if batch.new_seqs == 1 and batch.cached_tokens:
+            return False
+        if self._last is None:
+            return None if self._since == "log" else False
+        return goes_on(self._last, chunks, self._most_new)
+
+    def _add(self, period: BatchPeriod, batch: PrefillBatch, mark: Mark, page: int) -> None:
+        new, cached = batch.new_tokens or 0, batch.cached_tokens or 0
+        probes = batch.new_seqs == 1 and not batch.continues and new + cached <= max(PROBE, page)
+        seqs = 0 if probes else max((batch.new_seqs or 0) - (batch.continues is True), 0)
+        period.batches += 1
+        period.seqs += seqs
+        period.new_tokens += new
+        period.cached_tokens += cached
+        if batch.token_usage is not None and batch.token_usage >= FULL:
+            period.full_new_tokens += new
+            period.full_cached_tokens += cached
+        if batch.mamba_usage is not None and batch.mamba_usage >= STATES_FULL:
+            period.states_new_tokens += new
+            period.states_cached_tokens += cached
+        period.marks.setdefault("first", mark)
+        period.marks["last"] = mark
+        if seqs >= BURST and batch.cached_tokens == 0:
+            period.bursts += 1
+            period.burst_seqs += seqs
+            period.burst_new_tokens += new
+            period.after_burst_seqs = period.after_burst_cached = 0
+            period.marks.setdefault("burst", mark)
+        elif period.bursts:
+            period.after_burst_seqs += seqs
+            period.after_burst_cached += cached
+
+    def _follow(self, period: BatchPeriod, batch: PrefillBatch, mark: Mark, chunks: Chunks, ends: bool) -> None:
+        """Follow a request that is alone from its first chunk to its last."""
+        new, cached = _tokens(batch)
+        known, self._alone = self._alone, None
+        if new is None or cached is None or not alone(batch):
+            return
+        if batch.continues is False:
+            known = _Alone(new, cached, mark)
+        elif known is not None:
+            known.new += new
+        if known is None:
+            return
+        if ends:
+            self._whole(period, known, chunks)
+        elif goes_on(batch, chunks, self._most_new):
+            self._alone = known
+
+    def _whole(self, period: BatchPeriod, request: _Alone, chunks: Chunks) -> None:
+        prompt = request.new + request.cached
+        if prompt <= max(PROBE, chunks.page):
+            return
+        first = period.wholes == 0
+        period.wholes += 1
+        period.whole_tokens += prompt
+        period.smallest_prompt = min(prompt, period.smallest_prompt or prompt)
+        period.largest_prompt = max(prompt, period.largest_prompt or prompt)
+        if request.cached == 0:
+            period.cold += 1
+            if period.cold == 1 or period.marks["cold"].line == period.marks["first_whole"].line:
+                period.marks["cold"] = request.mark  # one behind the first says more: the first has nothing to reuse
+        if first:
+            period.marks["first_whole"] = request.mark
+            return
+        period.whole_cached += request.cached
+        period.cached_most = max(request.cached, period.cached_most or 0)
+        period.best_share = max(request.cached / prompt, period.best_share or 0.0)
+        if period.cached_least is None or request.cached < period.cached_least:
+            period.cached_least = request.cached
+            period.marks["whole"] = request.mark
+
+
+def _tokens(batch: PrefillBatch) -> tuple[int | None, int | None]:
+    return batch.new_tokens, batch.cached_tokens
+
+
+def _size(period: Period) -> int:
+    return period.new_tokens + period.cached_tokens if isinstance(period, BatchPeriod) else 0

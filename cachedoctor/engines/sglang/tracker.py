@@ -1,0 +1,185 @@
+"""Turns events of an SGLang log into sessions, periods, batches and answers. Knows what begins a life of a server.
+
+What lines say is read in the modules beside: ``ranks`` (who wrote a line), ``facts`` (settings), ``batches`` and
+``streams`` (prefill), ``request_log``, ``versions``. Knows no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.sglang import access, batches, facts, versions
+from cachedoctor.engines.sglang.batches import Chunks
+from cachedoctor.engines.sglang.ranks import Writer, writer_of
+from cachedoctor.engines.sglang.request_log import RequestLog
+from cachedoctor.engines.sglang.streams import Stream
+from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
+
+_ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
+"""Lines that others may write as well: they begin no session."""
+_STARTS = frozenset({"server_args", "capacity", "tree_cache", "no_buffer_page_one"})
+"""Lines of a start; so are those that begin with one of ``_START_HEADS``. A server that runs prints none of them."""
+_START_HEADS = ("off_", "overlap_off_", "extra_buffer_", "radix_on_")
+_RUNS = frozenset({"ready", "prefill", "decode"})
+_MOST_STREAMS = 1024
+"""Data-parallel ranks of a server."""
+_MOST_TEXT = 4096
+"""Bytes of a line that is kept as evidence, of which there are several for each period."""
+
+
+class Tracker:
+    """Feeds on the events of one origin."""
+
+    def __init__(
+        self,
+        path: str,
+        origin: str | None,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[CacheSample | PrefillBatch], None],
+    ) -> None:
+        self._path = path
+        self._origin = origin
+        self._new_session = new_session
+        self._keep = keep
+        self.session: Session | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._running = False
+        self._started: Mark | None = None
+        self._versions = versions.ANY
+        self._mixed = False
+        self._streams: dict[str, Stream] = {}
+        self._requests: RequestLog | None = None
+        self._port: int | None = None
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+        session = self._session(event)
+        if session is None:
+            return
+        session.seen.add(event.message)
+        if event.message == "server_args" and self._port is None:
+            self._port = facts.port(event)
+        self._narrow(session, facts.learn(session, event))
+        self._running |= event.message in _RUNS
+        handler = _HANDLERS.get(event.message)
+        if handler is not None:
+            handler(self, session, event)
+
+    def continue_in(self, path: str) -> None:
+        """The log goes on in another file."""
+        self._path = path
+
+    def _session(self, event: Event) -> Session | None:
+        """Return the life of the server that the line belongs to; None for a line that may be anybody's."""
+        start = event.message in _STARTS or event.message.startswith(_START_HEADS)
+        session = self.session
+        again = start and (self._running or (event.message == "server_args" and self._port == facts.port(event)))
+        if session is not None and not again:
+            return session
+        if session is None and event.message in _ANYONES:
+            return None
+        self._forget()
+        self.session = session = self._new_session(self._path, self._origin)
+        session.engine = "sglang"
+        session.first_line = session.last_line = event.line
+        session.starts_cold = start
+        self._started = _mark(event) if start else None
+        return session
+
+    def _narrow(self, session: Session, found: versions.Range) -> None:
+        """Take versions that a line can come from; a build that mixes several has none."""
+        narrowed = self._versions.both(found)
+        self._mixed |= narrowed.empty
+        self._versions = versions.ANY if self._mixed else narrowed
+        session.version_min = versions.text(self._versions.low)
+        session.version_max = versions.text(self._versions.high)
+
+    def _stream(self, session: Session, writer: Writer) -> Stream | None:
+        stream = self._streams.get(writer.stream)
+        if stream is None and len(self._streams) < _MOST_STREAMS:
+            stream = self._streams[writer.stream] = Stream(session.periods, self._started)
+        return stream
+
+    def _prefill(self, session: Session, event: Event) -> None:
+        pairs = event.fields["more"]
+        writer = writer_of(event.text)
+        batch = PrefillBatch(session.index, self._path, event.line, writer.rank, writer.time)
+        batches.read(pairs, batch)
+        self._narrow(session, versions.from_batch(pairs))
+        if batch.mamba_usage is not None and "hybrid_ssm" not in session.settings:
+            facts.put(session, "hybrid_ssm", True, event)
+        if batch.swa_usage is not None and "hybrid_swa" not in session.settings:
+            facts.put(session, "hybrid_swa", True, event)
+        stream = self._stream(session, writer)
+        if stream is not None and batch.new_seqs is not None and stream.speaks(writer.rank):
+            stream.take(batch, _mark(event), _chunks(session))
+            self._keep(batch)
+
+    def _decode(self, session: Session, event: Event) -> None:
+        writer = writer_of(event.text)
+        usage = batches.read(event.fields["more"], PrefillBatch(session.index, self._path, event.line))
+        stream = self._stream(session, writer)
+        if stream is not None and stream.speaks(writer.rank):
+            stream.used(writer.rank, usage, _mark(event))
+
+    def _retracted(self, session: Session, event: Event) -> None:
+        writer = writer_of(event.text)
+        stream = self._stream(session, writer)
+        if stream is not None and stream.speaks(writer.rank):
+            stream.retracted(writer.rank, max(event.fields["requests"], 0), _mark(event))
+
+    def _flushed(self, session: Session, event: Event) -> None:
+        writer = writer_of(event.text)
+        stream = self._stream(session, writer)
+        if stream is not None:
+            stream.reset(writer.rank, _mark(event))
+
+    def _accessed(self, session: Session, event: Event) -> None:
+        access.count(session, event)
+
+    def _received(self, session: Session, event: Event) -> None:
+        log = self._log()
+        log.received(event)
+        if log.header and "billing_header" not in session.settings:
+            session.settings["billing_header"] = Setting(True, event.line)  # without the line, which holds the prompt
+
+    def _finished(self, session: Session, event: Event) -> None:
+        log = self._log()
+        log.finished(event)
+        if log.answers.requests and not any(answers is log.answers for answers in session.answers):
+            session.answers.append(log.answers)
+
+    def _log(self) -> RequestLog:
+        if self._requests is None:
+            self._requests = RequestLog(self._path)
+        return self._requests
+
+
+def _mark(event: Event) -> Mark:
+    return Mark(event.line, event.text[:_MOST_TEXT])
+
+
+def _chunks(session: Session) -> Chunks:
+    """How prompts are cut, as far as the settings say it."""
+    size, page = session.setting("chunked_prefill"), session.setting("page_size")
+    return Chunks(
+        size if isinstance(size, int) else None,
+        session.setting("dynamic_chunks") is not True,
+        session.setting("mixed_chunks") is True,
+        page if isinstance(page, int) and page > 0 else 1,
+        session.since("0.5.20") is not False,
+    )
+
+
+_HANDLERS: dict[str, Callable[[Tracker, Session, Event], None]] = {
+    "prefill": Tracker._prefill,
+    "decode": Tracker._decode,
+    "retracted": Tracker._retracted,
+    "flushed": Tracker._flushed,
+    "access": Tracker._accessed,
+    "received": Tracker._received,
+    "finished": Tracker._finished,
+}

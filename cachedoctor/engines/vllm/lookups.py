@@ -1,0 +1,60 @@
+"""Requests that LMCache looked up: the only lines of a vLLM log with numbers of one request.
+
+Knows their fields. Reuse is what the engine had by itself and what LMCache gave on top; LMCache before 0.3.15
+prints the first only where something was loaded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from cachedoctor.engines.base import Event
+from cachedoctor.model import Answer, Answers, Session
+
+_RECENT = 256
+"""Requests that may be looked up again before they are admitted; each counts once."""
+_MOST = 10_000
+"""Answers that are kept of one server; of more only the sums are."""
+
+
+class Lookups:
+    """The requests of one server."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._answers: Answers | None = None
+        self._recent: OrderedDict[str, Answer] = OrderedDict()
+
+    def take(self, session: Session, event: Event) -> None:
+        """Take a line; the last one about a request counts."""
+        if self._answers is None:
+            self._answers = Answers(self._path, "log")
+            session.answers.append(self._answers)
+        answers, request = self._answers, event.fields["request"]
+        answer = Answer(event.fields["total"], _cached(event.fields), event.line)
+        before = self._recent.pop(request, None)
+        self._recent[request] = answer
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+        if before is not None:
+            _count(answers, before, -1)
+            if before in answers.each:
+                answers.each.remove(before)
+        _count(answers, answer, 1)
+        if len(answers.each) < _MOST:
+            answers.each.append(answer)
+
+
+def _cached(fields: dict[str, int]) -> int | None:
+    """Tokens that were not computed: ``load`` is what LMCache has beyond the engine's own cache."""
+    if "gpu_tokens" in fields:
+        return fields["gpu_tokens"] + max(0, fields["load"])
+    return fields["hit"] if fields["load"] > 0 else None
+
+
+def _count(answers: Answers, answer: Answer, sign: int) -> None:
+    answers.requests += sign
+    if answer.cached_tokens is not None and answer.prompt_tokens is not None:
+        answers.told += sign
+        answers.prompt_tokens += sign * answer.prompt_tokens
+        answers.cached_tokens += sign * answer.cached_tokens

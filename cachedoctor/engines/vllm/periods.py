@@ -1,0 +1,97 @@
+"""Sums up the statistics lines of an engine from one reset of its cache to the next.
+
+State is bounded: 64 periods per session, the one with the fewest samples gives way. Knows samples; knows no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.model import CacheSample, Mark, SamplePeriod, Session, Since
+
+MOST = 64
+"""Periods that a session keeps."""
+_ROUNDING = 0.05
+"""Tokens per second by which a printed rate may be off."""
+_CLOCK = 0.002
+"""Share by which the server's timer may be late: one interval of 10 s lasts up to 10.02 s."""
+
+
+class Periods:
+    """The periods of one server, one open at a time for each engine."""
+
+    def __init__(self, session: Session, since: Since) -> None:
+        self._session = session
+        self._since: Since = since
+        self._begin: Mark | None = None
+        self._open: dict[str | None, SamplePeriod] = {}
+
+    def reset(self, mark: Mark) -> None:
+        """The cache was emptied, and with it the statistics of every engine."""
+        if self._open or self._begin is None:
+            self._since = "reset"
+        self._begin = mark
+        self._open.clear()
+
+    def add(self, sample: CacheSample, mark: Mark, early_s: float = 0.0) -> None:
+        """Take a sample; ``early_s``: seconds by which the interval is uncertain."""
+        period = self._open.get(sample.engine)
+        if period is None:
+            period = SamplePeriod(sample.engine, self._since, sample.line, sample.line)
+            if self._begin is not None:
+                period.marks["begin"] = self._begin
+            self._open[sample.engine] = period
+            _keep(self._session, period)
+        period.last_line = sample.line
+        _count(period, sample, mark, early_s)
+
+
+def _keep(session: Session, period: SamplePeriod) -> None:
+    """Add a period; of too many the one with the fewest samples goes, the last one never."""
+    if len(session.periods) >= MOST:
+        least: Callable[[int], int] = lambda at: getattr(session.periods[at], "samples", 0)  # noqa: E731
+        del session.periods[min(range(MOST - 1), key=least)]
+    session.periods.append(period)
+
+
+def _count(period: SamplePeriod, sample: CacheSample, mark: Mark, early_s: float) -> None:
+    period.samples += sample.prompt_rate is not None
+    if sample.answered is not None:
+        period.answered = (period.answered or 0) + sample.answered
+    if sample.waiting is not None:
+        period.waiting = max(period.waiting, sample.waiting)
+    if sample.kv_usage is not None and sample.kv_usage >= (period.kv_usage or 0.0):
+        period.kv_usage = sample.kv_usage
+        period.marks["usage"] = mark
+    _tokens(period, sample, early_s)
+    if sample.prompt_rate:
+        period.busy += 1
+        period.seconds += sample.interval_s or 0.0
+        period.marks.setdefault("first", mark)
+        period.marks["last"] = mark
+    if sample.external_hit_rate is not None:
+        period.last_external_rate = sample.external_hit_rate
+    if sample.hit_rate is None or not period.busy:
+        return
+    period.rates += 1
+    period.last_rate = sample.hit_rate
+    if sample.prompt_rate or sample.prompt_rate is None:  # V0 prints the hit rate on a line of its own
+        period.first_rate = sample.hit_rate if period.first_rate is None else period.first_rate
+        period.least_rate = min(sample.hit_rate, sample.hit_rate if period.least_rate is None else period.least_rate)
+        period.most_rate = max(sample.hit_rate, period.most_rate or 0.0)
+
+
+def _tokens(period: SamplePeriod, sample: CacheSample, early_s: float) -> None:
+    interval, rate = sample.interval_s, sample.prompt_rate
+    if interval is None or rate is None:
+        return
+    tokens = sample.computed_tokens if sample.computed_tokens is not None else sample.prompt_tokens
+    if sample.computed_tokens is not None:
+        period.computed_tokens = (period.computed_tokens or 0) + sample.computed_tokens
+    if sample.prompt_tokens is not None:
+        period.prompt_tokens = (period.prompt_tokens or 0) + sample.prompt_tokens
+    if sample.generation_rate is not None:
+        period.generated_tokens = (period.generated_tokens or 0) + round(sample.generation_rate * interval)
+    if tokens:
+        off = _ROUNDING * interval + rate * (early_s + _CLOCK * interval)
+        period.within = (period.within or 0) + max(1, round(off))

@@ -1,0 +1,79 @@
+"""CD501: prompts, or what they share, are shorter than a block, and only whole blocks are reused."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, Session
+from cachedoctor.rules import rolling
+from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.rolling import Stretch
+
+
+def inspect(session: Session, _: set[str]) -> list[Note]:
+    """Say it where nothing at all was reused and the average prompt holds no block, or no more than one."""
+    size = rolling.block(session)
+    if size is None or rolling.caching(session) is False:
+        return []
+    for stretch in rolling.stretches(session):
+        if stretch.share > 0 or stretch.prompt is None or stretch.prompt >= 2 * size:
+            continue
+        if stretch.prompt < size or session.memory == "hybrid":
+            return [_note(session, stretch, stretch.prompt, size)]
+    return []
+
+
+def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
+    short = prompt < size
+    hybrid = session.memory == "hybrid"
+    what = (
+        f"prompts of {n(prompt)} tokens are shorter than one block of {n(size)}"
+        if short
+        else f"prompts of {n(prompt)} tokens hold one block of {n(size)}, and no two of them share a whole one"
+    )
+    why = "Only whole blocks are reused, and the last token of a prompt is always computed."
+    if hybrid:
+        why += " A hybrid model has large blocks: one must be as large as a saved state of the other layers."
+    if not short:
+        why += " The log cannot tell whether the prompts part for another reason; with less than a block in common it makes no difference."
+    line = rolling.said_by(rolling.block_line(session), f"a block has {n(size)} tokens")
+    return Note(
+        Words(
+            f"{what}: nothing could be reused ({stretch.said})",
+            why,
+            _remedies(session, hybrid, short),
+            [],
+            ["https://github.com/vllm-project/vllm/issues/54607"] if hybrid else [],
+        ),
+        "hybrid" if hybrid else "dense",
+        [*(line if hybrid else []), *stretch.evidence, *([] if hybrid else line)],
+        "warning" if hybrid and not short else "note",
+        "high" if short else "medium",
+    )
+
+
+def _remedies(session: Session, hybrid: bool, short: bool) -> list[Remedy]:
+    found = []
+    if hybrid and session.since("0.26") is not False:
+        found.append(
+            Remedy(
+                "Let shorter prefixes match. The unit must divide the block sizes of all layers; vLLM refuses it at the start if "
+                "it does not (0.26 and newer).",
+                ["vllm serve ... --prefix-match-unit 16"],
+            )
+        )
+    if hybrid:
+        found.append(Remedy("Or put what all prompts share in front, as long as a block at least."))
+    if short:
+        found.append(Remedy("Nothing to mend: prompts this short cost next to nothing to compute."))
+    return found
+
+
+RULE = Rule(
+    "CD501",
+    "block-granularity",
+    "Prompts share less than a block, and only whole blocks are reused",
+    needs=rolling.needs_statistics,
+    severity="warning",
+    on=(),
+    inspect=inspect,
+    engine="vllm",
+)

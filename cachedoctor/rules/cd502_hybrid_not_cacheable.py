@@ -1,0 +1,74 @@
+"""CD502: prefix caching is off because the model is a hybrid, by default or for want of support."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.rules import rolling
+from cachedoctor.rules.base import Note, Rule, Words
+
+
+def inspect(session: Session, _: set[str]) -> list[Note]:
+    """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
+    unsupported = session.settings.get("caching_unsupported")
+    if unsupported is not None:
+        return [_unsupported(session)]
+    asked = session.setting("prefix_caching_asked")
+    if session.memory != "hybrid" or session.setting("prefix_caching") is not False or asked is not None:
+        return []
+    if (
+        session.since("0.28") is True
+        or "arguments" not in session.settings
+        or "caching_disabled_because" in session.settings
+    ):
+        return []  # there it is on by default: something else switched it off
+    return [_default(session)]
+
+
+def _unsupported(session: Session) -> Note:
+    line = rolling.said_by(session.settings["caching_unsupported"], "vLLM switches prefix caching off")
+    return Note(
+        Words(
+            "this version has no prefix caching for this model: every prompt is computed in full",
+            "The model keeps states beside keys and values, and this version can save them for no prefix.",
+            [Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
+            [],
+            _REFERENCES,
+        ),
+        "unsupported",
+        line,
+        "warning",
+    )
+
+
+def _default(session: Session) -> Note:
+    lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
+    lines += rolling.said_by(session.settings.get("architecture"), "a hybrid model")
+    lines += rolling.said_by(session.settings.get("arguments"), "nobody asked for it")
+    return Note(
+        Words(
+            "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
+            "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
+            [
+                Remedy("Ask for it.", ["vllm serve ... --enable-prefix-caching"]),
+                Remedy("Or use 0.28 or newer, where it is on by default."),
+            ],
+            [RuledOut("prefix-caching-off", "no argument switched it off")],
+            _REFERENCES,
+        ),
+        "default",
+        lines,
+        "warning",
+    )
+
+
+_REFERENCES = ["https://github.com/vllm-project/vllm/pull/23716", "https://github.com/vllm-project/vllm/pull/50991"]
+
+RULE = Rule(
+    "CD502",
+    "hybrid-not-cacheable",
+    "Prefix caching is off because the model is a hybrid",
+    severity="warning",
+    on=(),
+    inspect=inspect,
+    engine="vllm",
+)

@@ -1,0 +1,79 @@
+"""CD505: on a hybrid model in align mode a prefix is reused from its third use on."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, SamplePeriod, Session
+from cachedoctor.rules import rolling
+from cachedoctor.rules.base import Note, Rule, Words, n
+
+
+def inspect(session: Session, fired: set[str]) -> list[Note]:
+    """Say it where such a model had traffic, with what responses show of it."""
+    mode = session.settings.get("mamba_mode")
+    if session.memory != "hybrid" or mode is None or mode.value != "align" or rolling.caching(session) is False:
+        return []
+    if fired & {"CD502", "CD503"} or not rolling.traffic(session) or session.since("0.16") is False:
+        return []
+    pairs = _cold_pairs(session)
+    seen = f"; in {n(pairs)} responses here the second prompt in a row reused nothing" if pairs else ""
+    dropped = session.since("0.29") is False
+    size = rolling.block(session)
+    return [
+        Note(
+            Words(
+                f"this hybrid model reuses a prefix from its third use on: the first two prompts with it are computed in full{seen}",
+                "Its states are saved at the ends of prompts and chunks. Where two prompts part, a state is saved only once the second "
+                "one has been there"
+                + (f", and only at multiples of {n(size)} tokens" if size else "")
+                + ". Fewer than four requests say nothing of its cache.",
+                _remedies(dropped),
+                [],
+                ["https://github.com/vllm-project/vllm/issues/42317"],
+            ),
+            "",
+            [*rolling.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
+        )
+    ]
+
+
+def _rising(session: Session) -> rolling.Shown:
+    """A first interval without reuse before others with it."""
+    for p in session.periods:
+        if isinstance(p, SamplePeriod) and p.first_rate == 0 and p.most_rate and "first" in p.marks:
+            return [(p.marks["first"], "the first requests: nothing reused"), (p.marks["last"], "later ones: reused")]
+    return []
+
+
+def _cold_pairs(session: Session) -> int:
+    """Responses that come second and reuse nothing, before others that do."""
+    found = 0
+    for answers in session.answers:
+        each = answers.each[:3]
+        found += len(each) == 3 and [a.cached_tokens for a in each[:2]] == [0, 0] and bool(each[2].cached_tokens)
+    return found
+
+
+def _remedies(dropped: bool) -> list[Remedy]:
+    if not dropped:
+        return [
+            Remedy("Nothing to mend for long conversations. A request that only warms the cache can be sent twice.")
+        ]
+    return [
+        Remedy(
+            "Up to 0.28 states are kept at ends of chunks and prompts alone: smaller chunks keep more of them, and cost speed.",
+            ["vllm serve ... --max-num-batched-tokens 2048"],
+        ),
+        Remedy("From 0.29 on states where prompts part are kept as well."),
+    ]
+
+
+RULE = Rule(
+    "CD505",
+    "first-repeat-cold",
+    "A hybrid model reuses a prefix from its third use on",
+    severity="note",
+    on=(),
+    inspect=inspect,
+    after=("CD502", "CD503"),
+    engine="vllm",
+)

@@ -1,0 +1,63 @@
+"""CD507: running requests had to give up their memory and were computed again."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, Session
+from cachedoctor.rules import rolling
+from cachedoctor.rules.base import Note, Rule, Words, n
+
+
+def inspect(session: Session, _: set[str]) -> list[Note]:
+    """Say it where counters or lines tell of preemptions; the statistics line never does."""
+    counted = sum(c.preemptions or 0 for c in session.counters)
+    logged = session.settings.get("preemptions")
+    count = max(counted, logged.value if logged is not None else 0)
+    if not count:
+        return []
+    source = next((c.path for c in session.counters if c.preemptions), None)
+    size = session.settings.get("kv_tokens")
+    lines = rolling.said_by(logged, "a request gives up its memory; the count is at the end")
+    lines += rolling.said_by(size, f"the cache holds {n(size.value)} tokens" if size else "")
+    where = f", as {source} counts" if source else ""
+    return [
+        Note(
+            Words(
+                f"{n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
+                "were computed again, their prompts and what they had written",
+                "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
+                [
+                    Remedy("Run fewer requests at once.", ["vllm serve ... --max-num-seqs <fewer than now>"]),
+                    Remedy(
+                        "Or give the cache more memory.",
+                        ["vllm serve ... --gpu-memory-utilization 0.95 --kv-cache-dtype fp8"],
+                    ),
+                ],
+                [],
+                ["https://github.com/vllm-project/vllm/pull/38452"],
+            ),
+            "",
+            lines,
+            "warning",
+        )
+    ]
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if session.counters or "preemptions" in session.settings:
+        return None
+    return (
+        "up to 0.33 the log never says that a request was preempted",
+        "give dumps of /metrics\ncachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
+    )
+
+
+RULE = Rule(
+    "CD507",
+    "preemption",
+    "Running requests gave up their memory and were computed again",
+    needs=_needs,
+    severity="warning",
+    on=(),
+    inspect=inspect,
+    engine="vllm",
+)

@@ -1,0 +1,103 @@
+"""CD508: several engines with caches of their own, and requests of one conversation go to any of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from cachedoctor.model import Answer, Remedy, SamplePeriod, Session
+from cachedoctor.rules import rolling
+from cachedoctor.rules.base import Note, Rule, Words, n
+
+_MOST = 0.5
+"""Share of the turns that must reuse less than the turn before left, to call it alternating."""
+
+
+def inspect(session: Session, fired: set[str]) -> list[Note]:
+    """Say what lines, counters and responses show of it; a note where no response proves it."""
+    engines = _engines(session)
+    if engines < 2 or fired & {"CD502", "CD503"}:
+        return []
+    short, turns = _alternating(session)
+    proven = bool(turns) and short >= _MOST * turns
+    if not proven and not _busy(session):
+        return []
+    seen = (
+        f": in {n(short)} of {n(turns)} turns the response reports less reuse than the turn before had left in a cache"
+        if proven
+        else "; the log does not say which request went where"
+    )
+    return [
+        Note(
+            Words(
+                f"{n(engines)} engines have caches of their own, and requests are spread over them{seen}",
+                "A prompt finds only what the same engine computed. A long conversation that changes engines meets every cache for the "
+                "first time once, and afterwards an older turn of itself; many short ones lose most.",
+                [
+                    Remedy(
+                        "Send all requests of a conversation to one engine: the header names its rank.",
+                        ["curl -H 'X-data-parallel-rank: 0' ..."],
+                    ),
+                    Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
+                ],
+                [],
+                ["https://github.com/vllm-project/vllm/issues/52463"],
+            ),
+            "",
+            [*rolling.said_by(session.settings.get("data_parallel"), f"{n(engines)} engines"), *_lines(session)],
+            "warning" if proven else "note",
+            "high" if proven and _equal(session) else "medium",
+        )
+    ]
+
+
+def _engines(session: Session) -> int:
+    asked = session.setting("data_parallel")
+    seen = {p.engine for p in session.periods if isinstance(p, SamplePeriod) and p.busy}
+    counted = {c.engine for c in session.counters if c.prompt_tokens}
+    return max(asked if isinstance(asked, int) else 1, len(seen), len(counted))
+
+
+def _busy(session: Session) -> bool:
+    """Whether more than one of them had traffic."""
+    seen = {p.engine for p in session.periods if isinstance(p, SamplePeriod) and p.busy}
+    return len(seen) > 1 or len({c.engine for c in session.counters if c.prompt_tokens}) > 1
+
+
+def _equal(session: Session) -> bool:
+    """Whether counters show that the engines had a share each."""
+    tokens = [c.prompt_tokens for c in session.counters if c.prompt_tokens]
+    return len(tokens) > 1 and min(tokens) * 3 >= max(tokens)
+
+
+def _alternating(session: Session) -> tuple[int, int]:
+    """(turns with less reuse than the turn before had left, turns) of a conversation that only grows."""
+    size = rolling.block(session) or rolling.SMALLEST_BLOCK
+    for answers in session.answers:
+        each = [a for a in answers.each if a.cached_tokens is not None]
+        if len(each) < 2 * rolling.MIN_REQUESTS or not _grows(each):
+            continue
+        pairs = list(pairwise(each))
+        short = sum((b.cached_tokens or 0) < (a.prompt_tokens or 0) // size * size for a, b in pairs)
+        return short, len(pairs)
+    return 0, 0
+
+
+def _grows(each: list[Answer]) -> bool:
+    return all((a.prompt_tokens or 0) < (b.prompt_tokens or 0) for a, b in pairwise(each))
+
+
+def _lines(session: Session) -> rolling.Shown:
+    marks = [p.marks["last"] for p in session.periods if isinstance(p, SamplePeriod) and "last" in p.marks]
+    return [(mark, "one of the engines") for mark in marks[-2:]]
+
+
+RULE = Rule(
+    "CD508",
+    "routing-without-affinity",
+    "Several engines have caches of their own, and conversations change between them",
+    severity="warning",
+    on=(),
+    inspect=inspect,
+    after=("CD502", "CD503"),
+    engine="vllm",
+)

@@ -1,0 +1,71 @@
+"""CD512: the drafting model makes every reuse end a block earlier."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Remedy, Session
+from cachedoctor.rules import rolling
+from cachedoctor.rules.base import Note, Rule, Words, n
+
+_DROPS = (
+    "eagle",
+    "mtp",
+    "deepseek_mtp",
+    "qwen3_next_mtp",
+    "ernie_mtp",
+    "longcat_flash_mtp",
+    "glm4_moe_mtp",
+    "mimo_mtp",
+)
+"""Methods whose drafting layers need the hidden state of the token before: the last block found is computed again."""
+
+
+def inspect(session: Session, _: set[str]) -> list[Note]:
+    """Say it where such a method is used, caching is on and prompts were computed."""
+    method = session.settings.get("speculative")
+    kept = session.settings.get("block_drop_off")
+    if method is None or kept is not None or rolling.caching(session) is False or not rolling.traffic(session):
+        return []
+    if not str(method.value).startswith(_DROPS) and not str(method.value).endswith("mtp"):
+        return []
+    size = rolling.block(session)
+    length = f"{n(size)} tokens" if size else "a block"
+    hybrid = session.memory == "hybrid"
+    low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
+    return [
+        Note(
+            Words(
+                f"speculative decoding ({method.value}): of every prompt the last block that could be reused is computed again, {length}",
+                "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
+                + (
+                    " A hybrid model has large blocks: a prefix shorter than two of them is never reused."
+                    if hybrid
+                    else ""
+                ),
+                [
+                    Remedy(
+                        "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
+                        + (
+                            ""
+                            if session.since("0.30") is True
+                            else " From 0.30 on vLLM can look ahead and keep the block."
+                        )
+                    )
+                ],
+                [],
+                ["https://github.com/vllm-project/vllm/issues/38182"],
+            ),
+            "",
+            [*rolling.said_by(method, "the method"), *(low.evidence[:1] if low is not None and hybrid else [])],
+        )
+    ]
+
+
+RULE = Rule(
+    "CD512",
+    "speculative-decoding",
+    "With a drafting model the last block that was found is computed again",
+    severity="note",
+    on=(),
+    inspect=inspect,
+    engine="vllm",
+)

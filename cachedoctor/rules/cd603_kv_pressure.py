@@ -1,0 +1,100 @@
+"""CD603: running requests fill SGLang's KV pool, so that the cache has to give up what later requests want."""
+
+from __future__ import annotations
+
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
+from cachedoctor.model.period import FULL
+from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.batches import ENOUGH, HALF, caching, capacity, crowded, fell, marks, periods, reuse, share
+from cachedoctor.rules.sglang_options import launch
+
+_WHY = (
+    "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
+    "longest is dropped, without a line in the log, and is computed again when its conversation comes back. The usage that is "
+    "printed counts running requests only."
+)
+
+
+def inspect(session: Session, _: set[str]) -> list[Note]:
+    """Fire where the pool was full and reuse was lost: it fell in that time, or is low though prompts share something."""
+    if caching(session) is False:
+        return []
+    for period in periods(session):
+        full = (period.token_usage or 0.0) >= FULL or crowded(period)
+        if full and (dropped := _dropped(period)) is not None:
+            return [_note(session, period, *dropped)]
+    return []
+
+
+def _dropped(period: BatchPeriod) -> tuple[Severity, Confidence] | None:
+    """How sure it is that reuse was lost; None where it was not, or too little is known."""
+    lost = fell(period, period.full_new_tokens, period.full_cached_tokens)
+    if lost:
+        return "warning", "high"
+    if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
+        return None
+    return "note", "medium" if period.cached_tokens else "low"
+
+
+def _note(session: Session, period: BatchPeriod, severity: Severity, confidence: Confidence) -> Note:
+    inside = share(period.full_cached_tokens, period.full_new_tokens)
+    outside = share(period.cached_tokens - period.full_cached_tokens, period.new_tokens - period.full_new_tokens)
+    usage = f"{100 * (period.token_usage or 0):.0f} % of the KV pool in use"
+    if confidence == "high":
+        claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
+    else:
+        claim = f"{usage}, and of {n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
+    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give its memory back"))
+    return Note(
+        Words(
+            claim,
+            _WHY,
+            _remedies(session),
+            [RuledOut("prefix-not-shared", "prompts do share a beginning: some tokens were reused")]
+            if period.cached_tokens
+            else [],
+            ["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
+        ),
+        "",
+        [*shown, *said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+        severity,
+        confidence,
+    )
+
+
+def _percent(part: float | None) -> str:
+    return "an unknown share" if part is None else f"{100 * part:.0f} %"
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    pool, given = capacity(session), session.setting("mem_fraction")
+    has = f" It has {n(pool)} tokens." if pool else ""
+    at = f" (now {given:.2f})" if isinstance(given, float) and 0 < given < 1 else ""
+    out = [
+        Remedy(
+            f"Make the pool larger: a higher share of the GPU memory{at}, or a KV cache of 8 bits.{has}",
+            [launch("--mem-fraction-static <higher>"), launch("--kv-cache-dtype fp8_e4m3")],
+        ),
+        Remedy("Or let fewer requests run at once, so that more is left for the cache.",
+               [launch("--max-running-requests <fewer>")]),
+    ]  # fmt: skip
+    if session.setting("hicache") is not True:
+        out.append(
+            Remedy(
+                "Or let prefixes wait in main memory instead of being dropped.",
+                [launch("--enable-hierarchical-cache --hicache-ratio 2")],
+            )
+        )
+    return out
+
+
+RULE = Rule(
+    "CD603",
+    "kv-pressure",
+    "Running requests fill SGLang's KV pool and reuse is lost",
+    severity="warning",
+    on=(),
+    inspect=inspect,
+    after=("CD601",),
+    engine="sglang",
+)

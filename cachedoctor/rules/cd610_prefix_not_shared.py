@@ -1,0 +1,171 @@
+"""CD610: with the cache on and room in it, requests that are known one by one reuse next to nothing."""
+
+from __future__ import annotations
+
+from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session
+from cachedoctor.rules import bodies
+from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.batches import (
+    EARLY,
+    PAGES,
+    Seen,
+    caching,
+    capacity,
+    crowded,
+    differ,
+    evicts,
+    hybrid,
+    marks,
+    one_by_one,
+    page,
+    periods,
+    replica,
+    seen,
+    shared,
+    stateless,
+    wanting,
+)
+from cachedoctor.rules.sglang_options import (
+    NO_TRACE,
+    compare_bodies,
+    experiment,
+    log_requests,
+    needs_requests,
+    needs_start,
+)
+
+CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
+"""Where one of these fired, it says better why nothing is reused."""
+
+
+def inspect(session: Session, fired: set[str]) -> list[Note]:
+    """Fire where enough requests reused next to nothing, and nothing that the log shows explains it."""
+    if caching(session) is not True or fired & set(CAUSES):
+        return []
+    for period in periods(session):
+        requests = seen(session, period)
+        if requests is None or not requests.barely or crowded(period) or stateless(period):
+            continue
+        if requests.smallest >= PAGES * page(session):
+            return [_note(session, period, requests)]
+    return []
+
+
+def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
+    claim = (
+        f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
+        f"{_reused(session, requests)}; the cache is on and has room"
+    )
+    given = bodies.judged(session) if session.parted else None
+    early, late = (
+        (given.early, not given.early) if given is not None else (bool(differ(session)), bool(shared(session)))
+    )
+    sure = _confidence(session, period)
+    if early:
+        words = _parted(session, claim, given)
+        sure = "high"
+    elif late:
+        said = given.said if given is not None else f"{shared(session):,} logged prompts had been there"
+        words = Words(f"{claim}; {said}", f"So the prompts do share their beginning. {_traceless(session, period, requests)}",
+                      [experiment(session)])  # fmt: skip
+    else:
+        words = Words(claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()])
+    words.ruled_out = _ruled_out(session, period, requests)
+    evidence = [
+        *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
+        *said_by(session.settings.get("radix_cache"), "the cache is on"),
+        *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
+    ]
+    difference = given.difference if given is not None and early else None
+    return Note(words, "", evidence, "note" if sure == "low" else "warning", sure, difference)
+
+
+def _parted(session: Session, claim: str, given: bodies.Shared | None) -> Words:
+    """Words where bodies or logged prompts prove that the prompts part early."""
+    if given is not None:
+        return Words(f"{claim}; {given.said}", given.why, given.remedies)
+    return Words(
+        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
+        "The prompts part near their beginning, so that there is nothing to be reused: other texts, or a head that changes in every "
+        "request, a date, an id, tools in another order.",
+        [compare_bodies()],
+    )
+
+
+def _confidence(session: Session, period: BatchPeriod) -> Confidence:
+    """Medium where neither states nor evictions can be the reason; what leaves no trace keeps it from being high."""
+    return "medium" if hybrid(session) is False and evicts(session, period) is False else "low"
+
+
+def _reused(session: Session, requests: Seen) -> str:
+    if not requests.most:
+        return "nothing"
+    if requests.most - requests.least < page(session):
+        return f"{n(requests.most)} tokens each, always the same"
+    return f"{n(requests.least)} to {n(requests.most)} tokens each"
+
+
+def _why(session: Session, period: BatchPeriod, requests: Seen) -> str:
+    at = f" They would part behind token {n(requests.most)}." if requests.most else ""
+    return (
+        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} "
+        f"Or: {_traceless(session, period, requests)}"
+    )
+
+
+def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
+    """What may part or drop prompts without a line in this log."""
+    others = [NO_TRACE]
+    if replica(period) is not None:
+        others.append("another data-parallel rank that has the prefix")
+    if hybrid(session) is not False:
+        others.append("states of a hybrid model that are kept elsewhere than where the prompts part")
+    if evicts(session, period) is not False:
+        others.append(_eviction(session, requests))
+    return f"Something does it that leaves no trace in this log: {'; '.join(others)}."
+
+
+def _eviction(session: Session, requests: Seen) -> str:
+    pool = capacity(session)
+    if pool is None:
+        return "an eviction, since the size of the pool is not in the log"
+    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length take turns in {n(pool)} tokens"
+
+
+def _ruled_out(session: Session, period: BatchPeriod, requests: Seen) -> list[RuledOut]:
+    out = [RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
+    usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
+    if evicts(session, period) is False:
+        out.append(RuledOut("kv-pressure", f"all that was computed fits into the pool twice{usage}"))
+    if period.mamba_usage is not None:
+        out.append(
+            RuledOut("mamba-state-pressure", f"running requests held {100 * period.mamba_usage:.0f} % of the states")
+        )
+    if session.setting("page_size"):
+        out.append(
+            RuledOut(
+                "page-rounding", f"a page has {n(page(session))} tokens, the shortest prompt {n(requests.smallest)}"
+            )
+        )
+    return out
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if caching(session) is False or not wanting(session):
+        return None
+    if not one_by_one(session):
+        return needs_requests()
+    return needs_start() if caching(session) is None else None
+
+
+RULE = Rule(
+    "CD610",
+    "prefix-not-shared",
+    "With the cache on and room in it, prompts reuse next to nothing",
+    severity="warning",
+    needs=_needs,
+    on=(),
+    inspect=inspect,
+    after=CAUSES,
+    engine="sglang",
+)

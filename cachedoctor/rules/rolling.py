@@ -1,0 +1,188 @@
+"""What vLLM's measurements say of the reuse of a server: stretches of traffic, each in the unit of its source.
+
+Knows periods of statistics lines, counters of /metrics and responses. Knows no cause.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from cachedoctor.model import Answers, Counters, Mark, Remedy, SamplePeriod, Session, Setting
+from cachedoctor.rules.base import n
+
+MIN_REQUESTS = 4
+"""Requests before anything is said of reuse: on hybrid models the first two with a prefix are always cold."""
+MIN_INTERVALS = 2
+"""Intervals with traffic before a rolling rate is trusted."""
+LITTLE = 0.05
+"""Share of the prompts below which nothing worth the name is reused: a constant head of 1,000 in 20,000 tokens."""
+SMALLEST_BLOCK = 16
+"""Tokens of a block on a GPU when nothing else is asked for (0.7 to 0.33)."""
+
+Shown = list[tuple[Mark, str]]
+
+
+class Stretch(NamedTuple):
+    """Traffic that one source tells of."""
+
+    unit: Literal["interval", "counters", "responses"]
+    requests: int | None
+    prompt: float | None
+    """Tokens of the average prompt."""
+    share: float
+    """Reused share, from 0 to 1."""
+    computed: int | None
+    """Tokens."""
+    said: str
+    """Words for where that stands."""
+    evidence: Shown
+
+
+def stretches(session: Session) -> list[Stretch]:
+    """All that has enough traffic to judge, the lowest share first."""
+    # In 0.7 the V1 engine always prints 0.0 %.
+    rated = session.since("0.8") is not False or "stats_v0" in session.seen
+    found = [_interval(p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
+    found += [_counters(c) for c in session.counters]
+    found += [_responses(a) for a in session.answers]
+    return sorted((s for s in found if s is not None), key=lambda s: s.share)
+
+
+def _interval(p: SamplePeriod) -> Stretch | None:
+    few = p.answered is not None and p.answered < MIN_REQUESTS
+    if p.busy < MIN_INTERVALS or few or p.last_rate is None:
+        return None
+    return Stretch(
+        "interval",
+        p.answered,
+        average(p),
+        p.last_rate,
+        p.computed_tokens if p.computed_tokens is not None or p.last_rate else p.prompt_tokens,
+        f"{_named(p)}the hit rate is {percent(p.last_rate)} after {p.busy} intervals with traffic{_answered(p)}",
+        shown(p),
+    )
+
+
+def _counters(c: Counters) -> Stretch | None:
+    if not c.looked_up or c.reused is None or (c.requests is not None and c.requests < MIN_REQUESTS):
+        return None
+    prompt = c.prompt_tokens / c.requests if c.prompt_tokens and c.requests else None
+    since = "since the start of the server" if c.since is None else f"since {c.since}"
+    said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused {since}"
+    return Stretch("counters", c.requests, prompt, c.reused / c.looked_up, c.computed, said, [])
+
+
+def _responses(a: Answers) -> Stretch | None:
+    if a.told < MIN_REQUESTS or not a.prompt_tokens:
+        return None
+    said = f"{a.told} responses report {n(a.cached_tokens)} of {n(a.prompt_tokens)} prompt tokens reused"
+    computed = a.prompt_tokens - a.cached_tokens
+    return Stretch("responses", a.told, a.prompt_tokens / a.told, a.cached_tokens / a.prompt_tokens, computed, said, [])
+
+
+def _named(p: SamplePeriod) -> str:
+    return "" if p.engine in (None, "000") else f"on engine {p.engine} "
+
+
+def _answered(p: SamplePeriod) -> str:
+    return "" if p.answered is None else f" and {n(p.answered)} requests"
+
+
+def average(p: SamplePeriod) -> float | None:
+    """Tokens of the average prompt; None where the log does not tell.
+
+    Computed tokens are all tokens only where nothing was reused.
+    """
+    if not p.answered:
+        return None
+    if p.prompt_tokens is not None:
+        return p.prompt_tokens / p.answered
+    return p.computed_tokens / p.answered if p.computed_tokens is not None and p.last_rate == 0 else None
+
+
+def shown(p: SamplePeriod) -> Shown:
+    """Lines that prove what is said of a period, the last one first."""
+    found = [("last", "the last interval with traffic"), ("first", "the first one"), ("begin", "the cache was emptied")]
+    lines = [(p.marks[name], label) for name, label in found if name in p.marks]
+    return [pair for at, pair in enumerate(lines) if pair[0].line not in {m.line for m, _ in lines[:at]}]
+
+
+def said_by(setting: Setting | None, label: str) -> Shown:
+    """Return the line of a setting, where the log has it."""
+    if setting is None or setting.line is None or not setting.text:
+        return []
+    return [(Mark(setting.line, setting.text), label)]
+
+
+def percent(share: float) -> str:
+    """Write a share as vLLM does."""
+    return f"{100 * share:.1f} %"
+
+
+def block(session: Session) -> int | None:
+    """Tokens of a block that can be reused; None when unknown. Of a hybrid model that of its attention layers."""
+    for name in ("match_unit", "attention_block", "block_size"):
+        found = session.setting(name)
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def block_line(session: Session) -> Setting | None:
+    """Where the size of a block is said."""
+    names = ("match_unit", "attention_block", "block_size")
+    return next((session.settings[name] for name in names if isinstance(session.setting(name), int)), None)
+
+
+def caching(session: Session) -> bool | None:
+    """Whether prefix caching is on, as resolved; None when nothing tells."""
+    if session.setting("prefix_caching") is not None:
+        return bool(session.setting("prefix_caching"))
+    if any(c.looked_up for c in session.counters):
+        return True
+    rated = any(isinstance(p, SamplePeriod) and p.rates for p in session.periods)
+    return True if rated and (session.since("0.31") is True or any_reuse(session)) else None
+
+
+def any_reuse(session: Session) -> bool:
+    """Whether anything was reused at all."""
+    return any(isinstance(p, SamplePeriod) and p.most_rate for p in session.periods) or any(
+        c.reused for c in session.counters
+    )
+
+
+def traffic(session: Session) -> bool:
+    """Whether prompts were computed."""
+    return any(isinstance(p, SamplePeriod) and p.busy for p in session.periods) or any(
+        c.prompt_tokens for c in session.counters
+    )
+
+
+def experiment() -> list[Remedy]:
+    """How to find out what the log cannot tell."""
+    return [
+        Remedy(
+            "Send one long request twice, and read cached_tokens in the second response. Nearly the whole prompt: the server "
+            "reuses what is the same, so the prompts of the traffic differ. 0: something on the server prevents it.",
+            [
+                "vllm serve ... --enable-prompt-tokens-details",
+                "curl -s http://localhost:8000/v1/chat/completions -H 'Content-Type: application/json' -d @request.json",
+            ],
+        ),
+        Remedy(
+            "Save the bodies of two requests that should share their beginning, and see where they part.",
+            ["cachedoctor diff request1.json request2.json"],
+        ),
+    ]
+
+
+NEEDS_STATISTICS = (
+    "this log has no cache statistics",
+    "give dumps of /metrics\ncachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
+)
+
+
+def needs_statistics(session: Session) -> tuple[str, str] | None:
+    """Why a rule that judges reuse was not evaluated, or None."""
+    has = any(isinstance(p, SamplePeriod) for p in session.periods) or session.counters or session.answers
+    return None if has else NEEDS_STATISTICS

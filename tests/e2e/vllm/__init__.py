@@ -1,0 +1,1 @@
+"""Faults on a real vLLM, and whether cachedoctor names them."""

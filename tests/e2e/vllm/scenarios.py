@@ -1,0 +1,28 @@
+"""The scenarios: what is wrong with server or client, and the code that it must get.
+
+One entry is one scenario; adding one is described in docs/e2e.md. Knows no diagnosis but its name.
+"""
+
+from __future__ import annotations
+
+from e2e.vllm import traffic
+from e2e.vllm.scenario import Scenario
+
+DENSE, HYBRID = "tiny-dense", "tiny-hybrid"
+NONE = (0.0, 0.0)
+"""Bounds of a server that reused nothing."""
+
+ALL = [
+    Scenario("healthy", None, DENSE, traffic.chat(), reuse=(0.8, 1.0)),
+    Scenario("prefix-changed", "CD510 prefix-not-shared", DENSE, traffic.chat(traffic.clock), reuse=NONE),
+    Scenario(
+        "caching-off", "CD503 prefix-caching-off", DENSE, traffic.chat(), reuse=NONE,
+        options=("--no-enable-prefix-caching",),
+    ),
+    Scenario("short-prefix", "CD501 block-granularity", HYBRID, traffic.short_questions, reuse=NONE, severity="note"),
+    Scenario(
+        # The log says that it has no statistics, CD509 statistics-off, a note; the responses say what goes wrong.
+        "several-api-servers", "CD508 routing-without-affinity", DENSE, traffic.chat(), reuse=(0.4, 1.0),
+        options=("--data-parallel-size", "2"),
+    ),
+]  # fmt: skip

@@ -1,0 +1,130 @@
+"""What tests/e2e/vllm counts on: one byte is one token, traffic is what its name says, and a check can fail."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.vllm import models, scenarios, traffic
+from e2e.vllm.check import unmet
+from e2e.vllm.scenario import RESPONSES, FaultNotMadeError, Scenario, Told, made, truth
+from e2e.vllm.server import LAUNCH
+
+BLOCK = 128
+"""Tokens of a block of vLLM's CPU backend."""
+FAULT = Scenario("x", "CD510 prefix-not-shared", "tiny-dense", traffic.chat(), reuse=(0.0, 0.0))
+HEALTHY = Scenario("y", None, "tiny-dense", traffic.chat(), reuse=(0.5, 1.0))
+TOLD = [Told("a", 100, 0), Told("b", 300, 256)]
+TRUE = {"prompt_tokens": 400, "cached_tokens": 256}
+
+
+def sent(play: traffic.Traffic, monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, str]]]:
+    monkeypatch.setattr(traffic, "PAUSE_SECONDS", 0)
+    requests: list[list[dict[str, str]]] = []
+    play(lambda messages: requests.append(list(messages)))
+    return requests
+
+
+def report(*findings: tuple[str, str, str], **totals: int | None) -> dict[str, Any]:
+    said = [{"code": code, "name": name, "severity": severity, "claim": "."} for code, name, severity in findings]
+    answers = {name: totals.get(name, true) for name, true in TRUE.items()}
+    session = {"answers": [answers], "counters": [], "periods": []}
+    return {"findings": said, "sessions": [session]}
+
+
+def usage(prompt: int | None = None, **details: int) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "usage": {"prompt_tokens": prompt, "prompt_tokens_details": details or None}}
+
+
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_a_model_has_a_token_for_each_byte_and_no_merge(kind: str, tmp_path: Path) -> None:
+    models.save(kind, tmp_path / kind)
+    config, tokenizer = (json.loads((tmp_path / kind / f"{name}.json").read_text()) for name in ("config", "tokenizer"))
+    vocabulary = tokenizer["model"]["vocab"]
+    assert tokenizer["model"]["merges"] == []
+    assert sorted(vocabulary.values()) == list(range(config["vocab_size"])) == list(range(256 + 3))
+    assert {"a", "Ġ", "Ċ"} < set(vocabulary)  # the latter two are how GPT-2 spells space and newline
+    assert {t["content"]: t["id"] for t in tokenizer["added_tokens"]}["<|im_end|>"] == config["eos_token_id"]
+
+
+def test_a_chat_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = sent(traffic.chat(), monkeypatch)
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(requests))
+    assert len(requests[0][0]["content"]) > 2 * BLOCK
+
+
+def test_a_clock_changes_the_first_block_of_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = sent(traffic.chat(traffic.clock), monkeypatch)
+    assert len({messages[0]["content"][: BLOCK // 2] for messages in requests}) == len(requests)
+
+
+def test_short_questions_fill_no_block_of_the_hybrid_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, frames = 256, 50
+    requests = sent(traffic.short_questions, monkeypatch)
+    assert len({messages[0]["content"] for messages in requests}) == 1
+    assert len({messages[1]["content"] for messages in requests}) == len(requests)
+    assert all(sum(len(m["content"]) for m in messages) < block - frames for messages in requests)
+
+
+def test_scenarios_are_told_apart_and_have_a_model() -> None:
+    names = [scenario.name for scenario in scenarios.ALL]
+    assert len(set(names)) == len(names)
+    assert {scenario.model for scenario in scenarios.ALL} == set(models.KINDS)
+
+
+def test_what_the_server_did_not_say_is_not_zero() -> None:
+    assert truth([usage(100, cached_tokens=0), usage(100), {"id": "z"}]) == [
+        Told("chatcmpl-1", 100, 0), Told("chatcmpl-1", 100, None), Told("z", None, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cached", "is_made"), [(FAULT, 0, True), (FAULT, 16, False), (HEALTHY, 0, False), (HEALTHY, 90, True)]
+)
+def test_a_recording_must_show_the_fault(scenario: Scenario, cached: int, is_made: bool, tmp_path: Path) -> None:
+    (tmp_path / RESPONSES).write_text(json.dumps([usage(100, cached_tokens=cached)]))
+    if is_made:
+        assert made(scenario, tmp_path) == [Told("chatcmpl-1", 100, cached)]
+    else:
+        with pytest.raises(FaultNotMadeError, match=f"{cached} of 100"):
+            made(scenario, tmp_path)
+
+
+def test_a_right_report_meets_every_demand() -> None:
+    right = report(("CD510", "prefix-not-shared", "warning"), ("CD901", "log-too-terse", "note"))
+    assert unmet(FAULT, TOLD, right) == []
+    assert unmet(HEALTHY, TOLD, report(("CD901", "log-too-terse", "note"))) == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "wrong", "said"),
+    [
+        (FAULT, report(), "expected CD510 prefix-not-shared first"),
+        (FAULT, report(("CD503", "prefix-caching-off", "warning")), "the report has ['CD503 prefix-caching-off']"),
+        (FAULT, report(("CD510", "prefix-not-shared", "note")), "only a note"),
+        (FAULT, report(("CD510", "prefix-not-shared", "error"), ("CD504", "kv-pressure", "warning")), "CD504"),
+        (FAULT, report(("CD510", "prefix-not-shared", "error"), cached_tokens=255), "cached_tokens is 255"),
+        (HEALTHY, report(("CD510", "prefix-not-shared", "warning")), "nothing else is wrong"),
+        (HEALTHY, report(prompt_tokens=399), "prompt_tokens is 399"),
+    ],
+)
+def test_a_wrong_report_is_told(scenario: Scenario, wrong: dict[str, Any], said: str) -> None:
+    (fault,) = unmet(scenario, TOLD, wrong)
+    assert said in fault
+
+
+def test_no_process_of_a_server_outlives_its_parent(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    os.mkfifo(log)  # ends for its reader when no process has it open any more
+    server = ["sh", "-c", "(sleep 5; echo outlived) & echo up; wait"]
+    with subprocess.Popen([sys.executable, LAUNCH, log, *server], stdin=subprocess.PIPE) as parent, log.open() as said:
+        assert said.readline() == "up\n"
+        assert parent.stdin is not None
+        parent.stdin.close()
+        assert said.read() == ""

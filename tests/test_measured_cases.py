@@ -1,0 +1,86 @@
+"""Every bundled log of a server without requests: the causes by construction, none of their look-alikes, true sums."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from command import run
+from conftest import FIXTURES, MEASURED
+
+by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"])
+
+
+@cache
+def _report(name: str) -> dict[str, Any]:
+    (case,) = (c for c in MEASURED if c["name"] == name)
+    beside = [word for option, path in case.get("beside", ()) for word in (option, str(FIXTURES / path))]
+    done = run("analyze", FIXTURES / case["log"], *beside, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def report_of(case: dict[str, Any]) -> dict[str, Any]:
+    return _report(case["name"])
+
+
+@by_case
+def test_the_findings_are_the_causes_by_construction(case: dict[str, Any]) -> None:
+    """Code, severity and confidence; no other finding."""
+    want = [tuple(entry.split()) for entry in case["expect"]]
+    found = [(f["code"], f["severity"], f["confidence"]) for f in report_of(case)["findings"]]
+    assert sorted(w[0] for w in want) == sorted(f[0] for f in found)
+    for entry in want:
+        assert any(f[: len(entry)] == entry for f in found), f"{entry} is not among {found}"
+    assert not set(case["absent"]) & {code for code, _, _ in found}
+
+
+@by_case
+def test_what_could_not_be_told_is_said(case: dict[str, Any]) -> None:
+    """Rules without their evidence are named, with what would show it."""
+    left = {rule["code"]: rule for rule in report_of(case)["not_evaluated"]}
+    for code in case.get("open", ()):
+        assert left[code]["reason"]
+        assert left[code]["enable"]
+    assert not {entry.split()[0] for entry in case["expect"]} & set(left)
+
+
+@by_case
+def test_the_server_is_what_it_was(case: dict[str, Any]) -> None:
+    """One life, its engine and version."""
+    (session,) = report_of(case)["sessions"]
+    assert session["engine"] == case["engine"]
+    assert (session["version"] or "") == case["version"]
+    assert session["build"] is None
+
+
+@pytest.mark.parametrize("case", [c for c in MEASURED if "computed" in c], ids=lambda case: case["name"])
+def test_sums_agree_with_the_responses(case: dict[str, Any]) -> None:
+    """Computed tokens of every period, as exactly as rounded rates allow; answered requests exactly."""
+    periods = [p for p in report_of(case)["sessions"][0]["periods"] if p["busy"]]
+    assert len(periods) == len(case["computed"])
+    for period, computed in zip(periods, case["computed"], strict=True):
+        assert abs(period["computed_tokens"] - computed) <= period["within"]
+        assert period["within"] <= max(10, 0.15 * computed), "so wide a range says nothing"
+    assert [p["answered"] for p in periods] == case.get("answered", [])
+
+
+@by_case
+def test_evidence_stands_in_the_log(case: dict[str, Any]) -> None:
+    """Each line is quoted with its number; of long lines a part."""
+    lines = (FIXTURES / case["log"]).read_text("utf-8", "replace").split("\n")
+    for finding in report_of(case)["findings"]:
+        for evidence in finding["evidence"]:
+            stored = lines[evidence["line"] - 1]
+            for part in evidence["text"].split("[...]"):
+                words = part.strip()
+                assert words[:40] in stored.replace("\x1b[0;36m", "").replace("\x1b[0;0m", "")
+
+
+def test_no_prompt_of_the_log_is_shown() -> None:
+    """Logged prompts are compared, and nothing of them leaves."""
+    for name in ("logged-prompts-part-early", "logged-prompts-shared"):
+        assert "otter" not in json.dumps(_report(name))
