@@ -19,8 +19,8 @@ _HEAD = 1 << 16
 """Bytes at the beginning of a file in which the first record of a log ends."""
 _BLOCK = 1 << 20
 _SCHEMA = re.compile(rb'(?<!\\)"schema"\s{0,8}:\s{0,8}"cachedoctor\.report/')
-_TABLES = {"vllm": "samples", "sglang": "batches"}
-"""Engines whose logs have measurements instead of requests, and the table of these."""
+_TABLES = {"llama.cpp": "requests", "vllm": "samples", "sglang": "batches"}
+"""What of an engine's log becomes a table."""
 _OVERLAP = 64
 """Bytes that this may match."""
 
@@ -74,9 +74,8 @@ def read(path: str, told: Told = unheard) -> Report:
 
 
 def tables_of(report: Report) -> list[str]:
-    """Name the tables of ``export`` that its servers have: requests, or measurements."""
-    named = dict.fromkeys(_TABLES.get(session.engine, "requests") for session in report.sessions)
-    return list(named)
+    """Name the tables of ``export`` that its servers have: requests, or measurements, or neither."""
+    return list(dict.fromkeys(_TABLES[s.engine] for s in report.sessions if s.engine in _TABLES))
 
 
 def without_requests(report: Report) -> bool:
