@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from cachedoctor.cli import terminal
@@ -16,8 +16,18 @@ if TYPE_CHECKING:
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
 SERVERS = "llama-server, vLLM or SGLang"
+_NAMED = 3
+"""Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
 _PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
+
+
+def no_requests(paths: Sequence[str]) -> tuple[str, str]:
+    """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
+    named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
+    has = "has" if len(paths) == 1 else "have"
+    what = f"{named}: {has} measurements of the whole server, and no requests, which this command is about"
+    return what, "cachedoctor analyze shows them, export --table samples (vLLM) or batches (SGLang) writes them"
 
 
 def conclude(
