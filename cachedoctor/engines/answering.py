@@ -5,6 +5,7 @@ Knows sessions and sums. Knows no message: a tracker of each program reads its o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Sessio
 
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
+_VERSION = re.compile(r"\d[\w.+-]{0,31}", re.ASCII)
 
 
 class AnswerTracker:
@@ -60,7 +62,9 @@ class AnswerTracker:
         self._fresh, self._begun, self._version = True, event.line, None
 
     def is_of(self, version: str) -> None:
-        """The program that runs is of this version."""
+        """The program that runs is of this version; what is none is passed over, as reports show it."""
+        if _VERSION.fullmatch(version) is None:
+            return
         self._version = version
         if self.session is not None and not self._fresh:
             self.session.version, self.session.build_source = version, "line"
