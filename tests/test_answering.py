@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from answered import numbers, report_of
+from conftest import FIXTURES
 from test_ollama import LISTENING, START, slot
 
 from cachedoctor.doctor.analyzer import Analyzer
@@ -57,6 +60,20 @@ def test_services_are_told_apart() -> None:
     analyzer.feed(f"ollama-1  | {slot(0, 100, 0)}ollama-2  | {slot(0, 30, 9)}".encode())
     found = analyzer.finish().sessions
     assert [(s.origin, numbers(s)) for s in found] == [("ollama-1", [(100, 0, 1)]), ("ollama-2", [(30, 9, 2)])]
+
+
+def test_a_llama_server_beside_it_is_a_server_of_its_own(tmp_path: Path) -> None:
+    """Newer ollama runs some models with a llama-server. A part that ends so cannot be read without the next one."""
+    alone, beside = Analyzer(), Analyzer()
+    log = (FIXTURES / "cases" / "healthy-dense-b6301" / "server.log").read_bytes()
+    for analyzer, more in ((alone, b""), (beside, slot(0, 100, 40).encode())):
+        analyzer.open("server.log")
+        analyzer.feed(log + more)
+    engines = [session.engine for session in beside.finish().sessions]
+    assert engines == ["llama.cpp", "ollama"]
+    assert beside.totals() == alone.totals()
+    parts = [analyzer.part(str(tmp_path / "requests")) for analyzer in (alone, beside)]
+    assert [part.settled for part in parts] == [True, False]
 
 
 N = 200_000

@@ -49,7 +49,7 @@ def test_a_sample_is_found_and_recognised_by_its_row_alone(engine: Engine, row: 
 def test_a_line_that_proves_the_program_is_looked_at(engine: Engine) -> None:
     """Each program has at least one; of the fork of llama-server, only lines that llama-server has not."""
     seen = [row.id for row in reader(engine).catalogue.rows if engine.looks.search(row.sample.encode() + b"\n")]
-    if engine.first is None and engine.name != "tabbyapi":
+    if not engine.fork and engine.name != "tabbyapi":
         assert seen == [row.id for row in reader(engine).catalogue.rows]
     else:
         assert seen
@@ -66,6 +66,12 @@ def test_no_log_of_llama_server_is_taken_for_theirs(name: str) -> None:
 @pytest.mark.parametrize("path", LINES, ids=lambda path: path.name)
 def test_no_line_of_another_engine_is_taken_for_theirs(path: Any) -> None:
     assert [engine.name for engine in OURS if engine.looks.search(path.read_bytes())] == []
+
+
+@pytest.mark.parametrize("engine", OURS, ids=lambda engine: engine.name)
+def test_no_line_of_one_of_them_is_taken_for_anothers(engine: Engine) -> None:
+    others = [row.sample for other, row in rows() if other is not engine]
+    assert engine.looks.search("\n".join(others).encode()) is None
 
 
 # ---- lines of llama-server inside
@@ -89,12 +95,33 @@ def journald(lines: list[str]) -> list[str]:
 
 
 def lm_studio(lines: list[str]) -> list[str]:
+    """The window of the developer log, copied: a header above each record."""
     wrapped: list[str] = []
     for line in lines:
         wrapped += ["2026-05-29 11:02:40 [DEBUG]", f" {line}"]
         if "selected slot" in line:
             wrapped += ["2026-05-29 11:02:40 [DEBUG]", " LlamaV4::predict slot selection: session_id=<empty> slot=0"]
     return wrapped
+
+
+def lm_studio_bundled(lines: list[str]) -> list[str]:
+    """A record holds what was written at once: its first line is indented."""
+    wrapped: list[str] = []
+    for number, line in enumerate(lines):
+        wrapped += ["2026-06-04 12:09:49 [DEBUG]", f" {line}"] if number % 3 == 0 else [line]
+        if "processing task" in line:
+            wrapped += [
+                "2026-06-04 12:06:38 [DEBUG]",
+                " LlamaV4: server assigned slot",
+                "2026-06-04 12:06:38 [DEBUG]",
+                " 0 to task 0",
+            ]
+    return wrapped
+
+
+def lm_studio_file(lines: list[str]) -> list[str]:
+    """The log on disk: the header in front of the first line of a record."""
+    return [f"[2026-05-12 00:36:31][DEBUG] {line}" if number % 3 == 0 else line for number, line in enumerate(lines)]
 
 
 def llama_swap(lines: list[str]) -> list[str]:
@@ -122,7 +149,11 @@ def told(report: Report) -> Any:
     return bare([sessions, findings, [json.loads(line) for line in report.requests.lines()]])
 
 
-@pytest.mark.parametrize("wrap", [ollama, journald, lm_studio, llama_swap], ids=lambda wrap: wrap.__name__)
+@pytest.mark.parametrize(
+    "wrap",
+    [ollama, journald, lm_studio, lm_studio_bundled, lm_studio_file, llama_swap],
+    ids=lambda wrap: wrap.__name__,
+)
 @pytest.mark.parametrize("name", ["billing-header-hybrid", "cache-restored-b8353", "healthy-dense-b6301"])
 def test_a_llama_server_inside_is_diagnosed_as_it_is_alone(name: str, wrap: Any) -> None:
     log = (FIXTURES / "cases" / name / "server.log").read_bytes()

@@ -51,6 +51,12 @@ def test_the_first_batch_says_what_was_reused() -> None:
     assert [(prompt, cached) for prompt, cached, _ in numbers(session)] == [(11900, 0), (14038, 11967)]
 
 
+def test_timings_with_their_prefix_on_every_line() -> None:
+    words = timings(60).split("\n")[1]
+    [session] = sessions_of(chosen() + launched(7) + kept(7, 40) + f"slot print_timing: id  0 | task 7 | {words}\n")
+    assert [(prompt, cached) for prompt, cached, _ in numbers(session)] == [(100, 40)]
+
+
 def test_slots_do_not_mix() -> None:
     log = (
         chosen() + launched(7, 0) + chosen() + launched(8, 1) + common(100, 100, 100) + kept(7, 100, 0)

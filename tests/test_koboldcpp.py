@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from answered import numbers, sessions_of
+from answered import numbers, report_of, sessions_of
 
 START = "***\nWelcome to KoboldCpp - Version 1.120\n"
 
@@ -77,3 +77,17 @@ def test_a_start_begins_another_session() -> None:
     first, second = sessions_of(START + done(110, 100, 10) + START.replace("120", "121") + done(220, 200, 20))
     assert [session.version for session in (first, second)] == ["1.120", "1.121"]
     assert [numbers(session)[0][:2] for session in (first, second)] == [(100, 0), (200, 0)]
+
+
+def test_the_library_that_it_loads_is_no_llama_server() -> None:
+    log = "print_info: n_swa                = 0\nprint_info: n_swa                = 0\n"
+    assert [session.engine for session in report_of(log).sessions] == ["llama.cpp"]
+    found = report_of(log + done(110, 100, 10))
+    assert [session.engine for session in found.sessions] == ["koboldcpp"]
+    assert (found.inputs[0].engine, found.inputs[0].recognised) == ("koboldcpp", 3)
+
+
+def test_what_is_no_version_is_not_shown() -> None:
+    for version in ("\x07" * 9, "1." + "1" * 99, "<b>"):
+        [session] = sessions_of(START.replace("1.120", version) + done(110, 100, 10))
+        assert session.version is None

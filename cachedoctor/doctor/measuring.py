@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.engines.measured import ENGINES, Engine, Row, Tracker
+from cachedoctor.engines.measured import ENGINES, Engine, Found, Row, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.model import Segment, Session
 
@@ -65,42 +65,36 @@ class Measuring:
         before: list[Segment] = []
         behind: list[Segment] = []
         for segment in segments:
-            at = 0 if segment.origin in self._forks else self._begin_of_fork(segment)
-            if at == len(segment.data):
-                before.append(segment)
-            elif at == 0:
-                behind.append(segment)
-            else:
-                head, tail = _divided(segment, at)
-                before.append(head)
-                behind.append(tail)
+            head, tail = (None, segment) if segment.origin in self._forks else self._fork(segment)
+            before += [head] if head is not None else []
+            behind += [tail] if tail is not None else []
         return before, behind
 
-    def _begin_of_fork(self, segment: Segment) -> int:
-        """Offset of the first line of a fork; the end of the segment where none begins."""
+    def _fork(self, segment: Segment) -> tuple[Segment | None, Segment | None]:
         for engine in ENGINES:
-            if engine.first is not None and (found := engine.first.search(segment.data)) is not None:
+            if engine.fork and (found := engine.looks.search(segment.data)) is not None:
                 self._forks[segment.origin] = engine
-                return found.start()
-        return len(segment.data)
+                return _divided(segment, found)
+        return segment, None
 
     def read(self, before: list[Segment], behind: list[Segment]) -> None:
         """Take segments, divided."""
         for segment in before:
             for engine in ENGINES:
-                if engine.first is not None:
-                    continue
-                server = self._servers.get((engine.name, segment.origin))
-                if server is None:
-                    if engine.looks.search(segment.data) is None:
-                        continue
-                    server = self._server(engine, segment.origin)
-                self._drive(server, segment)
+                if not engine.fork:
+                    self._look(engine, segment)
         for segment in behind:
             engine = self._forks[segment.origin]
-            self._drive(
-                self._servers.get((engine.name, segment.origin)) or self._server(engine, segment.origin), segment
-            )
+            server = self._servers.get((engine.name, segment.origin)) or self._server(engine, segment.origin)
+            self._drive(server, segment)
+
+    def _look(self, engine: Engine, segment: Segment) -> None:
+        server = self._servers.get((engine.name, segment.origin))
+        if server is not None:
+            self._drive(server, segment)
+        elif (found := engine.looks.search(segment.data)) is not None:
+            _, rest = _divided(segment, found)
+            self._drive(self._server(engine, segment.origin), rest)
 
     @property
     def active(self) -> bool:
@@ -131,8 +125,11 @@ class Measuring:
             tracker.session.last_line = max(tracker.session.last_line, server.scanner.last_line)
 
 
-def _divided(segment: Segment, at: int) -> tuple[Segment, Segment]:
-    """Cut a segment where a line begins."""
+def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:
+    """Cut a segment before the line in which something was found."""
+    at = segment.data.rfind(b"\n", 0, found.start()) + 1
+    if not at:
+        return None, segment
     lines, numbers = segment.data.count(b"\n", 0, at), segment.numbers
     head = msgspec.structs.replace(segment, data=segment.data[:at], numbers=numbers and numbers[:lines])
     tail = msgspec.structs.replace(

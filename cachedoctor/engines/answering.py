@@ -5,6 +5,7 @@ Knows sessions and sums. Knows no message: a tracker of each program reads its o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Sessio
 
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
+_VERSION = re.compile(r"\d[\w.+-]{0,31}", re.ASCII)
 
 
 class AnswerTracker:
@@ -55,19 +57,21 @@ class AnswerTracker:
         """The log goes on in another file."""
         self._path, self._answers, self._begun = path, None, None
 
-    def starts(self, event: Event) -> None:
+    def starts(self, line: int) -> None:
         """The program starts, as this line says."""
-        self._fresh, self._begun, self._version = True, event.line, None
+        self._fresh, self._begun, self._version = True, line, None
 
     def is_of(self, version: str) -> None:
-        """The program that runs is of this version."""
+        """The program that runs is of this version; what is none is passed over, as reports show it."""
+        if _VERSION.fullmatch(version) is None:
+            return
         self._version = version
         if self.session is not None and not self._fresh:
             self.session.version, self.session.build_source = version, "line"
 
-    def answered(self, event: Event, prompt: int | None, cached: int | None) -> None:
+    def answered(self, line: int, prompt: int | None, cached: int | None) -> None:
         """Take a request, in tokens; what is no number of tokens is unknown."""
-        answers = self._opened(event)
+        answers = self._opened(line)
         answers.requests += 1
         if prompt is None or prompt < 0:
             return
@@ -79,13 +83,13 @@ class AnswerTracker:
             answers.cached_tokens += cached
         if self._listed < _KEPT:
             self._listed += 1
-            answers.each.append(Answer(prompt, cached, event.line))
+            answers.each.append(Answer(prompt, cached, line))
 
-    def _opened(self, event: Event) -> Answers:
+    def _opened(self, line: int) -> Answers:
         if self._fresh or self.session is None:
             self.session = self._new_session(self._path, self._origin)
             self.session.engine = self.engine
-            self.session.first_line = event.line if self._begun is None else self._begun
+            self.session.first_line = line if self._begun is None else self._begun
             self._fresh, self._answers, self._listed = False, None, 0
             if self._version is not None:
                 self.is_of(self._version)

@@ -55,26 +55,41 @@ class Reader(NamedTuple):
     tracker: type[Tracker]
 
 
+class Found(Protocol):
+    """Where a look found something."""
+
+    def start(self) -> int:
+        """Offset in the block."""
+
+
 class Look(Protocol):
     """A cheap look at a block: nearly every block of nearly every log is looked at, and has nothing."""
 
-    def search(self, data: bytes, /) -> object | None:
-        """None where the block certainly holds no line of the engine."""
+    def search(self, data: bytes, /) -> Found | None:
+        """The first line of the engine; what is found stands within it."""
+
+
+class _Place(NamedTuple):
+    offset: int
+
+    def start(self) -> int:
+        return self.offset
 
 
 class Literals:
     """Finds any of a few literals. One by one, as ``re`` tries alternatives at every byte: ten times the cost."""
 
     def __init__(self, *literals: bytes, sure: re.Pattern[bytes] | None = None) -> None:
-        """``sure``: where a literal stands, this must be found, too."""
+        """``sure``: where a literal stands, this is looked for instead."""
         self._literals = literals
         self._sure = sure
 
-    def search(self, data: bytes, /) -> object | None:
-        """Not None where one is found."""
-        if not any(literal in data for literal in self._literals):
+    def search(self, data: bytes, /) -> Found | None:
+        """The first of them."""
+        places = [place for literal in self._literals if (place := data.find(literal)) >= 0]
+        if not places:
             return None
-        return self if self._sure is None else self._sure.search(data)
+        return _Place(min(places)) if self._sure is None else self._sure.search(data)
 
 
 class Engine(NamedTuple):
@@ -82,12 +97,13 @@ class Engine(NamedTuple):
 
     name: str
     looks: Look
-    """Finds something in any block that holds a line of it; led by a literal, so that other logs lose no time."""
+    """Finds something in any block that holds a line of it; led by a literal, so that other logs lose no time. What
+    comes before the line of the first one found is not read: it may have come in another block."""
     package: str = ""
     """Of ``cachedoctor.engines``, where it cannot be called like the engine."""
-    first: re.Pattern[bytes] | None = None
-    """Of a fork of llama-server: its first line that llama-server does not write. From there on no line of this origin
-    is llama-server's, however much it looks like it."""
+    fork: bool = False
+    """Of llama-server: from the first line on that is found, no line of this origin is llama-server's, however much it
+    looks like it."""
 
     def reader(self) -> Reader:
         """Import what reads its lines."""
@@ -108,6 +124,6 @@ ENGINES = (
     Engine("ollama", Literals(b' msg="')),
     Engine("lmstudio-mlx", Literals(b"Prompt cache restore: cached_tokens="), "lmstudio"),
     Engine("koboldcpp", Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp")),
-    Engine("tabbyapi", Literals(b"Metrics (ID: ")),
-    Engine("ik_llama.cpp", _IK_LLAMA, "ik_llama", _IK_LLAMA),
+    Engine("tabbyapi", Literals(b"Metrics (ID:")),
+    Engine("ik_llama.cpp", _IK_LLAMA, "ik_llama", fork=True),
 )

@@ -25,6 +25,8 @@ ROWS: list[R] = [
       "slot print_timing: id  1 | task -1 | "),
     R("computed", "ik_llama", 0, 0, "I0", "prompt eval time = {prompt_ms:f} ms / {computed:d} tokens ({token_ms:f} ms per token, {rate:f} tokens per second)",
       "prompt eval time =      21.47 ms /     1 tokens (   21.47 ms per token,    46.58 tokens per second)"),
+    R("computed", "ik_llama", 0, 0, "I0", "slot print_timing: id {slot:d} | task {task:d} | prompt eval time = {prompt_ms:f} ms / {computed:d} tokens ({token_ms:f} ms per token, {rate:f} tokens per second)",
+      "slot print_timing: id  0 | task 55 | prompt eval time =      21.47 ms /     1 tokens (   21.47 ms per token,    46.58 tokens per second)"),
     R("released", "ik_llama", 0, 0, "I0", "slot released | tid={tid:word} timestamp={timestamp:d} id_slot={slot:d} id_task={task:d} n_ctx={n_ctx:d} n_past={n_past:d} n_system_tokens={n_system:d} n_cache_tokens={n_cache:d} truncated={truncated:word}",
       'INFO [           release_slots] slot released | tid="127061612023808" timestamp=1772656427 id_slot=0 id_task=0 n_ctx=360192 n_past=11967 n_system_tokens=0 n_cache_tokens=11967 truncated=false'),
 ]

@@ -69,7 +69,7 @@ class Tracker(AnswerTracker):
         elif event.message == "timing":
             self._timed = fields["slot"]
         elif event.message == "computed":
-            slot, self._timed = self._timed, None
+            slot, self._timed = fields.get("slot", self._timed), None
             if slot is not None:
                 self._computed(event, slot)
 
@@ -87,4 +87,4 @@ class Tracker(AnswerTracker):
         if request is None:  # it began before this log
             return
         reused = request.reused()
-        self.answered(event, None if reused is None else reused + event.fields["computed"], reused)
+        self.answered(event.line, None if reused is None else reused + event.fields["computed"], reused)

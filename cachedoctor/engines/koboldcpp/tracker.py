@@ -29,7 +29,7 @@ class Tracker(AnswerTracker):
         """Take the next event."""
         if event.message == "start":
             self._computed = None
-            self.starts(event)
+            self.starts(event.line)
             self.is_of(event.fields["version"])
         elif event.message == "progress":
             self._computed = event.fields["computed"]
@@ -44,7 +44,7 @@ class Tracker(AnswerTracker):
         computed, self._computed = event.fields.get("computed", self._computed), None
         generated = event.fields["generated"]
         if generated <= 0:
-            self.answered(event, None, None)
+            self.answered(event.line, None, None)
             return
         prompt = event.fields["context"] - generated
-        self.answered(event, prompt, None if computed is None else prompt - computed)
+        self.answered(event.line, prompt, None if computed is None else prompt - computed)

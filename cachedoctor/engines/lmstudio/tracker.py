@@ -18,4 +18,4 @@ class Tracker(AnswerTracker):
         are the ``usage.prompt_tokens`` of the response.
         """
         cached = event.fields["cached"]
-        self.answered(event, cached + event.fields["left"] + 1, cached)
+        self.answered(event.line, cached + event.fields["left"] + 1, cached)

@@ -1,7 +1,7 @@
 """Every log message of ollama's own runners that bears on the prompt cache, one row per wording.
 
-Sources: ``runner/llamarunner/cache.go``, ``runner/ollamarunner/cache.go`` and ``x/mlxrunner/cache.go`` of ollama. A version
-counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 where it is not known. Rows are data: no code here.
+Sources: ``runner/llamarunner/cache.go``, ``runner/ollamarunner/cache.go`` and ``x/mlxrunner/cache.go`` of ollama, and
+logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 where it is not known. Rows are data: no code here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROWS: list[R] = [
       'time=2026-08-19T19:34:53.601+02:00 level=INFO source=routes.go:1984 msg="Listening on 127.0.0.1:11434 (version 0.33.3)"'),
     # the Go runners: tokens, or embeddings of an image, that the slot held, of the prompt, kept and left to compute
     R("slot", "ollama", 400, 3303, "D400", 'msg="loading cache slot" id={slot:d} cache={held:d} prompt={prompt:d} used={cached:d} remaining={left:d}',
-      'time=2026-02-03T21:14:05.118Z level=DEBUG source=cache.go:136 msg="loading cache slot" id=0 cache=5120 prompt=5213 used=5104 remaining=109'),
+      'time=2026-02-03T21:14:05.118Z level=DEBUG source=cache.go:151 msg="loading cache slot" id=0 cache=5120 prompt=5213 used=5104 remaining=109'),
     # the MLX runner: first a cache by prompt, later one sequence, then a trie with snapshots. left is wrong in an exact hit.
     R("hit", "ollama", 0, 0, "I0", 'msg="Cache hit" type={type:word} total={prompt:d} cached={cached:d} left={left:d}',
       'time=2026-02-11T09:12:44.310-08:00 level=INFO source=cache.go:52 msg="Cache hit" type=partial total=1210 cached=1180 left=30'),
@@ -29,7 +29,7 @@ ROWS: list[R] = [
     R("miss", "ollama", 0, 0, "I0", 'msg="Cache miss" left={prompt:d} matched={matched:d} reason={reason:word}',
       'time=2026-03-05T16:02:31.908-08:00 level=INFO source=cache.go:133 msg="Cache miss" left=8402 matched=7990 reason=non_trimmable_divergence'),
     R("hit", "ollama", 0, 3303, "I0", 'msg="cache hit" total={prompt:d} matched={matched:d} cached={cached:d} left={left:d}',
-      'time=2026-09-05T11:42:10.771+02:00 level=INFO source=cache.go:157 msg="cache hit" total=23169 matched=21742 cached=16383 left=6786'),
+      'time=2026-09-05T11:42:10.771+02:00 level=INFO source=prefix_cache.go:125 msg="cache hit" total=23169 matched=21742 cached=16383 left=6786'),
     R("hit", "ollama", 0, 3303, "I0", 'msg="cache miss" total={prompt:d} matched={matched:d} cached={cached:d} left={left:d}',
-      'time=2026-09-05T11:40:02.065+02:00 level=INFO source=cache.go:157 msg="cache miss" total=21743 matched=0 cached=0 left=21743'),
+      'time=2026-09-05T11:40:02.065+02:00 level=INFO source=prefix_cache.go:125 msg="cache miss" total=21743 matched=0 cached=0 left=21743'),
 ]

@@ -14,8 +14,8 @@ class Tracker(AnswerTracker):
     def read(self, event: Event) -> None:
         """Take the next event."""
         if event.message == "start":
-            self.starts(event)
+            self.starts(event.line)
         elif event.message == "listening":
             self.is_of(event.fields["version"])
         else:  # a miss prints no number for what is reused: all is left
-            self.answered(event, event.fields["prompt"], event.fields.get("cached", 0))
+            self.answered(event.line, event.fields["prompt"], event.fields.get("cached", 0))

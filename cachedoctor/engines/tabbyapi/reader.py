@@ -8,7 +8,10 @@ from cachedoctor.engines.scanner import Plan
 from cachedoctor.engines.tabbyapi.messages import ROWS
 from cachedoctor.engines.tabbyapi.tracker import Tracker
 
-PREFIX = rb"(?:[A-Z]{4,8}: ++|(?:(?:generated )?+in )?+\d++(?:\.\d++)?+ )"
-"""``INFO:     ``, or the words with which the second part of a broken line may begin: ``in 9.55 ``."""
+PREFIX = (
+    rb"(?:(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6}+)?+ )?+(?:[A-Z]{4,8}: ++)?+(?=Metrics \(ID:)"
+    rb"|[^\nc]*+(?:c(?!ached tokens and \d)[^\nc]*+)*+(?=cached tokens and \d))"
+)
+"""``2026-09-06 04:04:21.722 INFO:     ``, the time is newer; or what a later part of a broken line begins with."""
 
 READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)

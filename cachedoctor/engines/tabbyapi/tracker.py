@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from cachedoctor.engines.answering import AnswerTracker
 from cachedoctor.engines.base import Event
 from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+_CACHED = re.compile(rb"(?<!\d)(\d{1,15}) cached tokens and ")
+_PARTS = 3
+"""Lines behind the first part of a broken line on which its numbers can stand."""
 
 
 class Tracker(AnswerTracker):
@@ -22,23 +27,23 @@ class Tracker(AnswerTracker):
         keep: Callable[[CacheSample | PrefillBatch], None],
     ) -> None:
         super().__init__(path, origin, new_session, keep)
-        self._broken: Event | None = None
-        """First part of a line of which the numbers are still to come."""
+        self._broken: int | None = None
+        """Where the first part of a line stands of which the numbers are still to come."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""
         begun, self._broken = self._broken, None
         if event.message == "rest":
             if begun is not None:
-                self._metrics(event)
+                cached = _CACHED.search(event.text) if event.line <= begun + _PARTS else None
+                self._numbers(event, None if cached is None else int(cached[1]))
             return
         if begun is not None:  # broken in a place where the numbers cannot be read
             self.answered(begun, None, None)
         if event.message == "begin":
-            self._broken = event
+            self._broken = event.line
         else:
-            self._metrics(event)
+            self._numbers(event, event.fields["cached"])
 
-    def _metrics(self, event: Event) -> None:
-        cached = event.fields["cached"]
-        self.answered(event, cached + event.fields["new"], cached)
+    def _numbers(self, event: Event, cached: int | None) -> None:
+        self.answered(event.line, None if cached is None else cached + event.fields["new"], cached)
