@@ -96,8 +96,8 @@ def test_the_numbers_of_a_batch_line() -> None:
         "[16:43:29 TP0] ",
         "[16:43:29] ",
         "",
-        "Loading safetensors checkpoint shards: 100% Completed | 4/4 [00:02<00:00,  1.52it/s][2026-07-04 04:31:24 TP0] ",
-        "Capturing batches (bs=1 avail_mem=5.30 GB): 100%|####| 23/23 [00:05<00:00,  4.2it/s] [2026-07-04 04:31:24 TP0] ",
+        "Loading checkpoint shards: 100% Completed | 4/4 [00:02<00:00,  1.52it/s][2026-07-04 04:31:24 TP0] ",
+        "Capturing batches (bs=1): 100%|####| 23/23 [00:05<00:00,  4.2it/s] [2026-07-04 04:31:24 TP0] ",
     ],
 )
 def test_what_may_stand_before_a_message(prefix: str) -> None:
@@ -111,7 +111,7 @@ def test_what_may_stand_before_a_message(prefix: str) -> None:
     [
         f"Receive: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}')",
         f"{STAMP}] Receive: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}')",
-        f'{{"timestamp": "2026-07-04T04:31:24.1", "event": "request.received", "obj": {{"text": "{STAMP}] {PREFILL}"}}}}',
+        f'{{"timestamp": "2026-07-04", "event": "request.received", "obj": {{"text": "{STAMP}] {PREFILL}"}}}}',
         f"Finish: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}'), out={{'meta_info': {{}}}}",
     ],
 )
