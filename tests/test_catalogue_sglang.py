@@ -7,8 +7,10 @@ import re
 import pytest
 from conftest import FIXTURES
 
-from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.base import HOLE, Event, Message
 from cachedoctor.engines.scanner import Scanner
+from cachedoctor.engines.sglang.fields import FIELDS, PAIRS, field
+from cachedoctor.engines.sglang.meanings import MEANINGS
 from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.reader import READER
 from cachedoctor.model import Segment
@@ -134,3 +136,36 @@ def test_a_message_that_has_become_longer_is_read() -> None:
     assert (event.message, event.fields["impl"]) == ("tree_cache", "UnifiedRadixCache")
     (event,) = events(f"{STAMP}] {PREFILL}, #new-thing: 7")
     assert event.fields["more"]["#new-thing"] == "7"
+
+
+# ---- words for people
+
+
+def test_every_message_and_every_field_has_words() -> None:
+    """And a description that nothing has any more must go."""
+    used = {
+        f"{row.id}.{name}" if f"{row.id}.{name}" in FIELDS else name
+        for row in ROWS
+        for name, _ in HOLE.findall(row.template)
+    }
+    assert used == set(FIELDS)
+    assert set(MEANINGS) == {row.id for row in ROWS}
+    assert all(meaning.endswith(".") for meaning in MEANINGS.values())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_every_amount_has_a_unit(row: Message) -> None:
+    for name, kind in HOLE.findall(row.template):
+        known = field(row.id, name)
+        assert known is not None, name
+        assert known.meaning, name
+        assert known.unit or kind not in "df" or name in ("status", "node"), name
+
+
+def test_every_name_in_a_batch_line_has_words() -> None:
+    """Those of 13 versions, and those that only a server in two halves, a draft or an estimate adds."""
+    names = {name for line in BATCHES for event in events(line) for name in event.fields["more"]}
+    assert len(names) >= 15
+    assert names <= set(PAIRS)
+    assert all(pair.meaning for pair in PAIRS.values())
+    assert all(pair.unit for name, pair in PAIRS.items() if not name.endswith(" graph"))
