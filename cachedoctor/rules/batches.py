@@ -29,8 +29,10 @@ TINY = 0.25
 """Share of the prompt tokens: tools and a system prompt in front of what changes are rarely more than that of an agent's."""
 FEWER = 0.25
 """Difference of two shares by which reuse fell: more than the mixture of requests changes from hour to hour."""
-SOME = 1000
-"""Tokens on each side of such a comparison: fewer are one short prompt."""
+SOME = 5000
+"""Tokens on each side of such a comparison: fewer are one or two prompts."""
+TWICE = 2
+"""Logged prompts that had been there: one may have met an eviction that nothing could have avoided."""
 EARLY = 1000
 """Bytes: a logged prompt is cut to its first and last 1,024 characters at --log-requests-level 2, so that a shorter common
 prefix is a real one (request_logger.py, 0.4.3 to 0.5.23)."""

@@ -32,7 +32,7 @@ _WHY = (
 
 def inspect(session: Session, _: set[str]) -> list[Note]:
     """Fire where the strategy is known, and the requests that are known one by one reused little."""
-    if strategy(session) != "no_buffer" or caching(session) is False:
+    if strategy(session) != "no_buffer" or caching(session) is not True:
         return []
     for period in periods(session):
         requests = seen(session, period)
@@ -60,7 +60,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
             _WHY,
             [extra_buffer(session), *([] if proven else [experiment(session)])],
             [
-                RuledOut("radix-cache-off", "the cache is on, or this strategy would not be in use"),
+                RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
                 RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
             ],
             ["https://github.com/sgl-project/sglang/issues/22935", "https://github.com/sgl-project/sglang/pull/14792"],

@@ -5,8 +5,21 @@ from __future__ import annotations
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
 from cachedoctor.model.period import FULL
 from cachedoctor.rules.base import Note, Rule, Words, n, said_by
-from cachedoctor.rules.batches import ENOUGH, HALF, caching, capacity, crowded, fell, marks, periods, reuse, share
-from cachedoctor.rules.sglang_options import launch
+from cachedoctor.rules.batches import (
+    ENOUGH,
+    HALF,
+    TWICE,
+    caching,
+    capacity,
+    crowded,
+    fell,
+    known,
+    marks,
+    periods,
+    reuse,
+    share,
+)
+from cachedoctor.rules.sglang_options import launch, log_requests
 
 _WHY = (
     "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
@@ -21,16 +34,19 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
         return []
     for period in periods(session):
         full = (period.token_usage or 0.0) >= FULL or crowded(period)
-        if full and (dropped := _dropped(period)) is not None:
+        if full and (dropped := _dropped(session, period)) is not None:
             return [_note(session, period, *dropped)]
     return []
 
 
-def _dropped(period: BatchPeriod) -> tuple[Severity, Confidence] | None:
-    """How sure it is that reuse was lost; None where it was not, or too little is known."""
+def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidence] | None:
+    """How sure it is that reuse was lost; None where it was not, or too little is known.
+
+    That it fell makes it likely only: the requests that fill the pool may as well be other texts, with nothing to reuse.
+    """
     lost = fell(period, period.full_new_tokens, period.full_cached_tokens)
     if lost:
-        return "warning", "high"
+        return "warning", "high" if known(session) >= TWICE else "medium"
     if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
         return None
     return "note", "medium" if period.cached_tokens else "low"
@@ -40,7 +56,7 @@ def _note(session: Session, period: BatchPeriod, severity: Severity, confidence:
     inside = share(period.full_cached_tokens, period.full_new_tokens)
     outside = share(period.cached_tokens - period.full_cached_tokens, period.new_tokens - period.full_new_tokens)
     usage = f"{100 * (period.token_usage or 0):.0f} % of the KV pool in use"
-    if confidence == "high":
+    if severity == "warning":
         claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
     else:
         claim = f"{usage}, and of {n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
@@ -49,10 +65,8 @@ def _note(session: Session, period: BatchPeriod, severity: Severity, confidence:
         Words(
             claim,
             _WHY,
-            _remedies(session),
-            [RuledOut("prefix-not-shared", "prompts do share a beginning: some tokens were reused")]
-            if period.cached_tokens
-            else [],
+            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
+            [RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
             ["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
         ),
         "",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
 from cachedoctor.model.period import FULL, STATES_FULL
 from cachedoctor.rules.base import Note, Rule, Words, n, said_by
-from cachedoctor.rules.batches import ENOUGH, HALF, caching, fell, marks, periods, reuse
-from cachedoctor.rules.sglang_options import launch
+from cachedoctor.rules.batches import ENOUGH, HALF, TWICE, caching, fell, known, marks, periods, reuse
+from cachedoctor.rules.sglang_options import launch, log_requests
 
 _WHY = (
     "A hybrid model can only go on from a position whose state is kept, and states have a pool of their own. Running requests "
@@ -22,16 +22,19 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     for period in periods(session):
         short = (period.mamba_usage or 0.0) >= STATES_FULL
         tokens = period.usage_at_mamba if period.usage_at_mamba is not None else period.token_usage
-        if short and (tokens is None or tokens < FULL) and (dropped := _dropped(period)) is not None:
+        if short and (tokens is None or tokens < FULL) and (dropped := _dropped(session, period)) is not None:
             return [_note(session, period, tokens, *dropped)]
     return []
 
 
-def _dropped(period: BatchPeriod) -> tuple[Severity, Confidence] | None:
-    """How sure it is that reuse was lost; None where it was not, or too little is known."""
+def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidence] | None:
+    """How sure it is that reuse was lost; None where it was not, or too little is known.
+
+    That it fell makes it likely only: the requests that fill the pool may as well be other texts, with nothing to reuse.
+    """
     lost = fell(period, period.states_new_tokens, period.states_cached_tokens)
     if lost:
-        return "warning", "high"
+        return "warning", "high" if known(session) >= TWICE else "medium"
     if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
         return None
     return "note", "medium"
@@ -51,7 +54,7 @@ def _note(
         Words(
             claim,
             _WHY,
-            _remedies(session),
+            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
             [RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
             ["https://github.com/sgl-project/sglang/pull/15337", "https://github.com/sgl-project/sglang/pull/31643"],
         ),

@@ -38,7 +38,7 @@ _WHY_HICACHE = (
 
 def inspect(session: Session, _: set[str]) -> list[Note]:
     """Fire where some requests reused and several did not, or where the version keeps no state at a fork."""
-    if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is False:
+    if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is not True:
         return []
     forkless = (
         session.setting("hicache") is True

@@ -6,15 +6,25 @@ import msgspec
 
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity
 from cachedoctor.rules.base import Note, Rule, Words, n
-from cachedoctor.rules.batches import caching, crowded, evicts, hybrid, known, marks, periods, replica, share, wanting
-from cachedoctor.rules.sglang_options import experiment, needs_requests
+from cachedoctor.rules.batches import (
+    TWICE,
+    caching,
+    crowded,
+    evicts,
+    hybrid,
+    known,
+    marks,
+    periods,
+    replica,
+    share,
+    wanting,
+)
+from cachedoctor.rules.sglang_options import launch, needs_requests
 
 SPREAD = 0.75
 """Share of the prompt tokens: where conversations stay on their rank, agents reuse more; below it a spread may cost much."""
 BALANCE = 0.5
 """The rank with fewest requests has this part of those of the one with most: taking turns, or by load."""
-PROVEN = 2
-"""Logged prompts whose beginning had been there: one may have met an eviction."""
 
 _WHY = (
     "Each data-parallel rank has a radix cache of its own, and requests are given to ranks in turn or by load (--load-balance-method), "
@@ -66,7 +76,7 @@ def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: floa
     excluded = hybrid(session) is False and not any(
         crowded(p) or evicts(session, p) is not False for p in periods(session)
     )
-    sure = proven >= PROVEN and excluded
+    sure = proven >= TWICE and excluded
     severity: Severity = "warning" if sure else "note"
     confidence: Confidence = "high" if sure else "medium"
     each = ", ".join(f"{r.name} {r.requests:,} requests, {r.cold:,} cold" for r in ranks[:8])
@@ -76,7 +86,7 @@ def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: floa
         Words(
             f"{len(ranks)} data-parallel ranks with a cache each: {each}{more}; {100 * reused:.0f} % of the prompt tokens reused{proof}",
             _WHY,
-            [*_remedies(session), *([] if sure else [experiment(session)])],
+            [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
             references=[
                 "https://github.com/sgl-project/sglang/issues/26611",
                 "https://github.com/sgl-project/sglang/pull/31170",
@@ -87,6 +97,14 @@ def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: floa
         or marks(alike[0].first, ("first", "the first batch of a rank")),
         severity,
         confidence,
+    )
+
+
+def _experiment(ranks: int) -> Remedy:
+    return Remedy(
+        f"To decide: start the server with --enable-cache-report and send one request of a few thousand tokens {ranks + 1} times, one after "
+        "the other. If cached_tokens in the usage is 0 several times before it covers nearly the prompt, each rank had to learn it.",
+        [launch("--enable-cache-report")],
     )
 
 

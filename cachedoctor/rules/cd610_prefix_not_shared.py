@@ -65,8 +65,8 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
         words = _parted(session, claim, given)
         sure = "high"
     elif late:
-        said = given.said if given is not None else f"{shared(session):,} logged prompts had been there"
-        words = Words(f"{claim}; {said}", f"So the prompts do share their beginning. {_traceless(session, period, requests)}",
+        said = given.said if given is not None else f"{shared(session):,} logged prompts begin as an earlier one did"
+        words = Words(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
                       [experiment(session)])  # fmt: skip
     else:
         words = Words(claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()])
@@ -122,7 +122,7 @@ def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
         others.append("states of a hybrid model that are kept elsewhere than where the prompts part")
     if evicts(session, period) is not False:
         others.append(_eviction(session, requests))
-    return f"Something does it that leaves no trace in this log: {'; '.join(others)}."
+    return f"something does it that leaves no trace in this log: {'; '.join(others)}."
 
 
 def _eviction(session: Session, requests: Seen) -> str:
@@ -141,7 +141,7 @@ def _ruled_out(session: Session, period: BatchPeriod, requests: Seen) -> list[Ru
         out.append(
             RuledOut("mamba-state-pressure", f"running requests held {100 * period.mamba_usage:.0f} % of the states")
         )
-    if session.setting("page_size"):
+    if page(session) > 1:
         out.append(
             RuledOut(
                 "page-rounding", f"a page has {n(page(session))} tokens, the shortest prompt {n(requests.smallest)}"

@@ -50,8 +50,18 @@ def extra_buffer(session: Session) -> Remedy:
     )
 
 
-def experiment(session: Session) -> Remedy:
-    """Advise the two requests that tell whether the server or the prompts are the cause."""
+def experiment(session: Session, *, shared: bool = False) -> Remedy:
+    """Advise the two requests that tell whether the server or the prompts are the cause.
+
+    Args:
+        session: the server.
+        shared: the prompts are known to share their beginning, so that they are not the cause.
+    """
+    blame = (
+        "what stands beside the prompt in the request, or a router, parts them"
+        if shared
+        else "the prompts are to blame"
+    )
     if strategy(session) == "no_buffer":
         second = (
             "a conversation of one turn, then the same with its answer and a new message behind it; the same request twice "
@@ -61,7 +71,7 @@ def experiment(session: Session) -> Remedy:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(
         f"To decide: start the server with --enable-cache-report and send {second}. If cached_tokens in the usage of the second "
-        "response covers nearly the first prompt, the server is well and the prompts are to blame.",
+        f"response covers nearly the first prompt, the server is well and {blame}.",
         [launch("--enable-cache-report")],
     )
 
