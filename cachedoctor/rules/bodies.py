@@ -31,10 +31,11 @@ class Shared(NamedTuple):
 
 def judged(session: Session) -> Shared | None:
     """Return the verdict; None where nothing was given or logged, or where it is neither early nor late."""
-    return _given(session) or _logged(session)
+    return given(session) or _logged(session)
 
 
-def _given(session: Session) -> Shared | None:
+def given(session: Session) -> Shared | None:
+    """Return the verdict of the bodies that were given."""
     pairs = [(d, d.common_prefix_tokens / max(1, min(d.a.tokens, d.b.tokens))) for d in session.parted]
     if not pairs:
         return None

@@ -42,13 +42,24 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
     """Fire where enough requests reused next to nothing, and nothing that the log shows explains it."""
     if caching(session) is not True or fired & set(CAUSES):
         return []
+    given = bodies.given(session)
     for period in periods(session):
         requests = seen(session, period)
         if requests is None or not requests.barely or crowded(period) or stateless(period):
             continue
         if requests.smallest >= PAGES * page(session):
-            return [_note(session, period, requests)]
+            return [_note(session, period, requests) if given is None else _decided(session, period, requests, given)]
     return []
+
+
+def _decided(session: Session, period: BatchPeriod, requests: Seen, given: bodies.Shared) -> Note:
+    """Request bodies were given: they say whether the prompts share their beginning."""
+    claim = f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused {_reused(session, requests)}"
+    why = given.why if given.early else f"The client is not the cause. Left are: {NO_TRACE}."
+    remedies = given.remedies if given.early else [experiment(session), log_requests()]
+    proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
+    words = Words(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
+    return Note(words, "early" if given.early else "shared", proof, "warning", "high", given.difference)
 
 
 def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
