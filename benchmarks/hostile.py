@@ -28,6 +28,7 @@ from table import Row
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.redaction import Redactor
 from cachedoctor.envelope import Unwrapper
+from cachedoctor.measures import dumps, responses
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
 from cachedoctor.prompts.align import edit_script
@@ -129,6 +130,17 @@ def hide(piece: str, n: int) -> Work:
     return partial(hidden, piece * (n // len(piece)))
 
 
+def answer(read: Callable[[list[bytes], str], object], data: bytes) -> None:
+    try:
+        read([data[at : at + 65_536] for at in range(0, len(data), 65_536)], "f")
+    except CacheDoctorError:
+        pass
+
+
+def repeated(read: Callable[[list[bytes], str], object], head: bytes, unit: bytes, n: int) -> Work:
+    return partial(answer, read, head + unit * n)
+
+
 def texts() -> Iterator[Case]:
     for piece in made.PIECES:
         yield repr(piece), 50_000, partial(repetition, piece)
@@ -181,6 +193,16 @@ def quotes() -> Iterator[Case]:
         yield repr(piece), 50_000, partial(hide, piece)
 
 
+def counters() -> Iterator[Case]:
+    for head, unit in made.DUMPS:
+        yield repr(head + unit), 10_000, partial(repeated, dumps.servers, head, unit)
+
+
+def answers() -> Iterator[Case]:
+    for head, unit in made.ANSWERS:
+        yield repr(head + unit), 10_000, partial(repeated, responses.read, head, unit)
+
+
 SUITES = {
     "texts": texts,
     "bodies": bodies,
@@ -192,6 +214,8 @@ SUITES = {
     "patterns": all_patterns,
     "redact": redactions,
     "quotes": quotes,
+    "dumps": counters,
+    "responses": answers,
 }
 
 

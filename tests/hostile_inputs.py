@@ -145,6 +145,34 @@ UNITS = [
 ]
 LEADS = [b"", b"2026-11-20 12:00:00 ", b"<1>1 - a b c d [", b'time=a level=b msg="', b"a  | ", b"[53409] "]
 
+# ---- what lies beside a log: a beginning, and what comes again and again
+
+DUMPS = [
+    (b'a{x="', b'\\"'),
+    (b"a{", b'x="1",'),
+    (b"a", b"{"),
+    (b"a ", b"9"),
+    (b"a 1", b" "),
+    (b"# HELP a", b" "),
+    (b"", b"a 1\n"),
+    (b"", b'a{x="1",y="2"} 1\n'),
+    (b"", b"{\n"),
+    (b"a 1", b"\r"),
+]
+ANSWERS = [
+    (b'{"', b'\\"'),
+    (b'{"a', b"\n"),
+    (b"", b'{"a\n'),
+    (b"", b"{}"),
+    (b"[", b"{},"),
+    (b"[", b'"a",'),
+    (b"", b"{}\n"),
+    (b"", b'data: {"id":"a","usage":{"prompt_tokens":1}}\n'),
+    (b"", b"data: {\n"),
+    (b'{"a":"', b"x"),
+    (b"[{}\n", b"\n"),
+]
+
 SECRETS = [
     "/home/- ",
     "/Users/- b/",

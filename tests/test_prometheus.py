@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from hostile_inputs import DUMPS
 
 from cachedoctor.measures import prometheus
 from cachedoctor.measures.prometheus import Exposition, Sample
@@ -119,6 +120,14 @@ def test_a_log_is_left_after_a_thousand_lines():
 
     assert prometheus.read(endless(), "m.txt", lambda _: True) is None
     assert read_so_far < 1_100
+
+
+@pytest.mark.parametrize(("head", "unit"), DUMPS)
+def test_what_is_made_to_cost_time(head, unit):
+    """Every line is a sample or none, however long it is made."""
+    found = prometheus.read([b"good 1\n" * 20_001, b"\n", head, unit * 20_000, b"\nfine 1\n"], "m", lambda _: True)
+    assert found is not None
+    assert (found.samples[0].name, found.samples[-1].name) == ("good", "fine")
 
 
 def test_a_line_without_an_end_takes_no_memory():

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from hostile_inputs import ANSWERS
 
 from cachedoctor.measures import responses, values
 from cachedoctor.model import Answer, CacheDoctorError
@@ -151,6 +152,14 @@ def test_what_is_cut_off_is_left_out():
     assert given("\n".join(map(json.dumps, BODIES))[:-20]).answers.requests == 1
 
 
+def test_a_line_that_is_cut_off_is_named():
+    """It would take all that follows into it."""
+    lines = [json.dumps(openai(5, 1)) for _ in range(5)]
+    lines[2] = lines[2][:-9]
+    with pytest.raises(CacheDoctorError, match="r: the JSON of line 3 does not end"):
+        given("\n".join(lines))
+
+
 def test_other_values_say_nothing():
     assert told({"error": {"message": "no"}}, openai(5, 1), {"usage": None}, {"messages": []}, {}) == [(5, 1)]
 
@@ -265,7 +274,11 @@ def test_each_is_bounded_and_the_sums_are_not(monkeypatch):
     assert (answers.requests, len(answers.each), answers.prompt_tokens) == (25, 10, 125)
 
 
-def test_strings_without_an_end_take_no_time():
-    """Each quote would be tried as the beginning of a string, to the end of the line."""
-    with pytest.raises(CacheDoctorError, match="holds no response"):
-        given(b'{"' + b'\\"' * 500_000)
+@pytest.mark.parametrize(("head", "unit"), ANSWERS)
+def test_what_is_made_to_cost_time(head, unit):
+    """It is refused, or the answers that it holds."""
+    if b"usage" in unit:
+        assert given(head + unit * 20_000).answers.requests == 1
+    else:
+        with pytest.raises(CacheDoctorError, match=r"r: (holds no response|JSON is nested)"):
+            given(head + unit * 20_000)

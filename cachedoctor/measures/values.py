@@ -44,6 +44,8 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[Value]:
     held, first = bytearray(), 0
     for number, line in enumerate(_lines(chunks, path), 1):
         text = line.strip()
+        if held and _is_next(line, held, path):
+            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "take it out if it was cut off")
         if held or _spans_lines(text, path):
             first = first or number
             held += line
@@ -90,6 +92,11 @@ def _spans_lines(text: bytes, path: str) -> bool:
     except RecursionError as error:
         raise _too_deep(path) from error
     return text.startswith(b"[")
+
+
+def _is_next(line: bytes, held: bytearray, path: str) -> bool:
+    """Whether a line is an object behind one that does not end: nothing that is laid out over lines looks like it."""
+    return line.startswith(b'{"') and held.startswith(b"{") and not _spans_lines(line.strip(), path)
 
 
 def _document(text: bytes, line: int, path: str) -> Iterator[Value]:
