@@ -67,7 +67,10 @@ def test_commands_options_and_values(env):
     assert offered(env, "expl") == ["explain"]
     assert offered(env, "analyze", "--fail") == ["--fail-on"]
     assert offered(env, "analyze", "--fail-on", "") == ["never", "note", "warning", "error"]
-    assert offered(env, "analyze", "server") == []  # so that the shell offers files
+    assert offered(env, "analyze", "--met") == ["--metrics"]
+    assert offered(env, "analyze", "--resp") == ["--responses"]
+    for words in (["server"], ["--metrics", "be"], ["--responses", "be"]):
+        assert offered(env, "analyze", *words) == []  # so that the shell offers files
 
 
 def test_other_shells_get_an_explanation(env):

@@ -14,11 +14,12 @@ import duckdb
 import polars as pl
 import pytest
 from conftest import CASES, ROOT, log_of, report_of
+from measured_reports import GivenRows, prefills, report, samples, sglang, vllm
 
 import cachedoctor
-from cachedoctor.doctor.tables import Events, request_rows
+from cachedoctor.doctor.tables import Events, measured_rows, request_rows
 from cachedoctor.frames import tables
-from cachedoctor.frames.columns import ENDINGS, EVENTS, REQUESTS, TABLES, Ending, Table
+from cachedoctor.frames.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, Ending, Table
 from cachedoctor.frames.requests import Numbering
 from cachedoctor.model import CheckpointRow, RequestRow, Session
 
@@ -64,6 +65,10 @@ def rows_of(table: Table) -> list[bytes]:
     """The rows of all bundled logs, as one table."""
     if table is EVENTS:
         return list(Events([str(log) for log in LOGS], 1 << 40).lines())
+    if table is SAMPLES:
+        return list(measured_rows(table, [report(vllm(model="m"), samples=GivenRows(40 * samples()))]))
+    if table is BATCHES:
+        return list(measured_rows(table, [report(sglang(), batches=GivenRows(40 * prefills()))]))
     return list(request_rows([cachedoctor.analyze(log) for log in LOGS]))
 
 

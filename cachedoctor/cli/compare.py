@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.progress import Progress
@@ -39,9 +39,10 @@ def compare(
     """Say what a change of the server or the client did to findings, reuse and time, and how sure that is.
 
     Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised in
-    one of them; 130 interrupted.
+    one of them, or it has no requests (logs of vLLM and SGLang have none); 130 interrupted.
     """
     from cachedoctor.doctor import comparing
+    from cachedoctor.doctor.reports import without_requests
     from cachedoctor.report import compare_forms
     from cachedoctor.sources.unpack import MAX_BYTES
 
@@ -53,10 +54,14 @@ def compare(
             reports = [comparing.report_of(path, build, limit, progress.read) for path in (before, after)]
             for path, report in zip((before, after), reports, strict=True):
                 if not any(i.recognised for i in report.inputs):
-                    what = f"{path}: nothing in it was recognised as a log of llama-server"
+                    what = f"{path}: nothing in it was recognised as a log of {SERVERS}"
                     terminal.complain(what, "give a log, or a JSON report as a file")
                     raise typer.Exit(NOTHING)
             progress.close()
+            measured = [path for path, report in zip((before, after), reports, strict=True) if without_requests(report)]
+            if measured:
+                terminal.complain(*no_requests(measured))
+                raise typer.Exit(NOTHING)
             found = comparing.compare(reports[0], reports[1], (before, after))
             with sink.writing() as out:
                 compare_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))

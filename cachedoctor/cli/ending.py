@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from cachedoctor.cli import terminal
@@ -15,8 +15,19 @@ if TYPE_CHECKING:
     from cachedoctor.sources.base import SourceError
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
+SERVERS = "llama-server, vLLM or SGLang"
+_NAMED = 3
+"""Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
 _PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
+
+
+def no_requests(paths: Sequence[str]) -> tuple[str, str]:
+    """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
+    named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
+    has = "has" if len(paths) == 1 else "have"
+    what = f"{named}: {has} measurements of the whole server, and no requests, which this command is about"
+    return what, "cachedoctor analyze shows them, export --table samples (vLLM) or batches (SGLang) writes them"
 
 
 def conclude(
@@ -53,7 +64,7 @@ def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "war
         return FAULT
     if not any(i.recognised for i in report.inputs) and not (_aside(report) and not report.inputs):
         empty = not any(i.bytes for i in report.inputs)
-        what = "the input is empty" if empty else "nothing in the input was recognised as a log of llama-server"
+        what = "the input is empty" if empty else f"nothing in the input was recognised as a log of {SERVERS}"
         terminal.complain(what, _PIPE if empty else _expected(report))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]

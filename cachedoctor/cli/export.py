@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import Build, MaxUnpacked, Quiet
 from cachedoctor.cli.progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
-    from cachedoctor.model import CacheDoctorError
+    from cachedoctor.model import CacheDoctorError, Report
 
 _Ending = Literal["parquet", "csv", "ndjson"]
 
@@ -28,6 +28,7 @@ class _Job(NamedTuple):
     build: int | None
     max_unpacked: int
     progress: Progress
+    quiet: bool
 
 
 def export(
@@ -40,7 +41,11 @@ def export(
         typer.Option("--output", "-o", metavar="FILE", help="Table to write: .parquet, .csv or .ndjson; - with -f."),
     ],
     table: Annotated[
-        Literal["requests", "events"], typer.Option(help="One row per request, or per line that is a known message.")
+        Literal["requests", "samples", "batches", "events"],
+        typer.Option(
+            help="One row per request, per statistics line (vLLM), per prefill batch (SGLang), or per line that is a "
+            "known message."
+        ),
     ] = "requests",
     format: Annotated[
         _Ending | None, typer.Option("--format", "-f", help="Format of the table.  [default: by the name of FILE]")
@@ -49,18 +54,19 @@ def export(
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a table: a row per request (token counts, slot choice, outcome, rules), or per line of the log.
+    """Write a table: a row per request (token counts, slot choice, outcome, rules), per measurement, or per line.
 
     Columns are described in docs/tables.md. Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in
     the input was recognised, and nothing was written; 130 interrupted (FILE is not written).
     """
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    job = _Job(logs, output, table, _ending(output, format), build, max_unpacked or MAX_BYTES, Progress(logs, quiet))
+    progress = Progress(logs, quiet)
+    job = _Job(logs, output, table, _ending(output, format), build, max_unpacked or MAX_BYTES, progress, quiet)
     spare_inputs(output, logs)
     try:
         with Interrupts(), Sink(output) as sink:
-            status = _requests(job, sink) if table == "requests" else _events(job, sink)
+            status = _events(job, sink) if table == "events" else _reported(job, sink)
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:
@@ -82,11 +88,12 @@ def _ending(output: str, format: _Ending | None) -> _Ending:
     raise CacheDoctorError(f"{output}: unknown table format", f"end the name in {names}, or give --format")
 
 
-def _requests(job: _Job, sink: Sink) -> int:
+def _reported(job: _Job, sink: Sink) -> int:
+    """Write requests, samples or batches, which reports have as well."""
     from cachedoctor.doctor import reports, tables
     from cachedoctor.doctor.analyzer import Analyzer
     from cachedoctor.doctor.run import feed_all
-    from cachedoctor.frames.columns import REQUESTS
+    from cachedoctor.frames.columns import REQUESTS, TABLES
     from cachedoctor.model import CacheDoctorError
 
     errors: list[CacheDoctorError] = []
@@ -105,8 +112,21 @@ def _requests(job: _Job, sink: Sink) -> int:
     recognised = any(i.recognised for report in read for i in report.inputs)
     if recognised:
         with sink.writing() as out:
-            tables.write(REQUESTS, tables.request_rows(read), out, job.ending)
+            wanted = TABLES[job.table]
+            rows = tables.request_rows(read) if wanted is REQUESTS else tables.measured_rows(wanted, read)
+            tables.write(wanted, rows, out, job.ending)
+        _elsewhere(job, read)
     return _status(errors, recognised)
+
+
+def _elsewhere(job: _Job, read: list[Report]) -> None:
+    """Say which table has what the one that was asked for cannot have."""
+    from cachedoctor.doctor.reports import tables_of
+
+    found = list(dict.fromkeys(name for report in read for name in tables_of(report)))
+    if found and job.table not in found and not job.quiet:
+        words = " or ".join(f"--table {name}" for name in found)
+        terminal.complain(f"the table is empty: the input has no {job.table}", f"give {words}", "note")
 
 
 def _events(job: _Job, sink: Sink) -> int:
@@ -123,17 +143,25 @@ def _events(job: _Job, sink: Sink) -> int:
     rows = events.lines()
     first = next(rows, None)
     if first is None:  # an old table stays
-        return _status(events.errors, False)
+        if _failed(events.errors):
+            return FAULT
+        what = "nothing in the input was recognised as a log of llama-server, and the table of events has no others"
+        terminal.complain(what, "for vLLM give --table samples, for SGLang --table batches")
+        return NOTHING
     with sink.writing() as out:
         tables.write(EVENTS, chain([first], rows), out, job.ending)
     return _status(events.errors, True)
 
 
-def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
+def _failed(errors: Sequence[CacheDoctorError]) -> bool:
     for error in errors:
         terminal.complain(error.message, error.hint)
-    if errors:
+    return bool(errors)
+
+
+def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
+    if _failed(errors):
         return FAULT
     if not recognised:
-        terminal.complain("nothing in the input was recognised as a log of llama-server", UNWRITTEN)
+        terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
     return 0 if recognised else NOTHING

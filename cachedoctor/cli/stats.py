@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.progress import Progress
@@ -60,7 +60,8 @@ def stats(
     """Sum up requests over many logs and servers: reuse, recomputed and lost tokens, time, speed.
 
     Every log is a server of its own; the rotations of one log belong together. Exit status: 0 written; 2 wrong usage or
-    an unreadable input (the others are summed up); 3 nothing in the inputs was recognised; 130 interrupted.
+    an unreadable input (the others are summed up); 3 nothing in the inputs was recognised, or has requests (logs of
+    vLLM and SGLang have none); 130 interrupted.
     """
     from cachedoctor.doctor.statistics import Gathering
     from cachedoctor.report import stats_forms
@@ -80,6 +81,8 @@ def stats(
         raise typer.Exit(INTERRUPTED) from None
     finally:
         progress.close()
+    if gathering.measured and not (quiet and gathering.recognised):
+        terminal.complain(*no_requests(gathering.measured), "note" if gathering.recognised else "error")
     raise typer.Exit(_status(gathering))
 
 
@@ -88,7 +91,9 @@ def _status(gathering: Gathering) -> int:
         terminal.complain(error.message, error.hint)
     if gathering.errors:
         return FAULT
+    if not gathering.recognised and gathering.measured:
+        return NOTHING
     if not gathering.recognised:
-        terminal.complain("nothing in the inputs was recognised as a log of llama-server", UNWRITTEN)
+        terminal.complain(f"nothing in the inputs was recognised as a log of {SERVERS}", UNWRITTEN)
         return NOTHING
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import cachedoctor
-from cachedoctor.doctor.diagnosis import LLAMA, Diagnosis
+from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns, equip
 from cachedoctor.doctor.intake import Intake
 from cachedoctor.doctor.measuring import Measuring
@@ -40,6 +40,7 @@ from cachedoctor.model import (
 )
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.report.json_v1 import encode_row, encoder
+from cachedoctor.report.served import LLAMA
 from cachedoctor.rules import registry
 
 if TYPE_CHECKING:
@@ -144,17 +145,20 @@ class Analyzer:
         if self._intake is not None:
             settled = self._intake.settled
             self._segments(self._intake.finish())
-            self._intake, self._settled = None, settled and self._servers.alone
+            self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 
     def _segments(self, segments: list[Segment]) -> list[str]:
         if not segments:
             return []
-        requests = self._servers.read(segments)
-        self._measuring.read(segments)
+        before, behind = self._measuring.divide(segments)
+        requests = self._servers.read(before)
+        self._measuring.read(before, behind)
         found = self._measuring.recognised()
         found[LLAMA] = requests
         info = self._inputs[-1]
         info.recognised = found.total()
+        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):
+            del found[LLAMA]  # lines of its library, which others load, too
         info.engine = found.most_common(1)[0][0] if info.recognised else None
         return self._collect()
 
@@ -319,7 +323,10 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        sessions = [s for s in self._sessions if s.n_requests or s.seen or s.counters or s.answers]
+        others = {(s.path, s.origin) for s in self._sessions if s.engine != LLAMA}
+        sessions = [
+            s for s in self._sessions if s.n_requests or s.counters or s.answers or (s.seen and not _library(s, others))
+        ]
         self._compare_bodies(sessions)
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
@@ -332,3 +339,8 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
         )  # fmt: skip
+
+
+def _library(session: Session, others: set[tuple[str, str | None]]) -> bool:
+    """Whether its lines are those of a library that one of ``others``, programs by input and origin, has loaded."""
+    return session.engine == LLAMA and not session.n_requests and (session.path, session.origin) in others

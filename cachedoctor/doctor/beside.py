@@ -17,9 +17,9 @@ from cachedoctor.measures.responses import Given
 from cachedoctor.model import CacheDoctorError, Counters, Session, Setting
 from cachedoctor.sources.base import Source
 
-MAX_DUMP = 256 * 1024 * 1024
+MAX_DUMP = 64 * 1024 * 1024
 """Bytes of a dump; one of vLLM has about 50 KB for each engine."""
-MAX_RESPONSES = 4 * 1024 * 1024 * 1024
+MAX_RESPONSES = 1024 * 1024 * 1024
 """Bytes of a file of responses."""
 UNKNOWN = "unknown"
 """Engine of responses that any server may have written."""

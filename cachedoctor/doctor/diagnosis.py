@@ -5,11 +5,9 @@ Knows rules as such, not one of them by name. State is bounded: 8 requests per t
 
 from __future__ import annotations
 
-from collections import deque
-
-import msgspec
-
 from cachedoctor.doctor.groups import Groups, Key
+from cachedoctor.doctor.memory import Memory
+from cachedoctor.doctor.unanswered import not_evaluated
 from cachedoctor.doctor.whole import noted, short
 from cachedoctor.model import (
     SEVERITY_ORDER,
@@ -26,32 +24,14 @@ from cachedoctor.model import (
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words
 from cachedoctor.rules.registry import Broken
-from cachedoctor.rules.signs import OF_LOSS, Plan, signs_of
+from cachedoctor.rules.signs import Plan, signs_of
 
-WINDOW = 8
-"""Requests of a thread that a rule can look back on."""
-MAX_THREADS = 64
-"""Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
-_FINAL = 64
-"""Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
-LLAMA = "llama.cpp"
-"""The engine whose log has requests."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"slept", "stale", "slot_file"})
 """Marks of requests that a rule may speak about though they lost nothing."""
-
-
-class _Memory(msgspec.Struct):
-    """What is remembered of one session."""
-
-    threads: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
-    slots: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
-    """What each slot served, in the order of the requests."""
-    n_threads: int = 0
-    steals: int = 0
 
 
 class Diagnosis:
@@ -65,7 +45,7 @@ class Diagnosis:
         self.failures: dict[str, str] = {}
         """What rules failed with, by code."""
         self.groups = Groups(options.ignored)
-        self._memory: dict[int, _Memory] = {}
+        self._memory: dict[int, Memory] = {}
         self._lives: dict[tuple[str, str | None], int] = {}
         """Last session of each server, by path and origin."""
         self._latest: int | None = None
@@ -109,11 +89,11 @@ class Diagnosis:
         self.doubtful += doubtful
         self.failures.update(failures)
 
-    def _of(self, session: Session) -> _Memory:
+    def _of(self, session: Session) -> Memory:
         """What is remembered of a session; the life before it is forgotten, or else the one unused for longest."""
         if session.index == self._latest:
             return self._memory[session.index]
-        memory = self._memory.pop(session.index) if session.index in self._memory else _Memory()
+        memory = self._memory.pop(session.index) if session.index in self._memory else Memory()
         server = (session.path, session.origin)
         before, self._lives[server] = self._lives.get(server, session.index), session.index
         if before < session.index:
@@ -135,7 +115,7 @@ class Diagnosis:
         self._lives.clear()
         self._latest = None
 
-    def _ask(self, request: Request, session: Session, memory: _Memory) -> list[str]:
+    def _ask(self, request: Request, session: Session, memory: Memory) -> list[str]:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
@@ -145,7 +125,7 @@ class Diagnosis:
             or "restarted" in session.settings
             or not _TELLING.isdisjoint(request.marks)
         ):
-            _remember(memory, request)  # nothing that any rule could report
+            memory.remember(request)  # nothing that any rule could report
             return []
         # Requests may be asked about when later ones are known.
         number = request.index
@@ -167,7 +147,7 @@ class Diagnosis:
             request.avoidable_tokens, request.avoidable_ns = self.groups.cost_of(request)
         if situation.slot_taken:
             memory.steals += 1
-        _remember(memory, request)
+        memory.remember(request)
         return opened
 
     def _check(self, rule: Rule, situation: Situation) -> Hit | None:
@@ -227,57 +207,13 @@ class Diagnosis:
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
-        out = [
-            NotEvaluated(b.code, b.name, f"the rule could not be loaded: {b.error}", "report this as a bug")
-            for b in self._broken
-        ]
-        for rule in self._rules:
-            if rule.code in self.failures:
-                out.append(
-                    NotEvaluated(
-                        rule.code, rule.name, f"the rule failed: {self.failures[rule.code]}", "report this as a bug"
-                    )
-                )
-                continue
-            if not self.doubtful and OF_LOSS.issuperset(rule.on) and rule.on:
-                continue  # nothing was lost, so there was nothing to explain
-            active = [s for s in sessions if s.engine == rule.engine and (s.n_requests or s.engine != LLAMA)]
-            needs = [rule.needs(s) for s in active]
-            if needs and needs[0] is not None and all(need is not None for need in needs):
-                out.append(NotEvaluated(rule.code, rule.name, needs[0][0], needs[0][1]))
-        return sorted((rule for rule in out if rule.code not in self._options.ignored), key=lambda rule: rule.code)
+        left = not_evaluated(self._rules, self._broken, self.failures, sessions, lost=self.doubtful > 0)
+        return [rule for rule in left if rule.code not in self._options.ignored]
 
     @property
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
-
-
-def _remember(memory: _Memory, request: Request) -> None:
-    served = memory.slots.get(request.slot)
-    if served is None:
-        served = memory.slots[request.slot] = deque(maxlen=_FINAL)
-    _insert(served, request)
-    while len(served) > 1 and served[1].index < request.index - _FINAL:
-        served.popleft()
-    if request.thread is not None:
-        queue = memory.threads.pop(request.thread, None)
-        if queue is None:
-            if len(memory.threads) >= MAX_THREADS:
-                del memory.threads[next(iter(memory.threads))]
-            queue = deque(maxlen=WINDOW)
-        memory.threads[request.thread] = queue  # the one used last stands last
-        _insert(queue, request)
-
-
-def _insert(queue: deque[Request], request: Request) -> None:
-    """Add a request in its place: nearly always the last."""
-    late = queue and queue[-1].index > request.index
-    queue.append(request)
-    if late:
-        ordered = sorted(queue, key=lambda r: r.index)
-        queue.clear()
-        queue.extend(ordered)
 
 
 def _severity(rule: Rule, group: Group, warn_tokens: int) -> Severity:

@@ -19,6 +19,8 @@ _HEAD = 1 << 16
 """Bytes at the beginning of a file in which the first record of a log ends."""
 _BLOCK = 1 << 20
 _SCHEMA = re.compile(rb'(?<!\\)"schema"\s{0,8}:\s{0,8}"cachedoctor\.report/')
+_TABLES = {"llama.cpp": "requests", "vllm": "samples", "sglang": "batches"}
+"""What of an engine's log becomes a table."""
 _OVERLAP = 64
 """Bytes that this may match."""
 
@@ -69,6 +71,16 @@ def read(path: str, told: Told = unheard) -> Report:
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}") from error
     told(len(data))
     return stored.read(data, path)
+
+
+def tables_of(report: Report) -> list[str]:
+    """Name the tables of ``export`` that its servers have: requests, or measurements, or neither."""
+    return list(dict.fromkeys(_TABLES[s.engine] for s in report.sessions if s.engine in _TABLES))
+
+
+def without_requests(report: Report) -> bool:
+    """Whether there are servers in it, but none whose log has requests."""
+    return bool(report.sessions) and "requests" not in tables_of(report)
 
 
 def distinct(paths: list[str]) -> list[str]:

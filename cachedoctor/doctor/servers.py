@@ -90,7 +90,7 @@ class Servers:
 
     def read(self, segments: list[Segment]) -> int:
         """Take segments; gives how many lines of the input were recognised so far."""
-        self._stored = segments[0].stored
+        self._stored = segments[0].stored if segments else {}
         if len(segments) == 1 and self._witness is None:
             self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
         else:  # one by one; of several servers in one file the requests count in the order of the lines

@@ -13,7 +13,7 @@ from typing import Literal
 import cachedoctor
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.naming import printable
-from cachedoctor.doctor.reports import distinct, is_report, read
+from cachedoctor.doctor.reports import distinct, is_report, read, without_requests
 from cachedoctor.doctor.run import chains, drive_chain
 from cachedoctor.frames import stats, tables
 from cachedoctor.frames.columns import REQUESTS
@@ -49,6 +49,8 @@ class Gathering:
         """Of inputs that could not be read to their end; what was read of them counts."""
         self.recognised = False
         """There is something to sum up."""
+        self.measured: list[str] = []
+        """Inputs whose servers have measurements instead of requests: there is nothing to sum up in them."""
         self._inputs: list[StatsInput] = []
 
     def stats(self, by: Sequence[By]) -> Stats:
@@ -64,6 +66,9 @@ class Gathering:
     def _rows(self) -> Iterator[bytes]:
         numbering = Numbering()
         for report in self._read():
+            if without_requests(report):
+                self.measured += [i.path for i in report.inputs if i.recognised]
+                continue
             self.recognised = self.recognised or any(i.recognised for i in report.inputs)
             yield from numbering.lines(report.requests, report.sessions)
 

@@ -10,7 +10,8 @@ from typing import IO
 
 from cachedoctor.doctor.listing import Listing
 from cachedoctor.doctor.run import chains, source_of
-from cachedoctor.frames.columns import Ending, Table
+from cachedoctor.frames.columns import SAMPLES, Ending, Table
+from cachedoctor.frames.measurements import Measurements
 from cachedoctor.frames.requests import Numbering
 from cachedoctor.model import Report
 from cachedoctor.report import quoted
@@ -22,6 +23,15 @@ def request_rows(reports: list[Report]) -> Iterator[bytes]:
     numbering = Numbering()
     for report in reports:
         yield from numbering.lines(report.requests, map(quoted.session, report.sessions))
+
+
+def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
+    """Yield the samples or batches of several reports as rows of one table."""
+    numbering = Measurements(table)
+    for report in reports:
+        rows = report.samples if table is SAMPLES else report.batches
+        sessions = map(quoted.session, report.sessions)
+        yield from numbering.lines(rows.lines() if rows is not None else (), sessions)
 
 
 class Events:

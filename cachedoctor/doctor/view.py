@@ -10,13 +10,28 @@ from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp.progress import Progress, advance
 from cachedoctor.engines.llamacpp.slot_state import SlotState
 from cachedoctor.engines.llamacpp.tracker import Tracker
-from cachedoctor.model import Finding, InputInfo, Request, ServerView, Session, SlotView, View
+from cachedoctor.model import (
+    CacheSample,
+    Finding,
+    InputInfo,
+    MeasuredView,
+    PrefillBatch,
+    Request,
+    ServerView,
+    Session,
+    SlotView,
+    View,
+)
+from cachedoctor.report.served import LLAMA
 
 MAX_SLOTS = 256
 """Slots of one server that are shown, and slots of all servers of which the last request is remembered."""
 
 _Place = tuple[int, int]
 """(session, slot)"""
+_Part = tuple[int, str]
+"""(session, engine or rank; empty where it has no name)"""
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -28,19 +43,29 @@ class Observer(Witness):
         self._info = InputInfo("")
         self._progress: dict[_Place, Progress] = {}
         self._last: dict[_Place, Request] = {}
+        self._sessions: dict[int, Session] = {}
+        """Those with measurements."""
+        self._rows: dict[_Part, CacheSample | PrefillBatch] = {}
 
     def opened(self, index: int, info: InputInfo) -> None:
         """Take the input that is read from now on."""
         self._info = info
 
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
-        """Take what a line says of progress."""
+        """Take what a line says of progress, and which server it is of."""
+        if session is not None and session.engine != LLAMA:
+            _put(self._sessions, session.index, session)
         if session is None or event.slot < 0:
             return
         place = session.index, event.slot
         found = advance(event, self._progress.get(place))
         if found is not None:
             _put(self._progress, place, found)
+
+    def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
+        """Take what an engine or a rank said last."""
+        name = row.engine if isinstance(row, CacheSample) else row.rank
+        _put(self._rows, (session.index, name or ""), row)
 
     def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
         """Take requests that ended."""
@@ -52,8 +77,19 @@ class Observer(Witness):
 
     def view(self, analyzer: Analyzer) -> View:
         """Say how things stand."""
-        servers = [self._server(tracker) for tracker in analyzer.trackers]
-        return View(self._info, servers, analyzer.totals(), analyzer.findings())
+        measured = [MeasuredView(session, self._parts(index)) for index, session in sorted(self._latest().items())]
+        servers = [self._server(tracker) for tracker in analyzer.trackers if tracker.session.seen or not measured]
+        return View(self._info, servers, analyzer.totals(), analyzer.findings(), measured)
+
+    def _latest(self) -> dict[int, Session]:
+        """The last life of each server."""
+        open_ = {
+            (session.path, session.origin, session.engine): session for _, session in sorted(self._sessions.items())
+        }
+        return {session.index: session for session in open_.values()}
+
+    def _parts(self, index: int) -> list[CacheSample | PrefillBatch]:
+        return [row for (session, _), row in sorted(self._rows.items(), key=lambda of: of[0]) if session == index]
 
     def _server(self, tracker: Tracker) -> ServerView:
         session = tracker.session
@@ -79,7 +115,7 @@ class Observer(Witness):
         )  # fmt: skip
 
 
-def _put(places: dict[_Place, _T], place: _Place, value: _T) -> None:
+def _put(places: dict[_K, _T], place: _K, value: _T) -> None:
     """Remember the latest; the one that was put longest ago is forgotten."""
     places.pop(place, None)
     places[place] = value

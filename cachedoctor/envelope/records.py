@@ -1,4 +1,7 @@
-"""Records that carry a line as a value: docker, CRI, --log-jsonl, ollama's slog. Must not know their neighbours."""
+"""Records that carry a line as a value: docker, CRI, --log-jsonl, ollama's slog, Python loggers.
+
+Must not know their neighbours.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from cachedoctor.envelope.shapes import is_shaped
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
 _SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
+_ASCTIME = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
 _STAMP = re.compile(ISO)
 _CRI = re.compile(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
 
@@ -39,6 +43,15 @@ class _Json(msgspec.Struct):
     type: str | None = None
     level: str | None = None
     msg: str | None = None
+    # A Python logger with a JSON formatter, as vLLM 0.32 and newer have one (--logging-config.formatter json).
+    levelname: str | None = None
+    message: str | None = None
+    asctime: str | None = None
+    name: str | None = None
+    lineno: int | None = None
+    process: int | None = None
+    processName: str | None = None  # noqa: N815  # the key of Python's own record
+    vllm_process_name: str | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Json)
@@ -80,6 +93,8 @@ def read_json(line: bytes) -> Piece | Message | None:
     if record.type == "log" and record.msg is not None:
         prefix = _console_prefix(record.time, record.level)
         return Message(_encode(prefix + record.msg.removesuffix("\n")), record.level == "none")
+    if record.levelname is not None and record.message is not None:
+        return Message(_encode(_logger_prefix(record) + record.message.removesuffix("\n")), True)
     return None
 
 
@@ -112,12 +127,26 @@ def _console_prefix(time: int | float | str | None, level: str | None) -> str:
     return f"{time // 60_000_000}.{time // 1_000_000 % 60:02d}.{micros // 1000:03d}.{micros % 1000:03d} {letter} "
 
 
+def _logger_prefix(record: _Json) -> str:
+    """Write the prefix that the record would have as text; where it names no line of the source, that is 0."""
+    if record.name == "uvicorn.access":
+        return f"{record.levelname}:     "
+    found = _ASCTIME.match(record.asctime or "")
+    time = f" {found[1]}" if found is not None else ""
+    process = f"({record.vllm_process_name or record.processName or 'MainProcess'} pid={record.process or 0}) "
+    return f"{process}{record.levelname}{time} [{(record.name or 'root').replace('.', '/')}.py:{record.lineno or 0}] "
+
+
 def _rewritten_json(line: bytes, text: str) -> bytes:
     record = _DECODER.decode(line)
     if record.log is not None and record.stream in ("stdout", "stderr"):
         end = "\n" if record.log.endswith("\n") else ""
         time = record.time if isinstance(record.time, str) and _STAMP.fullmatch(record.time.encode()) else None
         return _bare(_Json(log=text + end, stream=record.stream, time=time))
+    if record.levelname is not None and record.message is not None:
+        kept = text.removeprefix(_logger_prefix(record))
+        plain = record.asctime if _ASCTIME.match(record.asctime or "") else None
+        return _bare(_Json(asctime=plain, levelname=record.levelname, process=record.process, message=kept))
     level = record.level if record.level in _LEVELS or record.level == "none" else None
     clock = record.time if isinstance(record.time, int) else None
     kept = text.removeprefix(_console_prefix(record.time, record.level))

@@ -119,4 +119,63 @@ fields | text | JSON | its values by name; texts are cut, secrets hidden
 )
 """One row per line that is a message of the server, read by analyze or not."""
 
-TABLES: dict[str, Table] = {table.name: table for table in (REQUESTS, EVENTS)}
+_SERVER = """
+path | text | | the input, as it was named
+line | integer | line | number of the line, from 1
+session | integer | | life of a server process, from 0
+origin | text | | router port or compose service that the line is of
+version | text | | of the server, where the log says it
+model | text | | name of the model, as the log has it
+memory | text | | attention, swa, hybrid or recurrent
+"""
+
+SAMPLES = Table(
+    "samples",
+    "cachedoctor.samples/1",
+    _columns(
+        _SERVER
+        + """engine | text | | engine of the server, as the line names it
+time | text | ISO 8601 | time of the line; vLLM writes no year: --MM-DDTHH:MM:SS
+interval_s | number | s | what the rates are over
+prompt_rate | number | tokens/s | prompt tokens; whether reused ones count depends on the version, as the two sums say
+generation_rate | number | tokens/s | tokens of replies
+running | integer | requests | that were computed
+waiting | integer | requests | that waited
+deferred | integer | requests | that were deferred
+kv_usage | number | share | of the KV cache that running requests held; what is cached and free counts as unused
+hit_rate | number | share | reused, of the tokens looked up by the last 1,000 requests since the start or a reset
+external_hit_rate | number | share | of a cache outside, in the same way
+mm_hit_rate | number | share | of the cache of images and the like, by items and not tokens
+preemptions | integer | | that the line tells of
+prompt_tokens | integer | tokens | prompt_rate x interval_s of versions that count reused tokens
+computed_tokens | integer | tokens | prompt_rate x interval_s of versions that count computed tokens alone
+answered | integer | requests | answered since the sample before, by all engines of the server
+"""
+    ),
+)
+"""One row per statistics line of vLLM: ``model.CacheSample``."""
+
+BATCHES = Table(
+    "batches",
+    "cachedoctor.batches/1",
+    _columns(
+        _SERVER
+        + """rank | text | | rank of the scheduler, as the line names it
+time | text | ISO 8601 | time of the line, in the zone of the server
+new_seqs | integer | requests | in the batch, one that goes on from the batch before included
+new_tokens | integer | tokens | computed; rounded up to whole pages before 0.5.20
+cached_tokens | integer | tokens | reused by the requests that were admitted in the batch
+token_usage | number | share | of the KV pool in use
+swa_usage | number | share | of the pool of sliding windows in use
+mamba_usage | number | share | of the pool of recurrent states in use
+running | integer | requests | that were computed
+queue | integer | requests | that waited
+pending_tokens | integer | tokens | that waited to be computed
+continues | flag | | it goes on with a prompt that the batch before could not finish, and reuses nothing by itself
+whole | flag | | it holds exactly one request from begin to end: its prompt is new_tokens + cached_tokens
+"""
+    ),
+)
+"""One row per prefill batch of SGLang: ``model.PrefillBatch``."""
+
+TABLES: dict[str, Table] = {table.name: table for table in (REQUESTS, SAMPLES, BATCHES, EVENTS)}

@@ -16,6 +16,8 @@ MAX_EACH = 10_000
 """Answers that are kept one by one."""
 MAX_MODEL = 200
 """Characters of a model's name."""
+_FRUITLESS = 1_000_000
+"""Values in a row that say nothing; the longest stream of a reply has fewer parts."""
 _STARTS = frozenset({b'"message_start"', b'"response.created"'})
 _ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
 """Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
@@ -41,10 +43,11 @@ def read(chunks: Iterable[bytes], path: str) -> Given:
     reader = _Reader(path)
     for value in values(chunks, path):
         reader.take(value)
+        if reader.fruitless > _FRUITLESS:
+            raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _HINT)
     reader.end()
     if not reader.answers.requests:
-        what = "is empty" if not reader.seen else "holds no response that says how long its prompt was"
-        raise CacheDoctorError(f"{path}: {what}", _HINT)
+        raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _HINT)
     return Given(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
 
 
@@ -55,7 +58,7 @@ class _Reader:
         self.answers = Answers(path, "responses")
         self.engine: str | None = None
         self.models: set[str] = set()
-        self.seen = 0
+        self.fruitless = 0
         self._stream: bytes | None = None
         """Id of the answer that is being streamed."""
         self._usage: Usage | None = None
@@ -64,21 +67,20 @@ class _Reader:
 
     def take(self, value: Value) -> None:
         """Take the next value."""
-        self.seen += 1
+        self.fruitless += 1
         response = decoded(value.text, Response)
         if response is None:
             if value.streamed:
                 self.end()  # [DONE]
             return
-        inner, kind = response.inner, bytes(response.type)
+        layers, kind = response.layers(), bytes(response.type)
         whole = not value.streamed and not bytes(response.object).endswith(b'.chunk"')
-        name = _name(response) or (_name(inner) if inner is not None else b"")
+        name = next(filter(None, map(_name, layers)), b"")
         if whole or kind in _STARTS or (name and self._stream not in (None, name)):
             self.end()
         self._stream = name or self._stream
-        self._hear(response, value.line)
-        if inner is not None:
-            self._hear(inner, value.line)
+        for layer in layers:
+            self._hear(layer, value.line)
         if whole or kind in _ENDS or bytes(response.stop) == b"true":
             self.end()
 
@@ -91,10 +93,11 @@ class _Reader:
         if usage is not None:
             self._usage = usage if self._usage is None else _joined(self._usage, usage)
         found = told(self._usage, decoded(response.meta_info, Meta), decoded(response.timings, Timings))
-        if found is not None:
-            if self._told is None:
-                self._line = line
-            self._told = found
+        if found is None:
+            return
+        self.fruitless = 0
+        self._line = line if self._told is None else self._line
+        self._told = found
 
     def end(self) -> None:
         """An answer is over."""

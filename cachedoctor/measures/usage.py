@@ -14,6 +14,7 @@ from cachedoctor.model.bounds import MOST
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 _T = TypeVar("_T")
 _NONE = msgspec.Raw()
+_LAYERS = 3
 
 
 class _Details(msgspec.Struct):
@@ -66,11 +67,16 @@ class Response(msgspec.Struct):
     body: msgspec.Raw = _NONE
     message: msgspec.Raw = _NONE
 
-    @property
-    def inner(self) -> Response | None:
-        """The response that an event, a batch file or a proxy has wrapped."""
-        found = (decoded(raw, Response) for raw in (self.response, self.body, self.message))
-        return next((response for response in found if response is not None), None)
+    def layers(self) -> list[Response]:
+        """Itself, and what an event, a batch file (in two wrappers) or a proxy has wrapped."""
+        found = [self]
+        while len(found) < _LAYERS:
+            wrapped = (decoded(raw, Response) for raw in (found[-1].response, found[-1].body, found[-1].message))
+            inner = next((response for response in wrapped if response is not None), None)
+            if inner is None:
+                break
+            found.append(inner)
+        return found
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -88,7 +94,7 @@ def decoded(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T | None:
         return None
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -18,7 +18,8 @@ MAX_HELD = 64 * 1024 * 1024
 MAX_DEPTH = 64
 """Levels of what spans lines; responses have about ten."""
 
-_TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|[{}\[\]]')
+_TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
+"""A string that does not end on its line is one up to there: nothing is looked at twice."""
 _FIELD = re.compile(rb"(?:event|id|retry)?:")
 """What an event stream has besides data."""
 _DATA = b"data:"
@@ -40,22 +41,21 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[Value]:
     Raises:
         CacheDoctorError: it is not JSON, or too much of it is one value.
     """
-    held: list[bytes] = []
-    first = size = 0
+    held, first = bytearray(), 0
     for number, line in enumerate(_lines(chunks, path), 1):
         text = line.strip()
         if held or _spans_lines(text, path):
             first = first or number
-            held.append(line)
-            size += len(line) + 1
-            _refuse_large(size, path)
+            held += line
+            held += b"\n"
+            _refuse_large(len(held), path)
         elif text.startswith(_DATA):
             yield Value(text.removeprefix(_DATA), number, streamed=True)
         elif text.startswith(b"{"):
             yield Value(text, number)
         elif text and not _FIELD.match(text):
             raise CacheDoctorError(f"{path}: line {number} is not JSON", _HINT)
-    yield from _document(b"\n".join(held), first, path)
+    yield from _document(bytes(held), first, path)
 
 
 def _lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:

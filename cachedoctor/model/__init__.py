@@ -40,7 +40,7 @@ from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, r
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
-from cachedoctor.model.view import ServerView, SlotView, View
+from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
 
 __all__ = [
     "CONFIDENCE_ORDER",
@@ -78,6 +78,7 @@ __all__ = [
     "Line",
     "Mark",
     "Measure",
+    "MeasuredView",
     "Memory",
     "NotEvaluated",
     "Op",

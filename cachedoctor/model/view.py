@@ -9,9 +9,11 @@ from typing import Literal
 
 import msgspec
 
+from cachedoctor.model.batch import PrefillBatch
 from cachedoctor.model.finding import Finding
 from cachedoctor.model.report import InputInfo, Totals
 from cachedoctor.model.request import Request
+from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Session
 
 
@@ -40,6 +42,14 @@ class ServerView(msgspec.Struct):
     slots: list[SlotView]
 
 
+class MeasuredView(msgspec.Struct):
+    """A server whose log has measurements instead of requests."""
+
+    session: Session
+    rows: list[CacheSample | PrefillBatch]
+    """The last one of each engine or rank, in the order of their names."""
+
+
 class View(msgspec.Struct):
     """Everything at one moment."""
 
@@ -48,3 +58,4 @@ class View(msgspec.Struct):
     totals: Totals
     findings: list[Finding]
     """The costliest first."""
+    measured: list[MeasuredView] = msgspec.field(default_factory=list)

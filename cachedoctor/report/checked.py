@@ -18,7 +18,9 @@ def checked(report: Report) -> str:
         parts.append(f"{_rules(report, LLAMA)} checked {count(report.totals.requests, 'request')}")
     for name in dict.fromkeys(s.engine for s in report.sessions if s.engine != LLAMA):
         seen = looked_at([s for s in report.sessions if s.engine == name])
-        parts.append(f"{_rules(report, name)} for {engine(name)} checked {seen}")
+        known = rules_of(name, {rule.code for rule in report.rules})
+        words = f"{_rules(report, name)} for {engine(name)} checked {seen}"
+        parts.append(words if known else f"No rule is about {engine(name)} ({seen})")
     return "; ".join(parts)
 
 

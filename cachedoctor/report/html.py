@@ -114,8 +114,9 @@ def _session(session: Session) -> dict[str, Any]:
     return {
         "name": shown.origin or "",
         "number": shown.index + 1,
-        "server": f"{served.engine(shown.engine)} {served.version(shown)}{source}",
-        "about": ", ".join(cut(part, 60) for part in served.parts(shown)) if shown.engine != served.LLAMA else "",
+        "server": f"{served.engine(shown.engine)} {served.version(shown)}{source}".strip(),
+        "measured": shown.engine != served.LLAMA,
+        "about": ", ".join(cut(part, 60) for part in served.parts(shown)),
         "model": cut(shown.model, 80) if shown.model else "unknown",
         "memory": shown.memory or "unknown",
         "slots": shown.n_slots,

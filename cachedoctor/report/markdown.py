@@ -104,9 +104,9 @@ def _server(session: Session, several: bool) -> str:
     s = quoted.session(session)
     version = f"{prose(served.version(s))}{_SOURCE.get(s.build_source or '', '')}"
     rows = [
-        f"- Version: {prose(served.engine(s.engine))} {version}",
+        f"- Version: {prose(served.engine(s.engine))} {version}".rstrip(),
         f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
-        f"- Slots: {_slots(s)}" if s.engine == served.LLAMA else f"- Cache: {prose(', '.join(served.cache(s)))}",
+        *_kept(s),
     ]
     if several:
         origin = f" {code(hidden(s.origin))}" if s.origin else ""
@@ -115,6 +115,13 @@ def _server(session: Session, several: bool) -> str:
         head = f"Server {s.index + 1}{origin}: {requests}{code(hidden(s.path))} {lines}"
         rows = [head, "", *rows]
     return "\n".join(rows)
+
+
+def _kept(s: Session) -> list[str]:
+    if s.engine == served.LLAMA:
+        return [f"- Slots: {_slots(s)}"]
+    cache = served.cache(s)
+    return [f"- Cache: {prose(', '.join(cache))}"] if cache else []
 
 
 def _slots(s: Session) -> str:

@@ -36,8 +36,8 @@ def said(session: Session) -> Said:
         found += _of_intervals(intervals)
     if batches:
         found += _of_batches(batches)
-    if not intervals and not batches and has_log(s) and s.engine != LLAMA:
-        found.append(("log", _NOTHING.get(s.engine, "no measurements in this log")))
+    if not intervals and not batches and has_log(s) and s.engine in _NOTHING:
+        found.append(("log", _NOTHING[s.engine]))
     found += _most([("metrics", _counted(counters)) for counters in s.counters])
     return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in s.answers])
 
@@ -160,7 +160,8 @@ def _throughput(period: SamplePeriod) -> tuple[str, str]:
     each = period.seconds / period.busy
     how = f"throughput x {each:.0f} s" if abs(each - round(each)) < 0.05 else "throughput x time"
     if period.computed_tokens is not None:
-        return "computed", f"about {count(period.computed_tokens, 'prompt token')} ({how})"
+        off = f", give or take {number(period.within)}" if period.within else ""
+        return "computed", f"about {count(period.computed_tokens, 'prompt token')}{off} ({how})"
     if period.prompt_tokens is not None:
         return "prompts", f"about {count(period.prompt_tokens, 'token')}, reused ones included ({how})"
     return "computed", "unknown: whether the throughput counts reused tokens depends on the version"

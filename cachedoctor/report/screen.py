@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from cachedoctor.model import Finding, ServerView, Session, SlotView, View
-from cachedoctor.report import quoted
+from cachedoctor.report import quoted, screen_measured
 from cachedoctor.report.text_finding import SEVERITY_STYLE
 from cachedoctor.report.text_header import describe, traffic
 from cachedoctor.report.text_page import Part
@@ -56,7 +56,7 @@ class _Rows:
         if len(broken) > most:
             broken = [*broken[: most - 1], " ".join(broken[most - 1 :])]
         for at, part in enumerate(broken):
-            self.row((f"{'' if at else key:<10}", "bold"), part)
+            self.row((f"{'' if at else key + ' ' * (len(key) > 9):<10}", "bold"), part)
 
     def gap(self) -> None:
         self.row("")
@@ -75,6 +75,7 @@ def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[
         page.gap()
     room = page.left - min(causes, max(3, page.left // 3)) - tall
     _slots(page, slots, min(len(slots) + tall, room), tall, several=len(view.servers) > 1)
+    _measured(page, view, room)
     if tall:
         page.gap()
     _findings(page, view.findings)
@@ -95,13 +96,15 @@ def _title(page: _Rows, view: View) -> None:
 
 
 def _head(page: _Rows, view: View, tall: bool) -> None:
-    sessions = [server.session for server in view.servers]
+    sessions = [server.session for server in view.servers] + [server.session for server in view.measured]
     if not sessions:
         page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
     elif len(sessions) == 1:
         page.keyed("server", describe(sessions[0]), 2 if tall else 1)
     else:
         page.keyed("servers", f"{number(len(sessions))}: " + ", ".join(_name(session) for session in sessions))
+    if view.measured and not view.servers:
+        return
     said = traffic(view.totals)
     if tall:
         for key, words in said:
@@ -117,6 +120,17 @@ def _head(page: _Rows, view: View, tall: bool) -> None:
 
 def _name(session: Session) -> str:
     return quoted.session(session).origin or f"server {session.index + 1}"
+
+
+def _measured(page: _Rows, view: View, room: int) -> None:
+    """One row for each engine: what its last line says."""
+    several = len(view.measured) + len(view.servers) > 1
+    found = [(server, row) for server in view.measured for row in screen_measured.rows(server)]
+    shown = found[: max(room - (len(found) > room), 0)]
+    for server, (name, words) in shown:
+        page.keyed(f"{_name(server.session)} {name}" if several else name, words)
+    if len(shown) < len(found):
+        page.row((f"and {count(len(found) - len(shown), 'other row')}", "dim"))
 
 
 # ---- slots

@@ -13,7 +13,12 @@ from cachedoctor.report.text_words import count
 
 LLAMA = "llama.cpp"
 """The engine whose log has requests; those of all others have measurements."""
-_NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
+UNKNOWN = "unknown"
+"""The engine of responses that any server may have written."""
+_NAMES = {
+    "vllm": "vLLM", "sglang": "SGLang", "lmstudio-mlx": "LM Studio (MLX)", "koboldcpp": "KoboldCpp",
+    "tabbyapi": "TabbyAPI", UNKNOWN: "a server of unknown make",
+}  # fmt: skip
 _RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d")}
 _CACHES = {"vllm": ("prefix_caching", "prefix caching"), "sglang": ("radix_cache", "radix cache")}
 """The setting that says whether the cache is on, and what the engine calls it."""
@@ -42,7 +47,9 @@ def rules_of(engine: str, codes: set[str]) -> set[str]:
 
 
 def version(session: Session) -> str:
-    """Say which build or version it is, as far as that is known."""
+    """Say which build or version it is, as far as that is known; nothing of a server of which not even that is."""
+    if session.engine == UNKNOWN:
+        return ""
     if session.engine == LLAMA:
         return builds.describe(session.build, session.build_min, session.build_max)
     if session.version:
@@ -68,8 +75,13 @@ def parts(session: Session) -> list[str]:
 
 
 def cache(session: Session) -> list[str]:
-    """Say whether the prefix cache is on, and how large the memory is that it shares with running requests."""
-    name, words = _CACHES.get(session.engine, ("", "prefix cache"))
+    """Say whether the prefix cache is on, and how large the memory is that it shares with running requests.
+
+    Nothing of engines whose logs do not tell of either.
+    """
+    name, words = _CACHES.get(session.engine, ("", ""))
+    if not name:
+        return []
     on = session.setting(name)
     found = [f"{words} {'on' if on else 'off'}" if isinstance(on, bool) else f"{words}: unknown whether on"]
     tokens = session.setting("kv_tokens")

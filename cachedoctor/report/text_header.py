@@ -9,7 +9,7 @@ from collections import Counter
 
 from cachedoctor.model import Report, Session, Totals
 from cachedoctor.report import quoted, served, text_measured, text_slots
-from cachedoctor.report.measured import measures
+from cachedoctor.report.measured import has_log, measures
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
 from cachedoctor.report.text_words import count, duration, number, percent
@@ -22,7 +22,7 @@ def show(page: Page, report: Report) -> None:
     """Write the head of the report."""
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
         page.facts([(f"{'server':<10}", "bold")], words, 10)
-    if any(session.engine == served.LLAMA for session in report.sessions):
+    if any(session.engine == served.LLAMA and has_log(session) for session in report.sessions):
         if any(session.engine != served.LLAMA for session in report.sessions):
             page.row((served.LLAMA, "bold"))
         for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
@@ -60,7 +60,7 @@ def describe(session: Session) -> str:
     """Say what a server is; unknown parts are named as unknown."""
     s = quoted.session(session)
     name = f"{served.engine(s.engine)} {served.version(s)}{served.SOURCES.get(s.build_source or '', '')}"
-    parts = [name, *(_slots_of(s) if s.engine == served.LLAMA else served.parts(s))]
+    parts = [name.strip(), *(_slots_of(s) if s.engine == served.LLAMA else served.parts(s))]
     if s.model:
         parts.append(s.model)
     return " · ".join(cut(part, 60) for part in parts)
@@ -81,8 +81,7 @@ def _extent(session: Session, several_inputs: bool) -> str:
     named = quoted.session(session).origin
     origin = f"{named} · " if named else ""
     path = f"{session.path} " if several_inputs else ""
-    logged = session.n_requests or session.seen
-    lines = f"lines {session.first_line:,} to {session.last_line:,}" if logged else "no log"
+    lines = f"lines {session.first_line:,} to {session.last_line:,}" if has_log(session) else "no log"
     requests = f"{count(session.n_requests, 'request')}, " if session.engine == served.LLAMA else ""
     return f"{origin}{requests}{path}{lines}"
 

@@ -24,6 +24,16 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     return []
 
 
+_METRICS = Remedy(
+    "Counters are there all the same: fetch them before and after some traffic.",
+    [
+        "curl -s http://localhost:8000/metrics > before.txt",
+        "cachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
+    ],
+)
+"""Not with --disable-log-stats: /metrics has no series of vLLM then (run on 0.32)."""
+
+
 def _several(session: Session) -> Note:
     lines = rolling.said_by(session.settings["stats_off"], "statistics are switched off")
     lines += rolling.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
@@ -32,22 +42,15 @@ def _several(session: Session) -> Note:
         ["vllm serve ... --api-server-count 1"],
     )
     why = "more than one API server runs, and each would know only its own requests"
-    return _note("several", why, lines, [fix])
+    return _note("several", why, lines, [fix, _METRICS])
 
 
 def _note(key: str, why: str, lines: rolling.Shown, fixes: list[Remedy]) -> Note:
-    metrics = Remedy(
-        "Counters are there all the same: fetch them before and after some traffic.",
-        [
-            "curl -s http://localhost:8000/metrics > before.txt",
-            "cachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
-        ],
-    )
     return Note(
         Words(
             "no cache statistics in this log: it says nothing about reuse",
             f"The lines with the hit rate are missing because {why}. That is not a rate of 0.",
-            [*fixes, metrics],
+            fixes,
             [],
             ["https://github.com/vllm-project/vllm/pull/22227"] if key == "several" else [],
         ),

@@ -6,8 +6,8 @@ from cachedoctor.model import Remedy, Session
 from cachedoctor.rules import rolling
 from cachedoctor.rules.base import Note, Rule, Words
 
-_STRIPPED = "0.19"
-"""vLLM takes the header out of /v1/messages from here on for certain (PR 36829; 0.17.1 does not, 0.18 was not read)."""
+_STRIPPED = "0.18"
+"""vLLM takes the header out of /v1/messages from here on (PR 36829; the source of 0.18.0 does, that of 0.17.1 does not)."""
 _STRIPPED_EVERYWHERE = "0.32"
 """And out of all chat endpoints (run on 0.32; 0.30 does not)."""
 
@@ -21,7 +21,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
         return []
     if header is not None and session.since(_STRIPPED) is False:
         return [_note(rolling.said_by(header, "a prompt that begins with the header"), low, "high")]
-    if messages is None or low is None or session.since("0.18") is not False:
+    if messages is None or low is None or session.since(_STRIPPED) is not False:
         return []
     return [_note(rolling.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
 
@@ -42,7 +42,7 @@ def _note(lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> Note:
             + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
             [
                 Remedy("Switch the header off where Claude Code runs.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
-                Remedy("Or use vLLM 0.19 or newer, which takes it out of /v1/messages."),
+                Remedy("Or use vLLM 0.18 or newer, which takes it out of /v1/messages."),
             ],
             [],
             ["https://github.com/vllm-project/vllm/pull/36829"],

@@ -14,13 +14,16 @@ def check(_: Situation) -> Hit | None:
 def words(_: Group | None) -> Words:
     """Say what a usable input looks like."""
     return Words(
-        "no line of this input is a llama-server log line that cachedoctor knows",
-        "llama-server lines look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error.",
+        "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows",
+        "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. "
+        "Those of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
+        "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
         [
             Remedy(
                 "Give the server's own output, all of it.",
                 ["llama-server ... 2>&1 | tee server.log", "cachedoctor analyze server.log"],
-            )
+            ),
+            Remedy("The same for vLLM (vllm serve ...) and SGLang (python -m sglang.launch_server ...)."),
         ],
     )
 

@@ -12,7 +12,12 @@ from pathlib import Path
 from tokenizer_files import SPEC, TINY
 from wrapped import LOG, docker, jsonl
 
+from cachedoctor.engines.ik_llama.messages import ROWS as IK_LLAMA
+from cachedoctor.engines.koboldcpp.messages import ROWS as KOBOLDCPP
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.lmstudio.messages import ROWS as LM_STUDIO
+from cachedoctor.engines.ollama.messages import ROWS as OLLAMA
+from cachedoctor.engines.tabbyapi.messages import ROWS as TABBYAPI
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 _CASES = (
@@ -48,7 +53,13 @@ def logs() -> list[bytes]:
         "".join(f"\x1b[32m{line.rstrip()}\x1b[0m\n" for line in lines),
         "".join(f"Nov 20 12:00:00 host llama-server[77]: {line}" for line in lines),
     ]
-    return [*bare, LOG.encode(), *(form.encode() for form in wrapped)]
+    return [*bare, LOG.encode(), *(form.encode() for form in wrapped), *_answering()]
+
+
+def _answering() -> list[bytes]:
+    """Samples of every program that logs numbers of each request, twice."""
+    programs = (OLLAMA, LM_STUDIO, KOBOLDCPP, TABBYAPI, IK_LLAMA)
+    return ["".join(f"{row.sample}\n" for row in (*rows, *rows)).encode() for rows in programs]
 
 
 def messages() -> list[bytes]:
@@ -75,6 +86,38 @@ def packed() -> list[bytes]:
         LOG.encode("utf-16"),
         b"\xfe\xff" + LOG.encode("utf-16-be"),
     ]
+
+
+def metrics() -> list[bytes]:
+    """Dumps of /metrics, without the buckets of histograms."""
+    folder = FIXTURES / "vllm"
+    real = [folder / f"vllm032_{name}.metrics.txt" for name in ("dense_short", "dp2_default")]
+    kept = [[line for line in path.read_bytes().split(b"\n") if b"_bucket" not in line] for path in real]
+    found = [b"\n".join(line for line in lines if b"token" in line or b"cache" in line) for lines in kept]
+    text = found[0].decode()
+    return [
+        *found,
+        text.replace("vllm:", "vllm_").encode(),
+        text.replace("vllm:", "sglang:").encode(),
+        text.encode("utf-16"),
+    ]
+
+
+def responses() -> list[bytes]:
+    """Responses of every shape, in every kind of file."""
+    usage = (FIXTURES / "vllm" / "vllm032_dense_billing.usage.json").read_bytes()
+    native = {"text": "x", "meta_info": {"id": "a", "prompt_tokens": 9, "cached_tokens": 4}}
+    llama = {"content": "x", "stop": True, "timings": {"prompt_n": 5, "cache_n": 4}}
+    start = {
+        "type": "message_start",
+        "message": {"id": "m", "usage": {"input_tokens": 3, "cache_read_input_tokens": 6}},
+    }
+    end = {"type": "message_delta", "usage": {"output_tokens": 9}}
+    batch = {"response": {"body": {"usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4}}}}}
+    each = [native, llama, batch]
+    lines = "\n".join(map(json.dumps, each)).encode()
+    stream = "".join(f"event: e\ndata: {json.dumps(event)}\n\n" for event in (start, end, native)) + "data: [DONE]\n"
+    return [usage, lines, json.dumps(each, indent=1).encode(), json.dumps(each).encode() * 2, stream.encode()]
 
 
 def prompts() -> list[bytes]:

@@ -14,12 +14,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.explaining import explain as explained
 from cachedoctor.doctor.prompts import Prompts
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.knowledge.cmdline import parse
+from cachedoctor.measures import dumps, spans
+from cachedoctor.measures.dump import Dump
+from cachedoctor.measures.responses import Given
+from cachedoctor.measures.responses import read as read_responses
 from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.model.bounds import MOST as MANY
 from cachedoctor.prompts import compare, inputs, render, tokenize
 from cachedoctor.prompts.bodies import kind_of, prompts_of
 from cachedoctor.report import diff_json, diff_text, json_v1, line_json, line_text, text
@@ -182,6 +189,46 @@ def beside(data: bytes) -> None:
 _LOG = (seeds.FIXTURES / "cases" / "requests-tools-reordered" / "server.log").read_bytes()
 
 
+def metrics(data: bytes) -> None:
+    """A dump gives counters that have not run backwards, however it is cut, or is refused."""
+    found = _counted([data])
+    assert _counted(cuts_of(data)) == found
+    lives = [life for server in spans.lives([*found, *_counted([_DUMP]), *found]) for life in server]
+    for counted in (counted for life in lives for counted in life):
+        numbers = [value for value in msgspec.structs.astuple(counted) if isinstance(value, int)]
+        assert all(0 <= value <= MANY for value in numbers), counted
+
+
+def _counted(pieces: list[bytes]) -> list[Dump]:
+    try:
+        return dumps.servers(pieces, "f")
+    except CacheDoctorError as error:
+        one_line(error)
+        return []
+
+
+_DUMP = seeds.metrics()[0]
+
+
+def responses(data: bytes) -> None:
+    """Responses are answers that add up, however they are cut, or an error in one line."""
+    found = _answered([data])
+    assert _answered(cuts_of(data)) == found
+    if found is not None:
+        told = [answer for answer in found.answers.each if answer.cached_tokens is not None]
+        assert found.answers.requests == len(found.answers.each)
+        assert found.answers.cached_tokens == sum(answer.cached_tokens or 0 for answer in told)
+        assert all(0 <= (answer.cached_tokens or 0) <= answer.prompt_tokens <= MANY for answer in found.answers.each)
+
+
+def _answered(pieces: list[bytes]) -> Given | None:
+    try:
+        return read_responses(pieces, "f")
+    except CacheDoctorError as error:
+        one_line(error)
+        return None
+
+
 def tokenizer(data: bytes) -> None:
     """A tokenizer cuts text into pieces that begin in order, or is refused."""
     with _file(data, ".gguf" if data.startswith(b"GGUF") else ".json") as path:
@@ -263,6 +310,8 @@ TARGETS = {
     "prompts": Target(prompts, seeds.prompts),
     "diff": Target(diff, seeds.pairs),
     "beside": Target(beside, seeds.prompts),
+    "metrics": Target(metrics, seeds.metrics),
+    "responses": Target(responses, seeds.responses),
     "tokenizer": Target(tokenizer, lambda: [*seeds.tokenizers(), *seeds.models()]),
     "template": Target(template, seeds.templates),
     "cmdline": Target(cmdline, seeds.cmdlines),

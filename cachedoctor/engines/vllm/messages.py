@@ -1,22 +1,27 @@
 """Every log message of vLLM that bears on the prefix cache, one row per wording; and those of LMCache inside vLLM.
 
-Source: the source distributions of 35 versions of vLLM, 0.5.4 to 0.33.0, and of 15 versions of LMCache, 0.3.0 to 0.5.6. A version
-counts as ``minor * 100 + patch``: 0.10.2 is 1002. The versions of a row are the first and last of the sampled ones in which
-the wording was seen; those of a row of component ``lmcache`` are versions of LMCache. Rows are data: no code here.
+Source: the source distributions of 49 versions of vLLM, 0.5.4 to 0.33.0, and of 15 versions of LMCache, 0.3.0 to 0.5.6.
+A version counts as ``minor * 100 + patch``: 0.10.2 is 1002. The versions of a row are the first and last of the sampled ones
+in which the wording was seen; those of a row of component ``lmcache`` are versions of LMCache. Rows are data: no code here.
 """
 
 from __future__ import annotations
 
 from cachedoctor.engines.base import Message as R
 
+_AGGREGATED = tuple(f"{engines} Engines" for engines in range(1, 257))
+"""Heads of the one message that begins with a number: a digit alone begins too many lines of other programs."""
+
 ROWS: list[R] = [
     # statistics
-    R("stats", "vllm", 703, 703, "I703", "Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
+    R("stats", "vllm", 701, 702, "I701", "Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs {more:pairs}.",
+      "INFO 02-08 11:53:40 [loggers.py:72] Avg prompt throughput: 1188.1 tokens/s, Avg generation throughput: 15.8 tokens/s, Running: 2 reqs, Waiting: 1 reqs GPU KV cache usage: 37.2%."),
+    R("stats", "vllm", 703, 802, "I703", "Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
       "INFO 02-21 11:53:40 [loggers.py:78] Avg prompt throughput: 1188.1 tokens/s, Avg generation throughput: 15.8 tokens/s, Running: 2 reqs, Waiting: 1 reqs, GPU KV cache usage: 37.2%, Prefix cache hit rate: 0.0%"),
-    R("stats", "vllm", 805, 3300, "I805", "Engine {engine:word}: Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
+    R("stats", "vllm", 803, 3300, "I803", "Engine {engine:word}: Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
       "(APIServer pid=3047) INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: 212.9 tokens/s, Avg generation throughput: 4.1 tokens/s, Running: 0 reqs, Waiting: 0 reqs, CPU KV cache usage: 0.0%, Prefix cache hit rate: 85.2%"),
     R("stats", "vllm", 1101, 3300, "I1101", "{engines:d} Engines Aggregated: Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
-      "(APIServer pid=3047) INFO 05-20 23:44:58 [loggers.py:271] 2 Engines Aggregated: Avg prompt throughput: 2718.6 tokens/s, Avg generation throughput: 23.3 tokens/s, Running: 3 reqs, Waiting: 1 reqs, Deferred: 2 reqs, GPU KV cache usage: 37.2%, Prefix cache hit rate: 53.3%", heads=("1", "2", "3", "4", "5", "6", "7", "8", "9")),
+      "(APIServer pid=3047) INFO 05-20 23:44:58 [loggers.py:271] 2 Engines Aggregated: Avg prompt throughput: 2718.6 tokens/s, Avg generation throughput: 23.3 tokens/s, Running: 3 reqs, Waiting: 1 reqs, Deferred: 2 reqs, GPU KV cache usage: 37.2%, Prefix cache hit rate: 53.3%", heads=_AGGREGATED),
     R("stats_v0", "vllm", 504, 1100, "I504", "Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Swapped: {swapped:d} reqs, Pending: {pending:d} reqs, GPU KV cache usage: {gpu_usage:f}%, CPU KV cache usage: {cpu_usage:f}%.",
       "INFO 08-16 11:53:40 [metrics.py:455] Avg prompt throughput: 1318.0 tokens/s, Avg generation throughput: 22.3 tokens/s, Running: 2 reqs, Swapped: 0 reqs, Pending: 1 reqs, GPU KV cache usage: 37.2%, CPU KV cache usage: 0.0%."),
     R("hit_rate_v0", "vllm", 601, 1100, "I601", "Prefix cache hit rate: GPU: {gpu_rate:f}%, CPU: {cpu_rate:f}%",
@@ -29,7 +34,7 @@ ROWS: list[R] = [
       "(APIServer pid=24647) INFO 11-21 00:08:41 [loggers.py:185] Engine 000: Iteration(3): 1 context requests, 512 context tokens, 2 generation requests, 2 generation tokens, iteration elapsed time: 18.02 ms, CPU KV cache usage: 1.4%, encoder inputs: 1, encoder output embeddings: 729"),
     R("iteration", "vllm", 2600, 3300, "I2600", "Engine {engine:word}: Iteration({iteration:d}): {context_requests:d} context requests, {context_tokens:d} context tokens, {generation_requests:d} generation requests, {generation_tokens:d} generation tokens, iteration elapsed time: {elapsed:f} ms (dummy), {more:pairs}",
       "(APIServer pid=24647) INFO 07-26 00:08:41 [loggers.py:182] Engine 001: Iteration(4): 0 context requests, 0 context tokens, 0 generation requests, 0 generation tokens, iteration elapsed time: 9.71 ms (dummy), GPU KV cache usage: 0.0%"),
-    R("speculation", "vllm", 805, 3300, "I805", "SpecDecoding metrics: {more:pairs}",
+    R("speculation", "vllm", 803, 3300, "I803", "SpecDecoding metrics: {more:pairs}",
       "(APIServer pid=1) INFO 10-02 18:33:07 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 2.61, Accepted throughput: 51.30 tokens/s, Drafted throughput: 95.60 tokens/s, Accepted: 513 tokens, Drafted: 956 tokens, Per-position acceptance rate: 0.862, 0.747, Avg Draft acceptance rate: 53.7%"),
     R("stats_off", "vllm", 1002, 3300, "W1002", "AsyncLLM created with api_server_count more than 1; disabling stats logging to avoid incomplete stats.",
       "(ApiServer_1 pid=25245) WARNING 11-21 00:08:43 [loggers.py:1386] AsyncLLM created with api_server_count more than 1; disabling stats logging to avoid incomplete stats."),
@@ -54,11 +59,11 @@ ROWS: list[R] = [
       "INFO 04-29 08:14:22 [api_server.py:1044] args: Namespace(subparser='serve', model_tag='Qwen/Qwen3-8B', config='', host=None, port=8000, enable_prefix_caching=None, enable_chunked_prefill=None)"),
     R("args_given", "vllm", 900, 3300, "I900", "non-default args: {args:text}",
       "(APIServer pid=13481) INFO 11-20 23:53:21 [api_utils.py:286] non-default args: {'model_tag': 'models/tiny-qwen3next', 'enable_prompt_tokens_details': True, 'host': '127.0.0.1', 'port': 8121, 'model': 'models/tiny-qwen3next', 'max_model_len': 8192, 'enforce_eager': True}"),
-    R("engine_start", "vllm", 504, 606, "I504", "Initializing an LLM engine (v{version:word}) with config: {config:text}",
+    R("engine_start", "vllm", 504, 700, "I504", "Initializing an LLM engine (v{version:word}) with config: {config:text}",
       "INFO 09-12 07:31:02 llm_engine.py:232] Initializing an LLM engine (v0.6.1) with config: model='facebook/opt-125m', speculative_config=None, tokenizer='facebook/opt-125m', max_seq_len=2048, use_v2_block_manager=False, enable_prefix_caching=False)"),
-    R("engine_start", "vllm", 703, 1002, "I703", "Initializing a V0 LLM engine (v{version:word}) with config: {config:text}",
+    R("engine_start", "vllm", 701, 1002, "I701", "Initializing a V0 LLM engine (v{version:word}) with config: {config:text}",
       "INFO 08-16 11:53:12 [llm_engine.py:234] Initializing a V0 LLM engine (v0.8.5) with config: model='facebook/opt-125m', speculative_config=None, tokenizer='facebook/opt-125m', enable_prefix_caching=True, chunked_prefill_enabled=False, use_cached_outputs=True,"),
-    R("engine_start", "vllm", 703, 3300, "I703", "Initializing a V1 LLM engine (v{version:word}) with config: {config:text}",
+    R("engine_start", "vllm", 701, 3300, "I701", "Initializing a V1 LLM engine (v{version:word}) with config: {config:text}",
       "(EngineCore pid=13865) INFO 11-20 23:53:38 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: model='models/tiny-qwen3next', speculative_config=None, tokenizer='models/tiny-qwen3next', max_seq_len=8192, enable_prefix_caching=True, enable_chunked_prefill=True"),
     R("architecture", "vllm", 1001, 3300, "I1001", "Resolved architecture: {architecture:word}",
       "(APIServer pid=13481) INFO 11-20 23:53:21 [model.py:733] Resolved architecture: Qwen3NextForCausalLM"),
@@ -77,13 +82,13 @@ ROWS: list[R] = [
       "(Worker pid=14223) INFO 11-20 23:54:10 [interface.py:1096] Setting attention block size to 256 tokens to ensure that attention page size is >= mamba page size."),
     R("attention_block", "vllm", 2501, 3300, "I2501", "Setting attention block size to {attention_block:d} tokens so the quantized primary KV page covers the higher-precision padded-spec page.",
       "(Worker_TP0 pid=1422) INFO 07-20 23:54:10 [interface.py:734] Setting attention block size to 64 tokens so the quantized primary KV page covers the higher-precision padded-spec page."),
-    R("attention_block", "vllm", 2002, 3100, "I2002", "[XPU]Setting attention block size to {attention_block:d} tokens to ensure multiple of {multiple:d}, set mamba_page_size_padded to {page_bytes:d} bytes accordingly, before was {page_bytes_before:d} bytes.",
+    R("attention_block", "vllm", 2000, 3100, "I2000", "[XPU]Setting attention block size to {attention_block:d} tokens to ensure multiple of {multiple:d}, set mamba_page_size_padded to {page_bytes:d} bytes accordingly, before was {page_bytes_before:d} bytes.",
       "(EngineCore pid=311) INFO 05-12 23:54:10 [xpu.py:297] [XPU]Setting attention block size to 576 tokens to ensure multiple of 64, set mamba_page_size_padded to 2359296 bytes accordingly, before was 2162688 bytes."),
     R("attention_block", "vllm", 3200, 3300, "I3200", "[XPU]Setting attention block size to {attention_block:d} tokens to ensure multiple of {multiple:d}.",
       "(Worker pid=311) INFO 10-20 23:54:10 [xpu.py:495] [XPU]Setting attention block size to 576 tokens to ensure multiple of 64."),
     R("mamba_padding", "vllm", 1000, 3300, "I1000", "Padding mamba page size by {padding:f}% to ensure that mamba page size and attention page size are exactly equal.",
       "(Worker pid=14223) INFO 11-20 23:54:10 [interface.py:1120] Padding mamba page size by 82.86% to ensure that mamba page size and attention page size are exactly equal."),
-    R("block_size", "vllm", 805, 1701, "I805", "Forcing kv cache block size to {block_size:d} for {backend:word} backend.",
+    R("block_size", "vllm", 800, 1701, "I800", "Forcing kv cache block size to {block_size:d} for {backend:word} backend.",
       "(APIServer pid=1) INFO 11-19 09:20:10 [cuda.py:157] Forcing kv cache block size to 64 for FlashMLA backend."),
     R("block_size", "vllm", 1800, 3000, "I1800", "Setting kv cache block size to {block_size:d} for {backend:word} backend.",
       "(Worker pid=88) INFO 03-21 09:20:10 [interface.py:469] Setting kv cache block size to 64 for FLASHMLA backend."),
@@ -102,7 +107,7 @@ ROWS: list[R] = [
     # models with a recurrent state
     R("mamba_mode", "vllm", 1600, 3300, "W1600 I2800", "Mamba cache mode is set to '{mode:word}' for {architecture:word} by default when prefix caching is enabled",
       "(APIServer pid=13481) INFO 11-20 23:53:21 [config.py:688] Mamba cache mode is set to 'align' for Qwen3NextForCausalLM by default when prefix caching is enabled"),
-    R("mamba_mode", "vllm", 2002, 2100, "W2002", "Mamba cache mode is set to '{mode:word}' for {architecture:word} by default when prefix caching and speculative decoding are enabled",
+    R("mamba_mode", "vllm", 2000, 2100, "W2000", "Mamba cache mode is set to '{mode:word}' for {architecture:word} by default when prefix caching and speculative decoding are enabled",
       "(APIServer pid=1) WARNING 05-16 23:53:21 [config.py:358] Mamba cache mode is set to 'align' for Qwen3NextForCausalLM by default when prefix caching and speculative decoding are enabled"),
     R("mamba_mode_none", "vllm", 1600, 3300, "W1600", "Mamba cache mode is set to '{mode:word}' when prefix caching is disabled",
       "(APIServer pid=1) WARNING 11-20 23:53:21 [config.py:783] Mamba cache mode is set to 'none' when prefix caching is disabled"),
@@ -137,9 +142,9 @@ ROWS: list[R] = [
       "(APIServer pid=1) INFO 02-27 23:53:21 [arg_utils.py:1999] Prefix caching is not supported for POWER, S390X and RISC-V CPUs; disabling it for V1 backend."),
     R("off_cpu", "vllm", 1701, 3300, "I1701", "Prefix caching is not supported for RISC-V CPUs; disabling it for V1 backend.",
       "(APIServer pid=1) INFO 03-12 23:53:21 [arg_utils.py:2094] Prefix caching is not supported for RISC-V CPUs; disabling it for V1 backend."),
-    R("off_mla", "vllm", 703, 703, "I703", "MLA is enabled; forcing chunked prefill and prefix caching to be disabled.",
+    R("off_mla", "vllm", 701, 703, "I701", "MLA is enabled; forcing chunked prefill and prefix caching to be disabled.",
       "INFO 02-21 11:53:12 [config.py:3329] MLA is enabled; forcing chunked prefill and prefix caching to be disabled."),
-    R("off_mla", "vllm", 805, 3300, "I805", "MLA is enabled on a non-GPU platform; forcing chunked prefill and prefix caching to be disabled.",
+    R("off_mla", "vllm", 800, 3300, "I800", "MLA is enabled on a non-GPU platform; forcing chunked prefill and prefix caching to be disabled.",
       "INFO 04-29 11:53:12 [config.py:3935] MLA is enabled on a non-GPU platform; forcing chunked prefill and prefix caching to be disabled."),
     R("off_amx", "vllm", 2200, 2400, "W2200", "Disabled unsupported prefix caching and chunked prefill for linear attention on AMX CPU platforms.",
       "(APIServer pid=1) WARNING 06-01 23:53:21 [cpu.py:159] Disabled unsupported prefix caching and chunked prefill for linear attention on AMX CPU platforms."),
@@ -147,7 +152,7 @@ ROWS: list[R] = [
       "(APIServer pid=1) INFO 07-15 23:53:21 [config.py:167] Unlimited-OCR: disabling prefix caching (R-SWA decode KV is not cacheable, and single-turn image-led prompts rarely hit the prefix cache)."),
     R("off_multimodal", "vllm", 606, 703, "W606", "--enable-prefix-caching is currently not supported for multimodal models in v0 and has been disabled.",
       "WARNING 02-21 11:53:12 [arg_utils.py:1131] --enable-prefix-caching is currently not supported for multimodal models in v0 and has been disabled."),
-    R("off_multimodal", "vllm", 805, 1002, "W805", "--enable-prefix-caching is not supported for multimodal models in V0 and has been disabled.",
+    R("off_multimodal", "vllm", 800, 1002, "W800", "--enable-prefix-caching is not supported for multimodal models in V0 and has been disabled.",
       "WARNING 04-29 11:53:12 [arg_utils.py:1550] --enable-prefix-caching is not supported for multimodal models in V0 and has been disabled."),
     R("off_prompt_embeds", "vllm", 1100, 1100, "W1100", "--enable-prompt-embeds and --enable-prefix-caching are not supported together in V1. Prefix caching has been disabled.",
       "(APIServer pid=1) WARNING 10-05 23:53:21 [arg_utils.py:1554] --enable-prompt-embeds and --enable-prefix-caching are not supported together in V1. Prefix caching has been disabled."),
@@ -198,7 +203,7 @@ ROWS: list[R] = [
     # what limits hits
     R("fine_grained_off", "vllm", 2800, 3300, "W2800", "Disabling fine-grained prefix-cache hits because these KV cache managers require block-aligned lookups: {managers:text}.",
       "(EngineCore pid=220) WARNING 08-27 23:53:38 [kv_cache_coordinator.py:639] Disabling fine-grained prefix-cache hits because these KV cache managers require block-aligned lookups: ChunkedLocalAttentionManager, CrossAttentionManager."),
-    R("hybrid_manager_off", "vllm", 902, 3300, "W902", "Hybrid KV cache manager is disabled for this hybrid model, This means we do not enable any optimizations for saving KV cache memory (e.g., dropping the KV cache outside the sliding window). The compute of layers like sliding window is still saved.",
+    R("hybrid_manager_off", "vllm", 901, 3300, "W901", "Hybrid KV cache manager is disabled for this hybrid model, This means we do not enable any optimizations for saving KV cache memory (e.g., dropping the KV cache outside the sliding window). The compute of layers like sliding window is still saved.",
       "WARNING 07-09 11:53:12 [kv_cache_utils.py:900] Hybrid KV cache manager is disabled for this hybrid model, This means we do not enable any optimizations for saving KV cache memory (e.g., dropping the KV cache outside the sliding window). The compute of layers like sliding window is still saved."),
     R("hybrid_manager_off", "vllm", 1001, 3300, "W1001", "There is a latency regression when using chunked local attention with the hybrid KV cache manager. Disabling it, by default. To enable it, set the environment VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=1.",
       "(APIServer pid=1) WARNING 08-20 11:53:12 [__init__.py:3676] There is a latency regression when using chunked local attention with the hybrid KV cache manager. Disabling it, by default. To enable it, set the environment VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=1."),
@@ -219,7 +224,7 @@ ROWS: list[R] = [
     R("random_seed", "vllm", 2900, 3300, "W2900", "Using a random per-process NONE_HASH seed because {hash:word} is not collision resistant. Block hashes are therefore not reproducible across processes; set PYTHONHASHSEED to a shared value to reuse the prefix cache across instances, or use sha256.",
       "(EngineCore pid=220) WARNING 09-10 23:53:38 [kv_cache_utils.py:152] Using a random per-process NONE_HASH seed because xxhash is not collision resistant. Block hashes are therefore not reproducible across processes; set PYTHONHASHSEED to a shared value to reuse the prefix cache across instances, or use sha256."),
     # capacity
-    R("kv_size", "vllm", 805, 2701, "I805", "GPU KV cache size: {kv_tokens:n} tokens",
+    R("kv_size", "vllm", 800, 2701, "I800", "GPU KV cache size: {kv_tokens:n} tokens",
       "(EngineCore_DP0 pid=272) INFO 01-25 10:11:52 [kv_cache_utils.py:1305] GPU KV cache size: 1,048,576 tokens"),
     R("kv_size", "vllm", 2800, 3300, "I2800", "{device:words} KV cache size: {kv_tokens:n} tokens, Maximum concurrency for {max_model_len:n} tokens per request: {concurrency:f}x",
       "(EngineCore pid=13865) INFO 11-20 23:54:10 [kv_cache_utils.py:2327] CPU KV cache size: 1,766,022 tokens, Maximum concurrency for 8,192 tokens per request: 215.58x",
@@ -235,29 +240,29 @@ ROWS: list[R] = [
     R("preemption", "vllm", 504, 1002, "W504", "Sequence group {request:word} is preempted by {mode:word} mode because there is not enough KV cache space. This can affect the end-to-end performance. Increase gpu_memory_utilization or tensor_parallel_size to provide more KV cache memory. total_num_cumulative_preemption={preemptions:d}",
       "WARNING 08-16 12:03:01 [scheduler.py:1754] Sequence group chatcmpl-7d0f3bbd2a6346b2 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. This can affect the end-to-end performance. Increase gpu_memory_utilization or tensor_parallel_size to provide more KV cache memory. total_num_cumulative_preemption=1"),
     # what empties the cache
-    R("reset_asked", "vllm", 703, 3300, "I703", "Resetting prefix cache...",
+    R("reset_asked", "vllm", 700, 3300, "I700", "Resetting prefix cache...",
       "(APIServer pid=13481) INFO 11-20 23:55:26 [api_router.py:39] Resetting prefix cache..."),
-    R("reset_asked", "vllm", 805, 1100, "I805", "Resetting prefix cache with specific {device:word}...",
+    R("reset_asked", "vllm", 802, 1100, "I802", "Resetting prefix cache with specific {device:word}...",
       "INFO 04-29 12:10:45 [api_server.py:706] Resetting prefix cache with specific None..."),
-    R("reset", "vllm", 703, 3300, "I703", "Successfully reset prefix cache",
+    R("reset", "vllm", 700, 3300, "I700", "Successfully reset prefix cache",
       "(EngineCore pid=13865) INFO 11-20 23:55:26 [block_pool.py:861] Successfully reset prefix cache"),
-    R("reset_failed", "vllm", 703, 3300, "W703", "Failed to reset prefix cache because some blocks ({used_blocks:d}) are not freed yet",
+    R("reset_failed", "vllm", 700, 3300, "W700", "Failed to reset prefix cache because some blocks ({used_blocks:d}) are not freed yet",
       "(EngineCore pid=13865) WARNING 11-20 23:55:26 [block_pool.py:839] Failed to reset prefix cache because some blocks (12) are not freed yet"),
-    R("sleep_asked", "vllm", 703, 703, "I703", "sleep the engine with level {level:word}",
+    R("sleep_asked", "vllm", 703, 802, "I703", "sleep the engine with level {level:word}",
       "INFO 02-21 12:10:45 [api_server.py:632] sleep the engine with level 1"),
     R("sleep", "vllm", 703, 3300, "I703", "It took {seconds:f} seconds to fall asleep.",
       "(EngineCore pid=13865) INFO 11-20 23:55:26 [abstract.py:408] It took 1.204157 seconds to fall asleep."),
-    R("sleep_freed", "vllm", 703, 3300, "I703", "Sleep mode freed {freed:f} GiB memory, {used:f} GiB memory is still in use.",
+    R("sleep_freed", "vllm", 700, 3300, "I700", "Sleep mode freed {freed:f} GiB memory, {used:f} GiB memory is still in use.",
       "(Worker pid=14223) INFO 11-20 23:55:26 [gpu_worker.py:335] Sleep mode freed 61.34 GiB memory, 1.07 GiB memory is still in use."),
-    R("wake_asked", "vllm", 703, 703, "I703", "wake up the engine",
+    R("wake_asked", "vllm", 703, 802, "I703", "wake up the engine",
       "INFO 02-21 12:11:45 [api_server.py:640] wake up the engine"),
-    R("wake_asked", "vllm", 805, 3300, "I805", "wake up the engine with tags: {tags:text}",
+    R("wake_asked", "vllm", 803, 3300, "I803", "wake up the engine with tags: {tags:text}",
       "(APIServer pid=13481) INFO 11-20 23:56:26 [api_router.py:50] wake up the engine with tags: None"),
-    R("wake", "vllm", 703, 703, "I703", "It took {seconds:f} seconds to wake up.",
+    R("wake", "vllm", 703, 802, "I703", "It took {seconds:f} seconds to wake up.",
       "INFO 02-21 12:11:45 [executor_base.py:219] It took 0.634201 seconds to wake up."),
-    R("wake", "vllm", 805, 3300, "I805", "It took {seconds:f} seconds to wake up tags {tags:text}.",
+    R("wake", "vllm", 803, 3300, "I803", "It took {seconds:f} seconds to wake up tags {tags:text}.",
       "(EngineCore pid=13865) INFO 11-20 23:56:26 [abstract.py:426] It took 0.634201 seconds to wake up tags {'weights', 'kv_cache'}."),
-    R("lora_loaded", "vllm", 703, 3300, "I703", "Loaded new LoRA adapter: name '{name:word}', path '{path:path}'",
+    R("lora_loaded", "vllm", 700, 3300, "I700", "Loaded new LoRA adapter: name '{name:word}', path '{path:path}'",
       "(APIServer pid=1) INFO 11-20 10:12:01 [serving.py:229] Loaded new LoRA adapter: name 'sql', path '/models/sql-lora'"),
     R("lora_reloaded", "vllm", 3100, 3300, "W3100", "Reloaded LoRA adapter '{name:word}' in place from the same path '{path:path}'. Prefix-cache blocks computed with its previous weights are not invalidated; load changed weights from a new path to avoid reusing them.",
       "(APIServer pid=1) WARNING 11-03 10:12:01 [serving.py:217] Reloaded LoRA adapter 'sql' in place from the same path '/models/sql-lora'. Prefix-cache blocks computed with its previous weights are not invalidated; load changed weights from a new path to avoid reusing them."),
@@ -275,7 +280,7 @@ ROWS: list[R] = [
     # connectors to caches outside
     R("connector", "vllm", 805, 900, "I805", "Creating v1 connector with name: {connector:word}",
       "INFO 04-29 08:14:58 [factory.py:64] Creating v1 connector with name: LMCacheConnectorV1"),
-    R("connector", "vllm", 902, 3300, "I902", "Creating v1 connector with name: {connector:word} and engine_id: {engine_id:word}",
+    R("connector", "vllm", 901, 3300, "I901", "Creating v1 connector with name: {connector:word} and engine_id: {engine_id:word}",
       "(EngineCore pid=220) INFO 11-20 23:53:38 [factory.py:62] Creating v1 connector with name: LMCacheConnectorV1 and engine_id: 0b8f7a51-54c1-4b2e-9b4c-2f1d6a0c7e11"),
     R("offload_hit", "vllm", 1100, 3300, "D1100", "Request {request:word} hit {offloaded_tokens:d} offloaded tokens after {gpu_tokens:d} GPU hit tokens",
       "(EngineCore pid=220) DEBUG 11-20 23:54:45 [v1/offloading/scheduler.py:1047] Request chatcmpl-ab7f5a71 hit 2048 offloaded tokens after 512 GPU hit tokens"),

@@ -36,13 +36,13 @@ def unmet(scenario: Scenario, told: Sequence[Told], report: dict[str, Any]) -> l
     """Say which demands the report does not meet; none is right."""
     findings = report["findings"]
     if scenario.finding is None:
-        return [*_others(findings), *_untrue(told, report["totals"])]
+        return [*_others(findings), *_untrue(told, report)]
     if not findings or title(findings[0]) != scenario.finding:
         return [f"expected {scenario.finding} first, the report has {[title(f) for f in findings]}"]
     faults = []
     if SEVERITIES.index(findings[0]["severity"]) < SEVERITIES.index(scenario.severity):
         faults.append(f"{scenario.finding} is only a {findings[0]['severity']}: {findings[0]['claim']}")
-    return [*faults, *_others(findings[1:]), *_untrue(told, report["totals"])]
+    return [*faults, *_others(findings[1:]), *_untrue(told, report)]
 
 
 def _others(findings: Sequence[dict[str, Any]]) -> list[str]:
@@ -51,12 +51,26 @@ def _others(findings: Sequence[dict[str, Any]]) -> list[str]:
     return [f"nothing else is wrong, but reported is {one}" for one in wrong]
 
 
-def _untrue(told: Sequence[Told], totals: dict[str, Any]) -> list[str]:
-    """Totals that are told and are not those of the server; what is unknown is no error."""
+def _untrue(told: Sequence[Told], report: dict[str, Any]) -> list[str]:
+    """Numbers of each source, in its own unit, that are not those of the server; what is unknown is no error."""
     cached, prompt = shares(told)
-    truth = {"prompt_tokens": prompt, "cached_tokens": cached, "processed_tokens": prompt - cached}
+    faults = []
+    for session in report["sessions"]:
+        for answers in session["answers"]:
+            faults += _differ("responses", answers, {"prompt_tokens": prompt, "cached_tokens": cached})
+        if session["counters"]:
+            sums = {k: sum(c[k] or 0 for c in session["counters"]) for k in ("prompt_tokens", "computed")}
+            faults += _differ("counters", sums, {"prompt_tokens": prompt, "computed": prompt - cached})
+        busy = [p for p in session["periods"] if p["busy"] and p["computed_tokens"] is not None]
+        logged, within = sum(p["computed_tokens"] for p in busy), sum(p["within"] for p in busy)
+        if busy and abs(logged - (prompt - cached)) > within:
+            faults.append(f"the log gives {logged} +- {within} computed tokens, the responses {prompt - cached}")
+    return faults
+
+
+def _differ(source: str, found: dict[str, Any], truth: dict[str, int]) -> list[str]:
     return [
-        f"{name} is {totals[name]}, the server's responses say {true}"
+        f"{source}: {name} is {found[name]}, the server's responses say {true}"
         for name, true in truth.items()
-        if totals.get(name) not in (None, true)
+        if found[name] != true
     ]

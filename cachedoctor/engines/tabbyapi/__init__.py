@@ -1,0 +1,1 @@
+"""TabbyAPI: one line per request, with cached and new tokens."""
