@@ -191,3 +191,15 @@ def test_prompts_are_forgotten() -> None:
         large.compare(f"{number:02d}" * (1 << 19))
     assert large.compare("x" * 100) == 0
     assert large.compare("15" * 100) == 200
+
+
+@pytest.mark.parametrize("where", ["received", "finished"])
+def test_the_billing_header_of_a_prompt(where: str) -> None:
+    """Known from its head, and not from what somebody writes about it further down."""
+    header = "system\nx-anthropic-billing-header: cc_version=2.1; cch=00000;\nYou are"
+    shown = received("a", header) if where == "received" else finished("a", 50, 0, header)
+    found = read(*START, shown).session
+    assert found.setting("billing_header") is True
+    assert found.settings["billing_header"].line == 5
+    assert found.settings["billing_header"].text == b""
+    assert "billing_header" not in read(*START, received("a", SYSTEM + 40 * SYSTEM + header)).session.settings

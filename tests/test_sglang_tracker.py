@@ -19,6 +19,35 @@ def kinds(found: Read) -> list[tuple[bool | None, bool]]:
     return [(batch.continues, batch.whole) for batch in found.batches]
 
 
+# ---- clients
+
+
+def test_health_checks_and_the_warm_up_are_no_requests() -> None:
+    """One token each, or a page of it before 0.5.20; a short prompt of a client is one."""
+    found = read(*START, prefill(1), prefill(17), prefill(1))
+    assert (found.period.seqs, found.period.wholes, found.period.smallest_prompt) == (1, 1, 17)
+    pages = read(settings(page_size=64), capacity(), prefill(64), prefill(128))
+    assert (pages.period.seqs, pages.period.wholes, pages.period.smallest_prompt) == (1, 1, 128)
+
+
+def test_requests_are_counted_by_interface() -> None:
+    """Those for text that were answered; not the server's health, no refused ones."""
+    lines = (
+        ("POST", "/v1/messages?beta=true", "200 OK"),
+        ("POST", "/v1/messages", "200 OK"),
+        ("POST", "/v1/messages/count_tokens", "200 OK"),
+        ("POST", "/v1/messages", "400 Bad Request"),
+        ("POST", "/v1/chat/completions", "200 OK"),
+        ("GET", "/health_generate", "200 OK"),
+    )
+    shown = [
+        f'[2026-07-04 04:31:24] INFO:     127.0.0.1:4 - "{how} {path} HTTP/1.1" {status}' for how, path, status in lines
+    ]
+    found = read(*START, *shown).session
+    assert (found.setting("anthropic_requests"), found.setting("chat_requests")) == (2, 1)
+    assert found.settings["anthropic_requests"].line == 5
+
+
 # ---- chunks
 
 
@@ -28,11 +57,12 @@ def test_a_prompt_in_chunks_and_its_follow_up() -> None:
     assert kinds(found) == [(False, True), (False, False), (True, False), (True, False), (False, True)]
     period = found.period
     assert (period.rank, period.since, period.first_line, period.last_line) == ("TP0", "start", 1, 8)
-    assert (period.batches, period.seqs) == (5, 3)
+    assert (period.batches, period.seqs) == (5, 2), "the warm-up is a batch and no request"
     assert (period.new_tokens, period.cached_tokens) == (7 + 20000 + 500, 20010)
     assert (period.wholes, period.cold, period.whole_tokens, period.whole_cached) == (2, 1, 40510, 20010)
     assert (period.smallest_prompt, period.largest_prompt) == (20000, 20510)
     assert (period.cached_least, period.cached_most) == (20010, 20010)
+    assert period.best_share == pytest.approx(20010 / 20510)
     lines = {name: mark.line for name, mark in period.marks.items()}
     assert lines == {"begin": 1, "first": 3, "last": 8, "usage": 3, "first_whole": 5, "cold": 5, "whole": 8}
     assert period.marks["whole"].text.decode() == prefill(500, 20010)
@@ -57,14 +87,14 @@ def test_a_prompt_that_is_exactly_a_chunk() -> None:
     """The next batch reuses something, so it begins a request of its own, and the chunk was one."""
     found = read(*START, prefill(8192), prefill(100, 8192))
     assert kinds(found)[1:] == [(False, False), (False, True)]
-    assert (found.period.wholes, found.period.largest_prompt, found.period.seqs) == (2, 8292, 3)
+    assert (found.period.wholes, found.period.largest_prompt, found.period.seqs) == (2, 8292, 2)
 
 
 def test_the_last_chunk_with_others_behind_it() -> None:
     """One request goes on and two begin; what they reused belongs to those two, and no prompt is known."""
     found = read(*START, prefill(8192), prefill(900, 4000, seqs=3))
     assert kinds(found)[1:] == [(False, False), (True, False)]
-    assert (found.period.seqs, found.period.wholes) == (1 + 1 + 2, 0)
+    assert (found.period.seqs, found.period.wholes) == (1 + 2, 0)
 
 
 def test_chunks_are_off() -> None:

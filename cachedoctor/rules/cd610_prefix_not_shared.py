@@ -78,7 +78,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
     elif late:
         said = given.said if given is not None else f"{shared(session):,} logged prompts begin as an earlier one did"
         words = Words(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
-                      [experiment(session)])  # fmt: skip
+                      [experiment(session, shared=True)])  # fmt: skip
     else:
         words = Words(claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()])
     words.ruled_out = _ruled_out(session, period, requests)

@@ -148,14 +148,18 @@ class Tracker:
     def _received(self, session: Session, event: Event) -> None:
         log = self._log()
         log.received(event)
-        if log.header and "billing_header" not in session.settings:
-            session.settings["billing_header"] = Setting(True, event.line)  # without the line, which holds the prompt
+        self._tell_header(session, event, log)
 
     def _finished(self, session: Session, event: Event) -> None:
         log = self._log()
         log.finished(event)
+        self._tell_header(session, event, log)
         if log.answers.requests and not any(answers is log.answers for answers in session.answers):
             session.answers.append(log.answers)
+
+    def _tell_header(self, session: Session, event: Event, log: RequestLog) -> None:
+        if log.header and "billing_header" not in session.settings:
+            session.settings["billing_header"] = Setting(True, event.line)  # without the line, which holds the prompt
 
     def _log(self) -> RequestLog:
         if self._requests is None:
