@@ -52,7 +52,10 @@ class Answer(msgspec.Struct):
     line: int | None = None
     """Where in its input it stands."""
     prefix: int | None = None
-    """Longest common prefix with the best earlier prompt, in characters, where the log has the prompts."""
+    """Longest common prefix with the best earlier prompt, in characters, where the log has the prompts.
+
+    It may be longer where the log has cut one of them.
+    """
 
 
 class Answers(msgspec.Struct):
