@@ -158,6 +158,7 @@ class Message:
         self._heads = (b"",) if wild else tuple(head.encode() for head in self.heads)
         self._prepared = False
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = lambda data, start: None
+        self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
         self._holes: list[tuple[str, Callable[[bytes], Any]]] = []
         self.names: tuple[str, ...] = ()
         self.integers = False
@@ -208,7 +209,9 @@ class Message:
     def match(self, data: bytes, start: int, *, loose: bool = False) -> dict[str, Any] | None:
         """Fields of the message that starts at ``start``, or None. ``loose`` lets unknown text follow."""
         self.prepare()
-        found = re.compile(self._pattern(self._body)).match(data, start) if loose else self.exact_match(data, start)
+        if loose and self._loose_match is None:
+            self._loose_match = re.compile(self._pattern(self._body)).match
+        found = self._loose_match(data, start) if loose and self._loose_match else self.exact_match(data, start)
         return None if found is None else self.convert(found)
 
     def level_at(self, build: int) -> str:

@@ -45,15 +45,13 @@ _WITHOUT_CACHE = ("ChunkCache", "SWAChunkCache", "PureSWAChunkCache")
 
 
 def learn(session: Session, event: Event) -> versions.Range:
-    """Put what a line says into the settings; the versions that it can come from."""
-    found = versions.ANY
+    """Put what a line says into the settings; the versions that have such settings."""
     handler = _HANDLERS.get(event.message)
     if handler is not None:
-        found = handler(session, event) or found
-    elif event.message.startswith("off_"):
+        return handler(session, event) or versions.ANY
+    if event.message.startswith("off_"):
         _off(session, event)
-    row = event.row
-    return found if row is None else found.both(versions.seen_in(row.first, row.last))
+    return versions.ANY
 
 
 def port(event: Event) -> int:

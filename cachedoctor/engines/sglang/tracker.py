@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+<<<<<<< HEAD
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.sglang import access, batches, facts, versions
+=======
+from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.sglang import batches, facts, versions
+>>>>>>> sglang-engine
 from cachedoctor.engines.sglang.batches import Chunks
 from cachedoctor.engines.sglang.ranks import Writer, writer_of
 from cachedoctor.engines.sglang.request_log import RequestLog
@@ -24,6 +29,8 @@ _START_HEADS = ("off_", "overlap_off_", "extra_buffer_", "radix_on_")
 _RUNS = frozenset({"ready", "prefill", "decode"})
 _MOST_STREAMS = 1024
 """Data-parallel ranks of a server."""
+_MOST_SHAPES = 64
+"""Sets of names in batch lines; a server has two or three."""
 _MOST_TEXT = 4096
 """Bytes of a line that is kept as evidence, of which there are several for each period."""
 
@@ -50,6 +57,8 @@ class Tracker:
         self._started: Mark | None = None
         self._versions = versions.ANY
         self._mixed = False
+        self._wordings: set[Message] = set()
+        self._shapes: set[tuple[str, ...]] = set()
         self._streams: dict[str, Stream] = {}
         self._requests: RequestLog | None = None
         self._port: int | None = None
@@ -63,6 +72,9 @@ class Tracker:
         if event.message == "server_args" and self._port is None:
             self._port = facts.port(event)
         self._narrow(session, facts.learn(session, event))
+        if event.row is not None and event.row not in self._wordings:
+            self._wordings.add(event.row)
+            self._narrow(session, versions.seen_in(event.row.first, event.row.last))
         self._running |= event.message in _RUNS
         handler = _HANDLERS.get(event.message)
         if handler is not None:
@@ -91,6 +103,8 @@ class Tracker:
 
     def _narrow(self, session: Session, found: versions.Range) -> None:
         """Take versions that a line can come from; a build that mixes several has none."""
+        if found == versions.ANY:
+            return
         narrowed = self._versions.both(found)
         self._mixed |= narrowed.empty
         self._versions = versions.ANY if self._mixed else narrowed
@@ -108,7 +122,10 @@ class Tracker:
         writer = writer_of(event.text)
         batch = PrefillBatch(session.index, self._path, event.line, writer.rank, writer.time)
         batches.read(pairs, batch)
-        self._narrow(session, versions.from_batch(pairs))
+        names = tuple(pairs)
+        if names not in self._shapes and len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(names)
+            self._narrow(session, versions.from_batch(pairs))
         if batch.mamba_usage is not None and "hybrid_ssm" not in session.settings:
             facts.put(session, "hybrid_ssm", True, event)
         if batch.swa_usage is not None and "hybrid_swa" not in session.settings:
