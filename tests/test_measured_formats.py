@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import jsonschema
 import pytest
+from command import one_line, run
 from conftest import ROOT
 from measured_reports import (
     ANSWERS,
     COUNTERS,
     GivenRows,
     as_json,
-    batches,
+    everything,
     intervals,
     prefills,
     report,
@@ -30,11 +32,25 @@ from cachedoctor.doctor.narration import Narration
 from cachedoctor.doctor.reports import tables_of, without_requests
 from cachedoctor.doctor.tables import measured_rows
 from cachedoctor.doctor.unanswered import not_evaluated
+from cachedoctor.doctor.view import Observer
 from cachedoctor.frames.columns import BATCHES, SAMPLES
-from cachedoctor.model import Answer, Answers, CacheSample, Cost, Evidence, Finding, Report, Session
+from cachedoctor.model import (
+    Answer,
+    Answers,
+    CacheSample,
+    Cost,
+    Evidence,
+    Finding,
+    InputInfo,
+    MeasuredView,
+    Session,
+    Totals,
+    View,
+)
 from cachedoctor.report import quoted
 from cachedoctor.report.base import FORMATS
 from cachedoctor.report.html_series import Series
+from cachedoctor.report.screen import draw
 from cachedoctor.rules import registry
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/report-v1.schema.json").read_text("utf-8")))
@@ -44,15 +60,6 @@ STATS = (
     "Avg generation throughput: 4.1 tokens/s, Running: 0 reqs, Waiting: 0 reqs, CPU KV cache usage: 0.0%, "
     "Prefix cache hit rate: 85.2%\n"
 )
-
-
-def everything() -> Report:
-    """Servers of both engines with all that can be beside a log."""
-    return report(
-        vllm(counters=[COUNTERS], answers=[ANSWERS], periods=[intervals(), intervals(engine="001")]),
-        sglang(periods=[batches(rank="DP0 TP0"), batches(rank="DP1 TP0", since="reset")]),
-        rules=["CD501", "CD601"],
-    )
 
 
 # ---- JSON and the stream
@@ -270,3 +277,85 @@ def test_the_reason_goes_by_what_is_there() -> None:
 
 def test_beside_a_log_with_requests_nothing_is_said_of_the_others() -> None:
     assert left(Session(0, "server.log", n_requests=3, seen={"launch"}), vllm()) == []
+
+
+# ---- commands
+
+
+LLAMA_LOG = str(ROOT / "fixtures" / "cases" / "billing-header-hybrid" / "server.log")
+
+
+@pytest.fixture
+def vllm_log(tmp_path: Path) -> Path:
+    path = tmp_path / "vllm.log"
+    path.write_text("".join(STATS.format(s=s) for s in (10, 20, 30)))
+    return path
+
+
+def test_stats_say_where_there_are_no_requests(vllm_log: Path) -> None:
+    """Alone it is nothing to sum up; beside a log with requests a note, and the sums are those of the other."""
+    alone = run("stats", vllm_log)
+    assert (alone.returncode, alone.stdout) == (3, b"")
+    one_line(alone, "vllm.log: has measurements", "no requests", "cachedoctor analyze", "--table samples")
+    both = run("stats", vllm_log, LLAMA_LOG, "-f", "json")
+    assert both.returncode == 0
+    assert both.stderr.startswith(b"cachedoctor: note: ")
+    assert json.loads(both.stdout)["tables"][0]["rows"][0]["requests"] == 4
+    assert run("stats", vllm_log, LLAMA_LOG, "-q").stderr == b""
+
+
+def test_compare_refuses_logs_without_requests(vllm_log: Path) -> None:
+    for pair in ((vllm_log, LLAMA_LOG), (LLAMA_LOG, vllm_log)):
+        done = run("compare", *pair)
+        assert (done.returncode, done.stdout) == (3, b"")
+        one_line(done, "vllm.log: has measurements", "no requests", "cachedoctor analyze")
+
+
+def test_export_writes_the_table_that_was_asked_for_and_names_the_other(vllm_log: Path) -> None:
+    done = run("export", vllm_log, "--table", "samples", "-f", "ndjson", "-o", "-")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [(row["line"], row["prompt_rate"]) for row in found] == [(1, 212.9), (2, 212.9), (3, 212.9)]
+    for table in ("requests", "batches"):
+        other = run("export", vllm_log, "--table", table, "-f", "ndjson", "-o", "-")
+        assert (other.returncode, other.stdout) == (0, b"")
+        assert other.stderr.startswith(b"cachedoctor: note: the table is empty")
+        assert b"--table samples" in other.stderr
+    events = run("export", vllm_log, "--table", "events", "-f", "ndjson", "-o", "-")
+    assert events.returncode == 3
+    one_line(events, "the table of events has no others", "--table samples")
+
+
+# ---- watch
+
+
+def drawn(view: View, width: int = 100, height: int = 12) -> list[str]:
+    return [row.plain.rstrip() for row in draw(view, width, height)]
+
+
+def test_watch_shows_the_last_sample_of_each_engine(vllm_log: Path) -> None:
+    log = vllm_log.read_text()
+    observer = Observer()
+    analyzer = Analyzer(witness=observer)
+    analyzer.open("vllm.log")
+    analyzer.feed((log + log.replace("Engine 000", "Engine 001").replace("85.2%", "7.0%")).encode())
+    view = observer.view(analyzer)
+    (server,) = view.measured
+    assert not view.servers
+    assert [row.line for row in server.rows] == [3, 6]
+    rows = drawn(view)
+    assert rows[1].startswith("server    vLLM ")
+    assert "engine 000 hit rate 85.2 % (last 1,000 requests), prompts 212.9 tokens/s, 0 running, 0 waiting" in rows[2]
+    assert rows[3].startswith("engine 001 hit rate 7.0 % (last 1,000 requests)")
+    assert not any("slot" in row or row.startswith("traffic") for row in rows)
+
+
+def test_watch_says_of_what_it_does_not_know_that_it_is_unknown() -> None:
+    view = View(InputInfo("x"), [], Totals(), [], [MeasuredView(vllm(), [CacheSample(0, "x", 1)]),
+                                                    MeasuredView(sglang(), prefills()[:1])])  # fmt: skip
+    rows = drawn(view)
+    assert rows[2] == "server 1 engine hit rate unknown"
+    assert rows[3].startswith(
+        "server 1 prefill last batch 0 reused, 8,192 tokens computed, 0 running, 0 waiting, KV 5.0 %"
+    )
+    assert drawn(view, height=4)[2] == "and 2 other rows"
