@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from command import one_line, run
-from conftest import ROOT
+from conftest import FIXTURES, MEASURED, ROOT
 from measured_reports import (
     ANSWERS,
     COUNTERS,
@@ -30,6 +30,7 @@ from test_stream import VALIDATOR as STREAM
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.narration import Narration
 from cachedoctor.doctor.reports import tables_of, without_requests
+from cachedoctor.doctor.run import analyze_paths
 from cachedoctor.doctor.tables import measured_rows
 from cachedoctor.doctor.unanswered import not_evaluated
 from cachedoctor.doctor.view import Observer
@@ -82,6 +83,26 @@ def test_the_report_keeps_the_contract_and_is_read_back_as_it_was() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_stored_report_gives_the_same_in_every_format(name: str) -> None:
     assert written(name, stored(everything())) == written(name, everything())
+
+
+@pytest.mark.parametrize("log", sorted({case["log"] for case in MEASURED}))
+def test_real_logs_keep_the_contract_and_look_the_same_when_read_back(log: str) -> None:
+    found = analyze_paths([str(FIXTURES / log)])
+    SCHEMA.validate(as_json(found))
+    again = stored(found)
+    assert [name for name in FORMATS if written(name, again) != written(name, found)] == []
+
+
+@pytest.mark.parametrize("log", sorted({case["log"] for case in MEASURED}))
+def test_the_stream_of_real_logs_is_valid_and_knows_a_session_before_its_rows(log: str) -> None:
+    data = (FIXTURES / log).read_bytes()
+    known: set[int] = set()
+    for line in map(json.loads, told(data, len(data))):
+        STREAM.validate(line)
+        if line["type"] == "session":
+            known.add(line["index"])
+        if line["type"] in ("sample", "batch"):
+            assert line["session"] in known
 
 
 def test_the_stream_of_a_stored_report_is_valid() -> None:
