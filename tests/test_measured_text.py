@@ -59,7 +59,9 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         "KV cache 180,000 tokens"
     )
     assert found["batches"] == "12 prefill batches: 9,344 tokens reused, 9,702 computed (49.1 % reused)"
-    assert found["prompts"].startswith("5 of them are one whole request each, the longest of 4,096 tokens; 1 of them")
+    assert found["prompts"] == (
+        "known of 5 requests that came alone, the longest has 4,096 tokens; 1 of them reused nothing"
+    )
     assert found["memory"] == "KV pool up to 94.0 % in use, Mamba pool up to 21.0 % in use, 2 requests retracted"
     assert "traffic" not in found
 
