@@ -178,12 +178,9 @@ def _of_batches(periods: list[BatchPeriod]) -> Said:
     found = [("batches", f"{words}: {count(cached, 'token')} reused, {number(new)} computed{share}")]
     wholes, longest = sum(p.wholes for p in periods), [p.largest_prompt for p in periods if p.largest_prompt]
     if wholes:
-        most = f", the longest of {count(max(longest), 'token')}" if longest else ""
+        most = f", the longest has {count(max(longest), 'token')}" if longest else ""
         cold = f"; {number(sum(p.cold for p in periods))} of them reused nothing"
-        one = (
-            "1 of them is one whole request" if wholes == 1 else f"{number(wholes)} of them are one whole request each"
-        )
-        found.append(("prompts", one + most + cold))
+        found.append(("prompts", f"known of {count(wholes, 'request')} that came alone{most}{cold}"))
     memory = _memory(periods)
     return [*found, ("memory", memory)] if memory else found
 
