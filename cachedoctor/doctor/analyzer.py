@@ -5,6 +5,7 @@ Knows every stage and its order. Knows no file, no terminal, no format but the w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -245,6 +246,18 @@ class Analyzer:
         """Findings so far, the costliest first."""
         return self._diagnosis.findings()
 
+    def standing(self, sessions: list[Session] | None = None, unknown: Sequence[str] = ()) -> list[Finding]:
+        """Findings as they would be if the input ended here, those about whole servers included.
+
+        Args:
+            sessions: those to speak of, when not all.
+            unknown: inputs in which nothing was recognised.
+        """
+        found = self._diagnosis.findings()
+        found += self._diagnosis.inspect(self._lives.reported() if sessions is None else sessions)
+        found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
+        return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])
+
     @property
     def crashed(self) -> bool:
         """Whether a rule failed."""
@@ -311,10 +324,8 @@ class Analyzer:
         self._compare_bodies(sessions)
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]
-        findings = self._diagnosis.findings() + self._diagnosis.inspect(sessions)
-        findings += [finding for finding in unknown if finding is not None]
-        findings.sort(key=lambda finding: -SEVERITY_ORDER[finding.severity])
+        unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
+        findings = self.standing(sessions, unknown)
         left = self._diagnosis.not_evaluated(sessions)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
