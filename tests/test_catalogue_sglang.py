@@ -7,8 +7,10 @@ import re
 import pytest
 from conftest import FIXTURES
 
-from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.base import HOLE, Event, Message
 from cachedoctor.engines.scanner import Scanner
+from cachedoctor.engines.sglang.fields import FIELDS, PAIRS, field
+from cachedoctor.engines.sglang.meanings import MEANINGS
 from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.reader import READER
 from cachedoctor.model import Segment
@@ -96,8 +98,8 @@ def test_the_numbers_of_a_batch_line() -> None:
         "[16:43:29 TP0] ",
         "[16:43:29] ",
         "",
-        "Loading safetensors checkpoint shards: 100% Completed | 4/4 [00:02<00:00,  1.52it/s][2026-07-04 04:31:24 TP0] ",
-        "Capturing batches (bs=1 avail_mem=5.30 GB): 100%|####| 23/23 [00:05<00:00,  4.2it/s] [2026-07-04 04:31:24 TP0] ",
+        "Loading checkpoint shards: 100% Completed | 4/4 [00:02<00:00,  1.52it/s][2026-07-04 04:31:24 TP0] ",
+        "Capturing batches (bs=1): 100%|####| 23/23 [00:05<00:00,  4.2it/s] [2026-07-04 04:31:24 TP0] ",
     ],
 )
 def test_what_may_stand_before_a_message(prefix: str) -> None:
@@ -111,7 +113,7 @@ def test_what_may_stand_before_a_message(prefix: str) -> None:
     [
         f"Receive: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}')",
         f"{STAMP}] Receive: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}')",
-        f'{{"timestamp": "2026-07-04T04:31:24.1", "event": "request.received", "obj": {{"text": "{STAMP}] {PREFILL}"}}}}',
+        f'{{"timestamp": "2026-07-04", "event": "request.received", "obj": {{"text": "{STAMP}] {PREFILL}"}}}}',
         f"Finish: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}'), out={{'meta_info': {{}}}}",
     ],
 )
@@ -134,3 +136,36 @@ def test_a_message_that_has_become_longer_is_read() -> None:
     assert (event.message, event.fields["impl"]) == ("tree_cache", "UnifiedRadixCache")
     (event,) = events(f"{STAMP}] {PREFILL}, #new-thing: 7")
     assert event.fields["more"]["#new-thing"] == "7"
+
+
+# ---- words for people
+
+
+def test_every_message_and_every_field_has_words() -> None:
+    """And a description that nothing has any more must go."""
+    used = {
+        f"{row.id}.{name}" if f"{row.id}.{name}" in FIELDS else name
+        for row in ROWS
+        for name, _ in HOLE.findall(row.template)
+    }
+    assert used == set(FIELDS)
+    assert set(MEANINGS) == {row.id for row in ROWS}
+    assert all(meaning.endswith(".") for meaning in MEANINGS.values())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_every_amount_has_a_unit(row: Message) -> None:
+    for name, kind in HOLE.findall(row.template):
+        known = field(row.id, name)
+        assert known is not None, name
+        assert known.meaning, name
+        assert known.unit or kind not in "df" or name in ("status", "node"), name
+
+
+def test_every_name_in_a_batch_line_has_words() -> None:
+    """Those of 13 versions, and those that only a server in two halves, a draft or an estimate adds."""
+    names = {name for line in BATCHES for event in events(line) for name in event.fields["more"]}
+    assert len(names) >= 15
+    assert names <= set(PAIRS)
+    assert all(pair.meaning for pair in PAIRS.values())
+    assert all(pair.unit for name, pair in PAIRS.items() if not name.endswith(" graph"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from conftest import FIXTURES
 
@@ -34,7 +36,7 @@ def test_ranges_follow_each_other() -> None:
     """None goes backwards, and only 0.15 (not looked at) is in two of them."""
     ranges = [found for number in range(1, 1000) if (found := by_line(number)) is not None]
     assert len(ranges) == 21
-    for (_, newest), (oldest, _) in zip(ranges, ranges[1:], strict=False):
+    for (_, newest), (oldest, _) in pairwise(ranges):
         assert release(newest) < release(oldest) or (newest, oldest) == ("0.15.1", "0.15.0")
     assert all(release(oldest) <= release(newest) for oldest, newest in ranges)
 

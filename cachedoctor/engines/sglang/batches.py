@@ -15,8 +15,8 @@ import msgspec
 
 from cachedoctor.model import PrefillBatch
 
-_COUNT = re.compile(r"\d{1,15}")
-_SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?")
+_COUNT = re.compile(r"\d{1,15}", re.ASCII)
+_SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _PRESSED = 0.9
 """Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""
 _MOST_SHARE = 2.0
@@ -36,6 +36,11 @@ class Chunks(msgspec.Struct):
     """Tokens of a page of the cache."""
     raw: bool = True
     """Whether ``#new-token`` may count tokens that are rounded up to pages elsewhere (0.5.20 and newer)."""
+
+
+def torn(pairs: Mapping[str, str]) -> bool:
+    """Whether a line has lost its end, so that its last number may be a part of one: all have ``#queue-req``."""
+    return "#queue-req" not in pairs
 
 
 def count(pairs: Mapping[str, str], name: str) -> int | None:

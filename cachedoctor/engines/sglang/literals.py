@@ -18,8 +18,8 @@ _PIECE = re.compile(
 )
 _NAME = re.compile(r"\s*(?:([A-Za-z_]\w*)=|'([A-Za-z_]\w*)': ?)")
 _STRING = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
-_WHOLE = re.compile(r"[+-]?\d{1,15}")
-_BROKEN = re.compile(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})")
+_WHOLE = re.compile(r"[+-]?\d{1,15}", re.ASCII)
+_BROKEN = re.compile(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})", re.ASCII)
 _WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
 
 

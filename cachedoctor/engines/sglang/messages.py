@@ -1,8 +1,8 @@
 """Every log message of SGLang that bears on the prefix cache, one row per wording.
 
-Source: the wheels of 28 versions of SGLang between 0.4.3.post4 and 0.5.23 on PyPI: 0.4.3, 0.4.5, 0.4.6, 0.4.8, 0.4.10 and each
-from 0.5.1 on. A version counts as ``minor * 100 + patch``: 0.5.10 is 510. The versions of a row are the first and last of
-these in which the wording was seen. Rows are data: no code here.
+Source: the wheels of SGLang on PyPI, the last version of 0.4.3, 0.4.5, 0.4.6, 0.4.8, 0.4.10 and of each release from 0.5.1 to
+0.5.23. A version counts as ``minor * 100 + patch``: 0.5.10 is 510. The versions of a row are the first and last of these in
+which the wording was seen. Rows are data: no code here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ ROWS: list[R] = [
       "[2026-07-04 04:31:24 TP0] Prefill batch. #new-seq: 1, #new-token: 310, #cached-token: 9344, token usage: 0.05, #running-req: 0, #queue-req: 0, "),
     R("prefill", "sglang", 504, 523, "I504", "Prefill batch [{iteration:d}], {more:pairs}",
       "[2026-07-04 04:31:24] Prefill batch [8], #new-seq: 1, #new-token: 310, #cached-token: 9344, token usage: 0.05, #running-req: 0, #queue-req: 0, "),
-    R("prefill", "sglang", 505, 523, "I505", "Prefill batch, {more:pairs}",
+    R("prefill", "sglang", 504, 523, "I504", "Prefill batch, {more:pairs}",
       "[2026-07-04 04:31:24 DP0 TP0 EP0] Prefill batch, #new-seq: 1, #new-token: 310, #cached-token: 9344, full token usage: 0.07, mamba usage: 0.21, #running-req: 0, #queue-req: 0, #pending-token: 0, cuda graph: False, input throughput (token/s): 2758.64"),
     R("decode", "sglang", 403, 503, "I403", "Decode batch. {more:pairs}",
       "[2026-07-04 04:31:24 TP0] Decode batch. #running-req: 1, #token: 9000, token usage: 0.05, cuda graph: True, gen throughput (token/s): 397.65, #queue-req: 0"),
     R("decode", "sglang", 504, 523, "I504", "Decode batch [{iteration:d}], {more:pairs}",
       "[2026-07-04 04:31:24] Decode batch [41], #running-req: 1, #token: 9000, token usage: 0.07, cuda graph: True, gen throughput (token/s): 389.10, #queue-req: 0, "),
-    R("decode", "sglang", 505, 523, "I505", "Decode batch, {more:pairs}",
+    R("decode", "sglang", 504, 523, "I504", "Decode batch, {more:pairs}",
       "[2026-07-04 04:31:24 TP0] Decode batch, #running-req: 1, #full token: 9000, full token usage: 0.07, mamba num: 6, mamba usage: 0.21, cuda graph: True, gen throughput (token/s): 375.33, #queue-req: 0"),
     # start
     R("server_args", "sglang", 403, 518, "I403", "server_args=ServerArgs({args:rest}",

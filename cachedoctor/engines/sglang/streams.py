@@ -35,6 +35,7 @@ class Stream:
         """
         self._periods = periods
         self._since: Since = "log" if started is None else "start"
+        self._idle = started is not None  # nothing is known to have been before the next batch
         self._begin = started
         self._leader: str | None = None
         self._led = False
@@ -53,8 +54,12 @@ class Stream:
         """The cache was emptied, which only happens while nothing runs."""
         if (self._led and self._leader != rank) or (self._period is None and self._since != "log"):
             return
-        self._since, self._begin = "reset", mark
+        self._since, self._begin, self._idle = "reset", mark, True
         self._period = self._last = self._alone = None
+
+    def lost(self) -> None:
+        """A batch cannot be read."""
+        self._last, self._alone, self._idle = None, None, False
 
     def retracted(self, rank: str | None, requests: int, mark: Mark) -> None:
         """Requests were put back into the queue."""
@@ -105,7 +110,7 @@ class Stream:
         if batch.new_seqs == 1 and batch.cached_tokens:
             return False
         if self._last is None:
-            return None if self._since == "log" else False
+            return False if self._idle else None
         return goes_on(self._last, chunks, self._most_new)
 
     def _add(self, period: BatchPeriod, batch: PrefillBatch, mark: Mark, page: int) -> None:

@@ -114,15 +114,20 @@ class Tracker:
         if batch.swa_usage is not None and "hybrid_swa" not in session.settings:
             facts.put(session, "hybrid_swa", True, event)
         stream = self._stream(session, writer)
-        if stream is not None and batch.new_seqs is not None and stream.speaks(writer.rank):
+        if stream is None or not stream.speaks(writer.rank):
+            return
+        if batches.torn(pairs) or batch.new_seqs is None:
+            stream.lost()
+        else:
             stream.take(batch, _mark(event), _chunks(session))
             self._keep(batch)
 
     def _decode(self, session: Session, event: Event) -> None:
         writer = writer_of(event.text)
-        usage = batches.read(event.fields["more"], PrefillBatch(session.index, self._path, event.line))
+        pairs = event.fields["more"]
+        usage = batches.read(pairs, PrefillBatch(session.index, self._path, event.line))
         stream = self._stream(session, writer)
-        if stream is not None and stream.speaks(writer.rank):
+        if stream is not None and stream.speaks(writer.rank) and not batches.torn(pairs):
             stream.used(writer.rank, usage, _mark(event))
 
     def _retracted(self, session: Session, event: Event) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 SAMPLED = (403, 405, 406, 408, 410, *range(501, 524))
-"""Versions whose messages and settings were read."""
+"""Releases whose messages and settings were read, each in the last of its versions: 0.4.3.post4, 0.5.2 ..."""
+_POSTS = frozenset({403, 405, 406, 408, 410, 501, 503, 504, 505, 506, 508, 510, 512, 513, 515})
+"""Of these, the ones that had versions before: what the last one lacks, they may still have."""
 _LAST_04 = 410
 _ALL_SETTINGS = 100
 """Names that every version prints, and more: fewer are an excerpt, in which a missing name says nothing."""
@@ -74,7 +76,7 @@ def seen_in(first: int, last: int) -> Range:
     """Range of a wording that was seen from ``first`` to ``last``, with the unread versions on both sides."""
     at, end = SAMPLED.index(first), SAMPLED.index(last)
     low = _after(SAMPLED[at - 1]) if at else None
-    high = _before(SAMPLED[end + 1]) if end + 1 < len(SAMPLED) else None
+    high = _without(SAMPLED[end + 1]) if end + 1 < len(SAMPLED) else None
     return Range(low, high)
 
 
@@ -86,7 +88,7 @@ def from_settings(names: Set[str], whole: bool) -> Range:
         if name in names:
             found = found.both(here)
         elif whole and len(names) >= _ALL_SETTINGS:
-            found = found.both(Range(None, _before(first)))
+            found = found.both(Range(None, _without(first)))
     return found
 
 
@@ -124,5 +126,6 @@ def _after(number: int) -> int:
     return 500 if number == _LAST_04 else number + 1
 
 
-def _before(number: int) -> int:
-    return _LAST_04 if number == 500 else number - 1
+def _without(number: int) -> int:
+    """Newest release that can lack what the last version of this one has."""
+    return number if number in _POSTS else number - 1
