@@ -136,9 +136,9 @@ def test_the_hit_rate_may_be_absent() -> None:
     assert fields["more"] == {"XPU KV cache usage": "0.1%"}
 
 
-@pytest.mark.parametrize("engines", [1, 2, 16, 128])
+@pytest.mark.parametrize("engines", [1, 2, 16, 128, 256])
 def test_several_engines_in_one_line(engines: int) -> None:
-    """The line begins with a number: its heads are digits."""
+    """The line begins with a number."""
     (event,) = scanned(
         f"INFO 10-20 01:02:03 [loggers.py:335] {engines} Engines Aggregated: Avg prompt throughput: 1.0 tokens/s, "
         "Avg generation throughput: 2.5 tokens/s, Running: 3 reqs, Waiting: 4 reqs, GPU KV cache usage: 0.1%"

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from cachedoctor.engines.base import Message as R
 
+_AGGREGATED = tuple(f"{engines} Engines" for engines in range(1, 257))
+"""Heads of the one message that begins with a number: a digit alone begins too many lines of other programs."""
+
 ROWS: list[R] = [
     # statistics
     R("stats", "vllm", 701, 702, "I701", "Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs {more:pairs}.",
@@ -18,7 +21,7 @@ ROWS: list[R] = [
     R("stats", "vllm", 803, 3300, "I803", "Engine {engine:word}: Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
       "(APIServer pid=3047) INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: 212.9 tokens/s, Avg generation throughput: 4.1 tokens/s, Running: 0 reqs, Waiting: 0 reqs, CPU KV cache usage: 0.0%, Prefix cache hit rate: 85.2%"),
     R("stats", "vllm", 1101, 3300, "I1101", "{engines:d} Engines Aggregated: Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Waiting: {waiting:d} reqs, {more:pairs}",
-      "(APIServer pid=3047) INFO 05-20 23:44:58 [loggers.py:271] 2 Engines Aggregated: Avg prompt throughput: 2718.6 tokens/s, Avg generation throughput: 23.3 tokens/s, Running: 3 reqs, Waiting: 1 reqs, Deferred: 2 reqs, GPU KV cache usage: 37.2%, Prefix cache hit rate: 53.3%", heads=("1", "2", "3", "4", "5", "6", "7", "8", "9")),
+      "(APIServer pid=3047) INFO 05-20 23:44:58 [loggers.py:271] 2 Engines Aggregated: Avg prompt throughput: 2718.6 tokens/s, Avg generation throughput: 23.3 tokens/s, Running: 3 reqs, Waiting: 1 reqs, Deferred: 2 reqs, GPU KV cache usage: 37.2%, Prefix cache hit rate: 53.3%", heads=_AGGREGATED),
     R("stats_v0", "vllm", 504, 1100, "I504", "Avg prompt throughput: {prompt_rate:f} tokens/s, Avg generation throughput: {generation_rate:f} tokens/s, Running: {running:d} reqs, Swapped: {swapped:d} reqs, Pending: {pending:d} reqs, GPU KV cache usage: {gpu_usage:f}%, CPU KV cache usage: {cpu_usage:f}%.",
       "INFO 08-16 11:53:40 [metrics.py:455] Avg prompt throughput: 1318.0 tokens/s, Avg generation throughput: 22.3 tokens/s, Running: 2 reqs, Swapped: 0 reqs, Pending: 1 reqs, GPU KV cache usage: 37.2%, CPU KV cache usage: 0.0%."),
     R("hit_rate_v0", "vllm", 601, 1100, "I601", "Prefix cache hit rate: GPU: {gpu_rate:f}%, CPU: {cpu_rate:f}%",
