@@ -7,7 +7,7 @@ SGLang 0.4.3 to 0.5.23. Knows no line.
 
 from __future__ import annotations
 
-from cachedoctor.engines.llamacpp.fields import Field
+from cachedoctor.engines.words import Field
 
 F = Field
 
