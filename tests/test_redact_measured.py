@@ -140,7 +140,7 @@ def test_a_secret_at_any_place_of_any_line_is_gone(rows: list[Message]) -> None:
         ("INFO:     Started server process of zq", "INFO: <line>"),
         ("(APIServer pid=1) INFO 11-20 23:53:21 [model.py:733] Resolved architecture: AcmeForCausalLM",
          "(APIServer pid=1) INFO 11-20 23:53:21 [model.py:733] Resolved architecture: OtherForCausalLM"),
-        ("(zq pid=1) INFO 11-20 23:53:21 [/home/zq/loggers.py:733] Using max model len 8192",
+        ("(zq pid=1) INFO 11-20 23:53:21 [/srv/zq/loggers.py:733] Using max model len 8192",
          "(Process pid=1) INFO 11-20 23:53:21 [loggers.py:733] Using max model len 8192"),
         ("acme(APIServer pid=1) INFO 11-20 23:53:21 [model.py:2152] Using max model len 8192",
          "<text-1> (APIServer pid=1) INFO 11-20 23:53:21 [model.py:2152] Using max model len 8192"),

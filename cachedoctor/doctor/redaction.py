@@ -1,7 +1,7 @@
 """Redacts a log: the stages from chunks to lines that can be shown.
 
 Knows the catalogue of llama-server, the wrappers, what rules read in a printed text, and what is replaced; lines of
-other engines are those of ``logged``. Knows no terminal and no file.
+other engines are those of ``logged`` and ``rewriting``. Knows no terminal and no file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.intake import Blocks
 from cachedoctor.doctor.logged import Logged
+from cachedoctor.doctor.rewriting import Rewriting
 from cachedoctor.engines.spans import Recognised, Spans
 from cachedoctor.envelope import Rewriter, is_shaped
 from cachedoctor.redact.lines import Lines, Span
@@ -27,7 +28,8 @@ class Redactor:
         self._tokens = Tokens()
         self._spans = Spans(single_lines())
         self._lines = Lines(self._tokens, Printed(facts), is_shaped)
-        self._logged = Logged(self._tokens)
+        self._logged = Logged()
+        self._rewriting = Rewriting(self._tokens)
         self._rewriter = Rewriter(self._bodies, self._name)
         self._blocks = Blocks()
         self.lines = 0
@@ -65,7 +67,7 @@ class Redactor:
             found, other = own.get(at), logged.get(at)
             if other is not None and (found is None or (found.row is None and other[1].row is not None)):
                 self.recognised += other[1].row is not None
-                out.append(self._logged.write(text, *other))
+                out.append(self._rewriting.write(text, *other))
             elif found is not None:
                 out.append(self._known(text[at:stop], found))
             else:

@@ -31,6 +31,10 @@ class Vocabulary(NamedTuple):
     prefix: Callable[[bytes], Prefix]
     parts: Callable[[str, bytes], str]
     """Words for a part of a prefix, by its name and what is printed."""
+    time: Callable[[Mapping[str, bytes]], str | None]
+    """The time among the parts of a prefix: ISO 8601, ``--MM-DDTHH:MM:SS`` where no year is printed."""
+    process: Callable[[Mapping[str, bytes]], str]
+    """Process or ranks among the parts of a prefix; empty where it names none."""
     programs: Mapping[str, str]
     """The program whose versions a row counts, by the row's component."""
     shown: Callable[[Message, str], str]

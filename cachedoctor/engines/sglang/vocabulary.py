@@ -6,6 +6,7 @@ Knows prefixes in words. Knows no batch and no session.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cachedoctor.engines.base import Message
 from cachedoctor.engines.sglang.fields import PAIRS, field
@@ -51,6 +52,17 @@ def part(name: str, raw: bytes) -> str:
     return _RANKS.get(name.rstrip("0123456789").rpartition("_")[2], "rank of the process that prints the line")
 
 
+def time(parts: Mapping[str, bytes]) -> str | None:
+    """Return the time of a line; logs of 2024 have no date, and what has none is no point in time."""
+    raw = parts.get("time", b"").decode()
+    return raw.replace(" ", "T").replace(",", ".") if " " in raw else None
+
+
+def process(parts: Mapping[str, bytes]) -> str:
+    """Return the ranks of the process, ``DP0 TP0``."""
+    return " ".join(name for name in parts if name != "time")
+
+
 def shown(row: Message, level: str) -> str:
     """Return what makes the server print the line."""
     if row.id in ("received", "finished"):
@@ -63,4 +75,6 @@ def _pair(message: str, name: str) -> Field | None:
     return PAIRS.get(name)
 
 
-VOCABULARY = Vocabulary("sglang", ROWS, MEANINGS, field, _pair, prefix, part, {"sglang": "SGLang"}, shown)
+VOCABULARY = Vocabulary(
+    "sglang", ROWS, MEANINGS, field, _pair, prefix, part, time, process, {"sglang": "SGLang"}, shown
+)

@@ -6,6 +6,7 @@ Knows prefixes in words. Knows no statistics and no session.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cachedoctor.engines.base import Message
 from cachedoctor.engines.vllm.fields import field, pair
@@ -66,6 +67,18 @@ def part(name: str, raw: bytes) -> str:
     return known + (rank if re.search(rb"_(?:DP|PP|TP|EP)\d", raw) else "")
 
 
+def time(parts: Mapping[str, bytes]) -> str | None:
+    """Return the time of a line; LMCache prints the year."""
+    if "dated" in parts:
+        return parts["dated"].decode().replace(" ", "T").replace(",", ".")
+    return f"--{parts['time'].decode().replace(' ', 'T').replace(',', '.')}" if "time" in parts else None
+
+
+def process(parts: Mapping[str, bytes]) -> str:
+    """Return the name of the process."""
+    return parts.get("process", b"").decode()
+
+
 def shown(row: Message, level: str) -> str:
     """Return what makes the server print the line."""
     if row.id == "iteration":
@@ -78,5 +91,5 @@ def shown(row: Message, level: str) -> str:
 
 
 VOCABULARY = Vocabulary(
-    "vllm", ROWS, MEANINGS, field, pair, prefix, part, {"vllm": "vLLM", "lmcache": "LMCache"}, shown
+    "vllm", ROWS, MEANINGS, field, pair, prefix, part, time, process, {"vllm": "vLLM", "lmcache": "LMCache"}, shown
 )
