@@ -52,16 +52,12 @@ class Answer(msgspec.Struct):
     line: int | None = None
     """Where in its input it stands."""
     prefix: int | None = None
-<<<<<<< HEAD
-    """Longest common prefix with the best earlier prompt, in bytes, where the log has them; None for the first."""
-    length: int | None = None
-    """Bytes of the prompt, where the log has it."""
-=======
-    """Longest common prefix with the best earlier prompt, in characters, where the log has the prompts.
+    """Longest common prefix with the best earlier prompt, in bytes, where the log has the prompts; None for the first.
 
     It may be longer where the log has cut one of them.
     """
->>>>>>> sglang-engine
+    length: int | None = None
+    """Bytes of the prompt, where the log has it."""
 
 
 class Answers(msgspec.Struct):

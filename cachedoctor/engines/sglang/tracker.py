@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-<<<<<<< HEAD
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.sglang import access, batches, facts, versions
-=======
 from cachedoctor.engines.base import Event, Message
-from cachedoctor.engines.sglang import batches, facts, versions
->>>>>>> sglang-engine
+from cachedoctor.engines.sglang import access, batches, facts, versions
 from cachedoctor.engines.sglang.batches import Chunks
 from cachedoctor.engines.sglang.ranks import Writer, writer_of
 from cachedoctor.engines.sglang.request_log import RequestLog
