@@ -53,24 +53,34 @@ def _proven(stretch: Stretch, found: bodies.Shared) -> Note:
 def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
     length = f"prompts of about {n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
     little = "nothing" if stretch.share == 0 else "next to nothing"
-    on, hybrid = rolling.caching(session), session.memory == "hybrid"
+    on, fits = rolling.caching(session), rolling.fits(session, stretch)
+    causes = [
+        *([] if on else ["prefix caching is off, of which nothing is known"]),
+        f"they part {'within their first block' if stretch.share == 0 else 'near their beginning'}, as the cache sees them",
+        *([] if fits else ["they were pushed out before they came back"]),
+    ]
     words = Words(
-        f"{little} was reused of {length}, though prefix caching {'is on' if on else 'seems to be on'}: they part "
-        f"{'within their first block' if stretch.share == 0 else 'near their beginning'} ({stretch.said})",
-        "Either the client changes the beginning of every prompt (a time, a counter, a new tool list), or the prompts have nothing to "
-        "share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them is in "
-        "the log."
-        + (
-            f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too."
-            if hybrid and size
-            else ""
-        ),
+        f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)} ({stretch.said})",
+        "Prompts part early where the client changes the beginning of every one (a time, a counter, a new tool list), or where they have "
+        "nothing to share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them "
+        "is in the log." + _more(session, size, fits),
         rolling.experiment(),
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
-    known = on and (session.setting("kv_tokens") is not None or stretch.unit != "interval")
-    return Note(words, "", lines, "warning", "medium" if known else "low")
+    return Note(words, "", lines, "warning", "medium" if on and fits else "low")
+
+
+def _more(session: Session, size: int | None, fits: bool | None) -> str:
+    """What else cannot be told apart."""
+    found = ""
+    if session.memory == "hybrid" and size:
+        found += f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too, and prompts that came twice."
+    if fits is None:
+        found += " So does a KV cache that is too small for all of them: its size is not known."
+    elif not fits:
+        found += " So does a KV cache that is too small for all of them: more was computed than it holds."
+    return found
 
 
 def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[RuledOut]:
@@ -83,11 +93,11 @@ def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[Rul
                 "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {n(size)} tokens long"
             )
         )
-    room = session.setting("kv_tokens")
-    if isinstance(room, int) and stretch.computed is not None and stretch.computed < room:
+    if rolling.fits(session, stretch):
         found.append(
             RuledOut(
-                "kv-pressure", f"all {n(stretch.computed)} tokens that were computed fit into the cache of {n(room)}"
+                "kv-pressure",
+                f"all {n(stretch.computed)} tokens that were computed fit into the cache of {n(session.setting('kv_tokens'))}",
             )
         )
     return found

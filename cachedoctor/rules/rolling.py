@@ -88,6 +88,14 @@ def _answered(p: SamplePeriod) -> str:
     return "" if p.answered is None else f" and {n(p.answered)} requests"
 
 
+def fits(session: Session, stretch: Stretch) -> bool | None:
+    """Whether the cache holds all that was computed, so that nothing can have been pushed out; None when unknown."""
+    room = session.setting("kv_tokens")
+    if not isinstance(room, int) or stretch.computed is None:
+        return None
+    return stretch.computed < room
+
+
 def average(p: SamplePeriod) -> float | None:
     """Tokens of the average prompt; None where the log does not tell.
 
@@ -156,6 +164,24 @@ def traffic(session: Session) -> bool:
     return any(isinstance(p, SamplePeriod) and p.busy for p in session.periods) or any(
         c.prompt_tokens for c in session.counters
     )
+
+
+def more_room(session: Session) -> list[Remedy]:
+    """How the KV cache of this server can hold more tokens."""
+    if session.settings.get("blocks_override") is not None:
+        return [
+            Remedy(
+                "Leave --num-gpu-blocks-override out, or raise it: it sets the size of the cache, whatever room there is."
+            )
+        ]
+    if session.setting("device") == "cpu":
+        return [Remedy("Give it more memory, in GiB.", ["VLLM_CPU_KVCACHE_SPACE=<more than now> vllm serve ..."])]
+    return [
+        Remedy(
+            "Give it more memory, or make a token smaller.",
+            ["vllm serve ... --gpu-memory-utilization 0.95 --kv-cache-dtype fp8"],
+        )
+    ]
 
 
 def experiment() -> list[Remedy]:

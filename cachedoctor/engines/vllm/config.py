@@ -55,6 +55,7 @@ _ASKED: dict[str, type[bool] | type[int] | type[str]] = {
     "mamba_cache_mode": str,
     "prefix_match_unit": int,
     "max_model_len": int,
+    "num_gpu_blocks_override": int,
 }
 
 
