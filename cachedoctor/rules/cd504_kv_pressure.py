@@ -58,8 +58,9 @@ def _flows(session: Session) -> list[_Flow]:
             or p.last_rate > _LOW
         ):
             continue
+        answered = rolling.requests(session, p)
         computed = p.computed_tokens if p.computed_tokens is not None or p.most_rate else p.prompt_tokens
-        if computed is None or (p.answered is not None and p.answered < rolling.MIN_REQUESTS):
+        if computed is None or (answered is not None and answered < rolling.MIN_REQUESTS):
             continue
         written = computed + (p.generated_tokens or 0)
         fell = (p.most_rate or 0.0) - p.last_rate >= _FALL

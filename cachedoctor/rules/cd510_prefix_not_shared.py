@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut, Session
+from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import bodies, rolling
 from cachedoctor.rules.base import Note, Rule, Words, n
 from cachedoctor.rules.rolling import Stretch
@@ -63,17 +63,27 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
         f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)} ({stretch.said})",
         "Prompts part early where the client changes the beginning of every one (a time, a counter, a new tool list), or where they have "
         "nothing to share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them "
-        "is in the log." + _more(session, size, fits),
-        rolling.experiment(),
+        "is in the log." + _more(session, stretch, size, fits),
+        [*rolling.experiment(), *(_SHORTER if session.memory == "hybrid" and session.since("0.26") is True else [])],
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
-    return Note(words, "", lines, "warning", "medium" if on and fits else "low")
+    return Note(words, "", lines, "warning", "medium" if on and fits and stretch.prompt is not None else "low")
 
 
-def _more(session: Session, size: int | None, fits: bool | None) -> str:
+_SHORTER = [
+    Remedy(
+        "If they share less than a block: let shorter prefixes match. vLLM refuses a unit that does not divide the blocks of all layers.",
+        ["vllm serve ... --prefix-match-unit 16"],
+    )
+]
+
+
+def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
     """What else cannot be told apart."""
     found = ""
+    if stretch.prompt is None:
+        found += " So do prompts shorter than a block: how long they are is not known."
     if session.memory == "hybrid" and size:
         found += f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too, and prompts that came twice."
     if fits is None:
@@ -87,7 +97,7 @@ def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[Rul
     found = []
     if rolling.caching(session):
         found.append(RuledOut("prefix-caching-off", "prompts were looked up"))
-    if size and stretch.prompt:
+    if size and stretch.prompt and session.memory != "hybrid":
         found.append(
             RuledOut(
                 "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {n(size)} tokens long"
