@@ -96,7 +96,7 @@ def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | Non
 def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[RuledOut]:
     found = []
     if rolling.caching(session):
-        found.append(RuledOut("prefix-caching-off", "prompts were looked up"))
+        found.append(RuledOut("prefix-caching-off", "it is on"))
     if size and stretch.prompt and session.memory != "hybrid":
         found.append(
             RuledOut(

@@ -83,6 +83,7 @@ def _resolved(session: Session, event: Event) -> None:
     for name, value, part in (
         ("max_model_len", found.max_model_len, f"max_seq_len={found.max_model_len}"),
         ("device", found.device, f"device_config={found.device}"),
+        ("pooling", found.pooling or None, "pooler_config="),
         ("speculative", found.speculative or None, f"method='{found.speculative}'"),
     ):
         if value is not None:

@@ -1,8 +1,8 @@
 """How long the time is that a statistics line speaks of, and how many tokens its rates are.
 
-vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10, in 0.7 5). While idle it prints one line of zeros
-and then none: so the time since the line before is the interval where that line tells of work, and may
-be much longer elsewhere. The first interval begins when the engine is ready. Knows times and versions; knows no line.
+vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10, in 0.7 5). While idle it prints one line of
+zeros and then none: the time since the line before is the interval where that line tells of work, and may be longer
+elsewhere. The first interval begins when the engine is ready. Knows times and versions. Knows no line.
 """
 
 from __future__ import annotations
