@@ -43,9 +43,9 @@ def _proven(stretch: Stretch, found: bodies.Shared) -> Note:
     else:
         words = Words(
             f"next to nothing was reused, though the prompts do share their beginning: {found.said} ({stretch.said})",
-            "So the client is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
+            "So the text of the prompts is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
             "a fault of this version can be; none of them is in the log.",
-            rolling.experiment(),
+            rolling.experiment()[:1],
         )
     return Note(words, "early" if found.early else "shared", stretch.evidence, "warning", "high", found.difference)
 

@@ -55,7 +55,7 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
 def _decided(session: Session, period: BatchPeriod, requests: Seen, given: bodies.Shared) -> Note:
     """Request bodies were given: they say whether the prompts share their beginning."""
     claim = f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused {_reused(session, requests)}"
-    why = given.why if given.early else f"The client is not the cause. Left are: {NO_TRACE}."
+    why = given.why if given.early else f"The text of the prompts is not the cause. Left are: {NO_TRACE}."
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
     proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
     words = Words(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
