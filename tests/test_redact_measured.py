@@ -15,9 +15,10 @@ from cachedoctor.doctor.redaction import Redactor
 from cachedoctor.engines.base import Message
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
 from cachedoctor.engines.vllm.messages import ROWS as VLLM
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.redact import stand_ins
 from cachedoctor.redact.measured import architecture
-from cachedoctor.redact.stand_ins import StandIns, shared
+from cachedoctor.redact.stand_ins import StandIns
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from redacted import differences, report, without_quotes
@@ -184,7 +185,7 @@ def test_stand_ins_begin_alike_as_far_as_prompts_do(prompts: list[str]) -> None:
     assert [len(text) for text in texts] == [len(prompt) for prompt in prompts]
     for at, prompt in enumerate(prompts):
         for other in range(at):
-            assert shared(texts[at], texts[other]) == shared(prompt, prompts[other])
+            assert common_prefix(texts[at], texts[other]) == common_prefix(prompt, prompts[other])
 
 
 def test_a_stand_in_is_nothing_but_filler() -> None:

@@ -9,6 +9,7 @@ from collections import deque
 
 import msgspec
 
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
 from cachedoctor.prompts import compare, inputs, session, tokenize
 from cachedoctor.prompts.prompt import Prompt
@@ -83,7 +84,7 @@ class Prompts:
         found = []
         for prompt in (p for p in self._prompts[: _COMPARED + 1] if p is not None):
             if recent:
-                before = max(recent, key=lambda p: tokenize.common_prefix(p.text, prompt.text))
+                before = max(recent, key=lambda p: common_prefix(p.text, prompt.text))
                 found.append(compare.compare(_sent(before), _sent(prompt), self._cutter, compare.Options()))
             recent.append(prompt)
         self.matched = len(self._prompts)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from cachedoctor.knowledge.texts import common_prefix
+
 _PROMPTS = 64
 _BYTES = 4 << 20
 _LONGEST = 1 << 20
@@ -23,21 +25,9 @@ class Beginnings:
     def add(self, prompt: bytes) -> int | None:
         """Take a prompt; give the bytes it shares with the earlier one that shares most, None for the first one."""
         prompt = prompt[:_LONGEST]
-        best = max((shared(prompt, other) for other in self._recent), default=None)
+        best = max((common_prefix(prompt, other) for other in self._recent), default=None)
         self._recent.append(prompt)
         self._size += len(prompt)
         while len(self._recent) > _PROMPTS or self._size > _BYTES:
             self._size -= len(self._recent.popleft())
         return best
-
-
-def shared(a: bytes, b: bytes) -> int:
-    """Length of the longest common beginning, found by halving: comparing slices is fast, bytes one by one is not."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -13,6 +13,7 @@ import msgspec
 
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import Excerpt, First, PromptDiff, Side
 from cachedoctor.prompts import align, tokenize, volatile
 from cachedoctor.prompts.prompt import Prompt
@@ -59,7 +60,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
         return _equal(a, b, tokenizer, options)
     tokens_a, tokens_b = tokenizer.encode(a.text), tokenizer.encode(b.text)
     token = found.token if found is not None else len(tokens_a)
-    offset = found.char if found is not None else tokenize.common_prefix(a.text, b.text)
+    offset = found.char if found is not None else common_prefix(a.text, b.text)
     suffix = align.common_suffix(tokens_a.ids, tokens_b.ids, min(len(tokens_a), len(tokens_b)) - token)
     recognised = volatile.recognise(a, b, offset)
     edits = align.edit_script(tokens_a.ids, tokens_b.ids) if options.full else None

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.pretokens import PIECES, Cutter
 
@@ -110,20 +111,6 @@ def load(spec: str) -> Tokenizer:
     from cachedoctor.prompts.tokenizer_json import from_json
 
     return from_json(path)
-
-
-def common_prefix(a: str, b: str) -> int:
-    """Number of code points that both texts begin with."""
-    low, high = 0, min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def first_difference(tokenizer: Tokenizer, a: str, b: str) -> Difference | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import deque
 
+from cachedoctor.knowledge.texts import common_prefix
+
 _PROMPTS = 256
 _CHARACTERS = 16 << 20
 _FILLER = "*"
@@ -29,7 +31,7 @@ class StandIns:
 
     def give(self, prompt: str) -> str:
         """Return the stand-in, which holds nothing of ``prompt`` but Claude Code's header by its name."""
-        common = [shared(prompt, other) for other, _ in self._recent]
+        common = [common_prefix(prompt, other) for other, _ in self._recent]
         most = max(common, default=0)
         begin = next((text[:most] for (_, text), n in zip(self._recent, common, strict=True) if n == most), "")
         taken = {text[most : most + 1] for (_, text), n in zip(self._recent, common, strict=True) if n == most}
@@ -47,15 +49,3 @@ class StandIns:
         self._size += len(prompt)
         while len(self._recent) > _PROMPTS or self._size > _CHARACTERS:
             self._size -= len(self._recent.popleft()[0])
-
-
-def shared(a: str, b: str) -> int:
-    """Count the characters that both begin with."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

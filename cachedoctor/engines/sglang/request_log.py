@@ -13,6 +13,7 @@ import msgspec
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.sglang import literals
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import Answer, Answers
 from cachedoctor.model.bounds import MOST
 
@@ -45,7 +46,7 @@ class Prompts:
 
     def compare(self, text: str) -> int | None:
         """Characters that ``text`` and the best earlier prompt begin with, None without one; it is kept for others."""
-        best = max((_common(text, other) for other in self._texts), default=None)
+        best = max((common_prefix(text, other) for other in self._texts), default=None)
         self._texts.append(text)
         self._size += len(text)
         while len(self._texts) > _PROMPTS or self._size > _CHARACTERS:
@@ -173,15 +174,3 @@ def _put(store: OrderedDict[str, _T], key: str, value: _T) -> None:
     store[key] = value
     if len(store) > _RIDS:
         store.popitem(last=False)
-
-
-def _common(one: str, other: str) -> int:
-    """Characters that both begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
