@@ -63,3 +63,63 @@ def test_lmcache_names_the_version_of_vllm() -> None:
         )["version"]
         == "0.10.2"
     )
+
+
+# ---- who writes the lines
+
+
+def test_dynamo_writes_messages_with_a_logger_of_its_own() -> None:
+    start = (
+        "Initializing a V0 LLM engine (v0.8.4) with config: model='org/tiny', speculative_config=None, "
+        "max_seq_len=16384, device_config=cuda, enable_prefix_caching=False, chunked_prefill_enabled=False"
+    )
+    time, coloured = (
+        "2025-06-25T10:49:46.116Z ",
+        "0: \x1b[2m2025-06-25T10:50:46.116Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mmetrics.log\x1b[0m\x1b[2m:\x1b[0m ",
+    )
+    for logged in (f"{time} INFO metrics.log: ", f"{time}DEBUG dynamo_run::subprocess: [metrics.py:489] ", coloured):
+        session = session_of(f"{time} INFO llm_engine.__init__: {start}", f"{logged}{V0}   ")
+        assert (session["version"], session["settings"]["prefix_caching"]["value"]) == ("0.8.4", False)
+        assert [period["busy"] for period in session["periods"]] == [1]
+
+
+def test_lines_of_lmcache_alone_are_a_log_of_vllm() -> None:
+    """Those before the first one of vLLM's own count, too."""
+
+    def look(request: str, hit: int) -> str:
+        return (
+            f"[2026-02-04 08:15:39,462] LMCache INFO: Reqid: {request}, Total tokens 2405, LMCache hit tokens: {hit}, "
+            f"need to load: {hit} (vllm_v1_adapter.py:1602:lmcache.integration.vllm.vllm_v1_adapter)"
+        )
+
+    (answers,) = session_of(look("cmpl-a", 2048), v1("08:16:00", "257", "0.0"), look("cmpl-b", 1024))["answers"]
+    assert (answers["requests"], answers["cached_tokens"]) == (2, 2048 + 1024)
+    bare = "Reqid: chatcmpl-8c2, Total tokens 836, LMCache hit tokens: 768, need to load: -64"
+    (answers,) = session_of(bare)["answers"]
+    assert (answers["requests"], answers["told"]) == (1, 0), "the engine had more by itself; how much is not said"
+
+
+def test_access_lines_from_a_web_page_have_lost_their_blanks() -> None:
+    access = '(APIServer pid=35) INFO: 203.0.113.9:2075 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+    session = session_of(v1("15:38:32", "123", "0.0"), access, access, v1("15:38:42", "123", "0.0"))
+    assert [period["answered"] for period in session["periods"]] == [2]
+
+
+# ---- SGLang
+
+
+def test_batches_without_time_and_rank() -> None:
+    """As they stand in documentation, and under a logging configuration of one's own."""
+    line = "Prefill batch, #new-seq: 1, #new-token: 10, #cached-token: 30, token usage: 0.00, #queue-req: 0"
+    session = session_of("Serving on port 30000", f"   {line}", line)
+    assert session["engine"] == "sglang"
+    assert [(p["first_line"], p["batches"], p["cached_tokens"]) for p in session["periods"]] == [(2, 2, 60)]
+    assert report_of(f'prompt: "{line}"\n'.encode())["sessions"] == [], "text in a line proves nothing"
+
+
+def test_a_batch_that_lost_its_middle_is_no_batch() -> None:
+    """A terminal wrote over it: what was reused is unknown, not 0."""
+    whole = "[2026-05-28 02:59:50 TP0] Prefill batch, #new-seq: 1, #new-token: 896, #cached-token: 64, "
+    whole += "token usage: 0.00, #running-req: 0, #queue-req: 28"
+    (period,) = session_of(whole, whole.replace("oken: 64, token usage: 0.00, #r", "o"))["periods"]
+    assert (period["batches"], period["new_tokens"], period["cached_tokens"]) == (1, 896, 64)
