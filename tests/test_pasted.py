@@ -105,6 +105,40 @@ def test_access_lines_from_a_web_page_have_lost_their_blanks() -> None:
     assert [period["answered"] for period in session["periods"]] == [2]
 
 
+# ---- what the numbers say
+
+
+def test_the_v0_engine_prints_every_five_seconds() -> None:
+    """500 tokens and not 1,000, though the version is newer than 0.7."""
+    version = "INFO 07-23 01:20:00 [api_server.py:1395] vLLM API server version 0.9.1"
+    (period,) = session_of(version, f"INFO 07-23 01:27:07 [metrics.py:417] {V0}")["periods"]
+    assert (period["seconds"], period["prompt_tokens"]) == (5.0, 500)
+
+
+def test_a_server_without_a_gpu_has_the_other_rate() -> None:
+    (period,) = session_of(
+        f"INFO 05-25 06:50:29 [metrics.py:486] {V0}",
+        "INFO 05-25 06:50:29 [metrics.py:502] Prefix cache hit rate: GPU: 0.00%, CPU: 90.00%",
+    )["periods"]
+    assert period["last_rate"] == 0.9
+
+
+def test_lines_that_lost_the_break_between_them() -> None:
+    """What the second one says is not the first one's."""
+    first, second = v1("10:13:31", "271", "20.0"), v1("10:13:41", "271", "55.5").replace("87.7", "98.4")
+    (period,) = session_of(first + second)["periods"]
+    assert (period["samples"], period["last_rate"], period["kv_usage"]) == (1, 0.2, 0.877)
+
+
+def test_api_servers_print_at_their_own_times() -> None:
+    """Three seconds between the lines of two servers are no interval: four lines are over 10 s each."""
+    clocks = (("0", "10:13:31"), ("1", "10:13:34"), ("0", "10:13:41"), ("1", "10:13:44"))
+    (period,) = session_of(*(f"(ApiServer_{server} pid=7) {v1(clock, '122', '5.0')}" for server, clock in clocks))[
+        "periods"
+    ]
+    assert (period["seconds"], period["prompt_tokens"]) == (40.0, 4 * 120688)
+
+
 # ---- SGLang
 
 

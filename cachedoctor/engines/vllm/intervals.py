@@ -1,8 +1,8 @@
 """How long the time is that a statistics line speaks of, and how many tokens its rates are.
 
-vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10, in 0.7 5), and nothing while idle: the time
-between two printed lines may be much longer than the interval. The first interval begins when the engine is ready.
-Knows times and versions. Knows no line.
+vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10; 5 in 0.7 and in the V0 engine), and nothing
+while idle: the time between two printed lines may be much longer than the interval. The first interval begins when the
+engine is ready. Knows times and versions. Knows no line.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from cachedoctor.engines.vllm.prefix import seconds
 
 _DEFAULT = 10.0
 _EARLY = 5.0
-"""Seconds, up to 0.7."""
+"""Seconds, up to 0.7 and in the V0 engine."""
 _REMEMBERED = 32
 _LONGEST = 600.0
 """Seconds; nobody waits longer for a line of a busy engine."""
+
+
+Writer = tuple[str | None, str | None]
+"""Process and label of the engine: each of several API servers prints lines of every engine, at its own times."""
 
 
 class Intervals:
@@ -25,7 +29,7 @@ class Intervals:
 
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
-        self._last: dict[str | None, datetime] = {}
+        self._last: dict[Writer, datetime] = {}
         self._ready: datetime | None = None
 
     def ready(self, time: datetime | None) -> None:
@@ -33,23 +37,23 @@ class Intervals:
         if time is not None and not self._last:
             self._ready = time
 
-    def fresh(self, engine: str | None) -> bool:
-        """Whether no line of the engine came yet."""
-        return engine not in self._last
+    def fresh(self, writer: Writer) -> bool:
+        """Whether no line of this writer came yet."""
+        return writer not in self._last
 
-    def of(self, engine: str | None, time: datetime | None, early: bool) -> float | None:
-        """Seconds that the next line of an engine is over; None when the log cannot tell.
+    def of(self, writer: Writer, time: datetime | None, early: bool) -> float | None:
+        """Seconds that the next line of a writer is over; None when the log cannot tell.
 
         Args:
-            engine: label of the engine.
+            writer: who prints it.
             time: of the line, to the second.
-            early: the version is 0.7 or older.
+            early: the version is 0.7 or older, or the engine V0.
         """
         default = _EARLY if early else _DEFAULT
         if time is None:
             return default
-        before = self._last.get(engine)
-        self._last[engine] = time
+        before = self._last.get(writer)
+        self._last[writer] = time
         if before is None:
             return self._first(time, default)
         gap = seconds(before, time)
