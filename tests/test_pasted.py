@@ -123,6 +123,20 @@ def test_a_server_without_a_gpu_has_the_other_rate() -> None:
     assert period["last_rate"] == 0.9
 
 
+def test_a_rate_of_zero_is_not_too_high() -> None:
+    zero = findings_of(v1("10:13:31", "271", "0.0", 33), v1("10:13:41", "271", "0.0", 23))
+    some = findings_of(v1("10:13:31", "271", "0.0", 33), v1("10:13:41", "271", "9.5", 23))
+    assert ("CD506" in zero, "CD506" in some) == (False, True)
+
+
+def test_a_rate_of_zero_may_be_that_of_a_server_without_prefix_caching() -> None:
+    """Up to 0.30 it is printed all the same; from 0.31 on a rate is only printed where prompts were looked up."""
+    old = findings_of(v1("10:13:31", "271", "0.0"), v1("10:13:41", "271", "0.0"))["CD510"]
+    new = findings_of(v1("10:13:31", "335", "0.0"), v1("10:13:41", "335", "0.0"))["CD510"]
+    assert "or prefix caching is off, which the log does not show" in old
+    assert "though prefix caching is on" in new
+
+
 def test_lines_that_lost_the_break_between_them() -> None:
     """What the second one says is not the first one's."""
     first, second = v1("10:13:31", "271", "20.0"), v1("10:13:41", "271", "55.5").replace("87.7", "98.4")

@@ -55,8 +55,7 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
     little = "nothing" if stretch.share == 0 else "next to nothing"
     on, hybrid = rolling.caching(session), session.memory == "hybrid"
     words = Words(
-        f"{little} was reused of {length}, though prefix caching {'is on' if on else 'seems to be on'}: they part "
-        f"{'within their first block' if stretch.share == 0 else 'near their beginning'} ({stretch.said})",
+        f"{little} was reused of {length}{_reading(on, stretch)} ({stretch.said})",
         "Either the client changes the beginning of every prompt (a time, a counter, a new tool list), or the prompts have nothing to "
         "share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them is in "
         "the log."
@@ -71,6 +70,14 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
     known = on and (session.setting("kv_tokens") is not None or stretch.unit != "interval")
     return Note(words, "", lines, "warning", "medium" if known else "low")
+
+
+def _reading(on: bool | None, stretch: Stretch) -> str:
+    """What it means; up to 0.30 a server without prefix caching prints a rate of 0.0 % as well."""
+    if on is None and stretch.share == 0:
+        return ": they part within their first block, or prefix caching is off, which the log does not show"
+    part = "within their first block" if stretch.share == 0 else "near their beginning"
+    return f", though prefix caching {'is on' if on else 'seems to be on'}: they part {part}"
 
 
 def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[RuledOut]:
