@@ -128,7 +128,9 @@ class Tracker:
         stream = self._stream(session, writer)
         if stream is None or not stream.speaks(writer.rank):
             return
-        half = (batch.new_tokens is None) is not (batch.cached_tokens is None)  # terminals write over the middle of lines
+        half = (batch.new_tokens is None) is not (
+            batch.cached_tokens is None
+        )  # terminals write over the middle of lines
         if batches.torn(pairs) or batch.new_seqs is None or half:
             stream.lost()
         else:
