@@ -30,13 +30,18 @@ def _float(raw: bytes) -> float:
 
 
 def as_pairs(raw: bytes) -> dict[str, str]:
-    """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it."""
+    """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it.
+
+    Where a name comes again, the next line has been glued to this one.
+    """
     found: dict[str, list[str]] = {}
     last = None
     for part in _text(raw).split(","):
         name, colon, value = part.partition(":")
         if colon and name.strip():
             last = name.strip()
+            if last in found:
+                break
             found[last] = [value.strip()]
         elif last is not None and part.strip():
             found[last].append(part.strip())

@@ -92,6 +92,17 @@ class Literals:
         return _Place(min(places)) if self._sure is None else self._sure.search(data)
 
 
+class Either:
+    """Finds what any of a few looks finds."""
+
+    def __init__(self, *looks: Look) -> None:
+        self._looks = looks
+
+    def search(self, data: bytes, /) -> Found | None:
+        """The first of them in the block."""
+        return min(filter(None, (look.search(data) for look in self._looks)), key=lambda at: at.start(), default=None)
+
+
 class Engine(NamedTuple):
     """An engine that has a package here, whose module ``reader`` has ``READER``."""
 
@@ -118,9 +129,24 @@ _IK_LLAMA = re.compile(
 ENGINES = (
     Engine(
         "vllm",
-        Literals(b".py:", b"Avg prompt throughput", sure=re.compile(rb"\.py:\d{1,5}\] |Avg prompt throughput")),
+        Literals(
+            b".py:",
+            b"Avg prompt throughput",
+            b"LMCache hit tokens: ",
+            b" LLM engine (v",
+            sure=re.compile(
+                rb"\.py:\d{1,5}\] |Avg prompt throughput|LMCache hit tokens: \d"
+                rb"|Initializing an? (?:V[01] )?LLM engine \(v"
+            ),
+        ),
     ),
-    Engine("sglang", re.compile(rb"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z_]{2,8}\d{1,4})*\] ")),
+    Engine(
+        "sglang",
+        Either(
+            re.compile(rb"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z_]{2,8}\d{1,4})*\] "),
+            Literals(b"Prefill batch", sure=re.compile(rb"(?m:^[ \t]{0,16}Prefill batch[.,] #new-seq: \d)")),
+        ),
+    ),
     Engine("ollama", Literals(b' msg="')),
     Engine("lmstudio-mlx", Literals(b"Prompt cache restore: cached_tokens="), "lmstudio"),
     Engine("koboldcpp", Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp")),

@@ -59,6 +59,11 @@ TABLE = (
         rb"(?:<\d{1,3}>)?" + MONTHS + rb" [ \d]\d " + _CLOCK + rb" " + _HOST + _IDENT + rb"(?:\[\d*\])?:(?: |$)",
     ),
     _row(
+        "journald short, host removed by hand",
+        b"JFMASOND",
+        MONTHS + rb" [ \d]\d " + _CLOCK + rb" {1,4}" + _IDENT + rb"\[\d*\]:(?: |$)",
+    ),
+    _row(
         "journald short-full", b"MTWFS", WEEKDAYS + rb" \d{4}-\d\d-\d\d " + _CLOCK + rb" (?P<zone>\S{1,40}) " + _PROCESS
     ),
     _row("journald short-iso", b"12", ISO + rb" " + _PROCESS),

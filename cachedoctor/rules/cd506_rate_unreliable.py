@@ -26,6 +26,8 @@ def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, 
             "In 0.7 the engine makes the counters anew just before it prints them.",
         )
         return
+    if not any(p.most_rate or p.last_rate for p in rated):  # what makes a rate too high makes none of nothing
+        return
     if session.since("0.9") is False:
         yield (
             "blocks",

@@ -128,7 +128,10 @@ class Tracker:
         stream = self._stream(session, writer)
         if stream is None or not stream.speaks(writer.rank):
             return
-        if batches.torn(pairs) or batch.new_seqs is None:
+        half = (batch.new_tokens is None) is not (
+            batch.cached_tokens is None
+        )  # terminals write over the middle of lines
+        if batches.torn(pairs) or batch.new_seqs is None or half:
             stream.lost()
         else:
             stream.take(batch, _mark(event), _chunks(session))

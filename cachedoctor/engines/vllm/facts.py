@@ -55,8 +55,9 @@ LONGEST = 4096
 
 
 def _version(session: Session, version: str) -> None:
+    """Take a version; sources that were fetched without tags build any of them as ``0.1.dev14845+g57a314d15``."""
     plain = version.removeprefix("v").partition("+")[0]
-    if release(plain):
+    if release(plain) and not plain.startswith("0.1.dev"):
         session.version = plain
         session.build_source = "line"
 
@@ -65,6 +66,10 @@ def _named(session: Session, event: Event) -> None:
     _version(session, event.fields["version"])
     if "model" in event.fields:
         session.model = event.fields["model"]
+
+
+def _model(session: Session, event: Event) -> None:
+    session.model = event.fields["model"]
 
 
 def _args(session: Session, event: Event) -> None:
@@ -148,6 +153,8 @@ _OFF = (
 
 _READERS: dict[str, Callable[[Session, Event], None]] = {
     "version": _named,
+    "model": _model,
+    "lmcache_start": _named,
     "args_given": _args,
     "engine_start": _resolved,
     "architecture": _architecture,

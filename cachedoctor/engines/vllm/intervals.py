@@ -1,8 +1,8 @@
 """How long the time is that a statistics line speaks of, and how many tokens its rates are.
 
-vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10, in 0.7 5). While idle it prints one line of
-zeros and then none: the time since the line before is the interval where that line tells of work, and may be longer
-elsewhere. The first interval begins when the engine is ready. Knows times and versions. Knows no line.
+vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10; 5 in 0.7 and in the V0 engine). While idle it
+prints one line of zeros and then none: the time since the line before is the interval where that line tells of work,
+and may be longer elsewhere. The first interval begins when the engine is ready. Knows times and versions. Knows no line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cachedoctor.engines.vllm.prefix import seconds
 
 _DEFAULT = 10.0
 _EARLY = 5.0
-"""Seconds, up to 0.7."""
+"""Seconds, up to 0.7 and in the V0 engine."""
 _REMEMBERED = 32
 _LONGEST = 120.0
 """Seconds; a longer gap is that of a log without its lines of zeros."""
@@ -30,12 +30,16 @@ class _Line(NamedTuple):
     busy: bool
 
 
+Writer = tuple[str | None, str | None]
+"""Process and label of the engine: each of several API servers prints lines of every engine, at its own times."""
+
+
 class Intervals:
     """Learns the interval of one server from the times of its lines."""
 
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
-        self._last: dict[str | None, _Line] = {}
+        self._last: dict[Writer, _Line] = {}
         self._ready: datetime | None = None
 
     def ready(self, time: datetime | None) -> None:
@@ -43,24 +47,24 @@ class Intervals:
         if time is not None and not self._last:
             self._ready = time
 
-    def fresh(self, engine: str | None) -> bool:
-        """Whether no line of the engine came yet."""
-        return engine not in self._last
+    def fresh(self, writer: Writer) -> bool:
+        """Whether no line of this writer came yet."""
+        return writer not in self._last
 
-    def of(self, engine: str | None, time: datetime | None, busy: bool, early: bool) -> float | None:
-        """Seconds that the next line of an engine is over; None when the log cannot tell.
+    def of(self, writer: Writer, time: datetime | None, busy: bool, early: bool) -> float | None:
+        """Seconds that the next line of a writer is over; None when the log cannot tell.
 
         Args:
-            engine: label of the engine.
+            writer: who prints it.
             time: of the line, to the second.
             busy: the line tells of work.
-            early: the version is 0.7 or older, which prints while idle as well.
+            early: the version is 0.7 or older, or the engine V0, which print while idle as well.
         """
         default = _EARLY if early else _DEFAULT
         if time is None:
             return default
-        before = self._last.get(engine)
-        self._last[engine] = _Line(time, busy)
+        before = self._last.get(writer)
+        self._last[writer] = _Line(time, busy)
         if before is None:
             return self._first(time, self.usual(early))
         gap = seconds(before.time, time)

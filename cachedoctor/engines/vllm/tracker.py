@@ -102,9 +102,10 @@ class Tracker:
         before = prefix.read(event.text)
         versions.narrow(session, before.source, before.file)
         engine = event.fields.get("engine")
-        first = self._intervals.fresh(engine)
+        writer = (before.process, engine)
+        first = self._intervals.fresh(writer)
         told = statistics.sample(event.fields)
-        busy, early = bool(told.prompt_rate or told.generation_rate), session.since("0.8") is False
+        busy, early = bool(told.prompt_rate or told.generation_rate), _early(session, event)
         sample = msgspec.structs.replace(
             told,
             session=session.index,
@@ -112,7 +113,7 @@ class Tracker:
             line=event.line,
             engine=engine,
             time=before.iso,
-            interval_s=self._intervals.of(engine, before.time, busy, early),
+            interval_s=self._intervals.of(writer, before.time, busy, early),
             answered=self._asked,
         )
         _convert(session, sample)
@@ -124,9 +125,12 @@ class Tracker:
         self._keep(sample)
 
     def _rate(self, session: Session, event: Event) -> None:
-        """Take the second line of the V0 engine's statistics: a rate over all requests since the start."""
+        """Take the second line of the V0 engine's statistics: a rate over all requests since the start.
+
+        A server without a GPU has its blocks in the memory that others swap to: the other rate is its own.
+        """
         sample = CacheSample(session.index, self._path, event.line, time=prefix.read(event.text).iso)
-        sample.hit_rate = min(event.fields["gpu_rate"], 100.0) / 100
+        sample.hit_rate = min(event.fields["gpu_rate"] or event.fields["cpu_rate"], 100.0) / 100
         self._periods.add(sample, _mark(event))
         self._keep(sample)
 
@@ -140,6 +144,11 @@ def _convert(session: Session, sample: CacheSample) -> None:
         sample.computed_tokens = tokens
     elif session.since("0.15") is False:
         sample.prompt_tokens = tokens
+
+
+def _early(session: Session, event: Event) -> bool:
+    """Whether statistics come every 5 seconds: in 0.7, and from the V0 engine of newer versions."""
+    return event.message == "stats_v0" or session.since("0.8") is False
 
 
 def _mark(event: Event) -> Mark:
