@@ -7,6 +7,9 @@ from cachedoctor.rules import rolling
 from cachedoctor.rules.base import Note, Rule, Words, n
 from cachedoctor.rules.rolling import Stretch
 
+_CHEAP = 256
+"""Tokens of a prompt below which it does not matter whether it is computed."""
+
 
 def inspect(session: Session, _: set[str]) -> list[Note]:
     """Say it where nothing at all was reused and the average prompt holds no block, or no more than one."""
@@ -39,7 +42,7 @@ def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
         Words(
             f"{what}: nothing could be reused ({stretch.said})",
             why,
-            _remedies(session, hybrid, short),
+            _remedies(session, hybrid, short, prompt),
             [],
             ["https://github.com/vllm-project/vllm/issues/54607"] if hybrid else [],
         ),
@@ -50,20 +53,21 @@ def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
     )
 
 
-def _remedies(session: Session, hybrid: bool, short: bool) -> list[Remedy]:
+def _remedies(session: Session, hybrid: bool, short: bool, prompt: float) -> list[Remedy]:
     found = []
-    if hybrid and session.since("0.26") is not False:
+    if hybrid:
+        newer = "" if session.since("0.26") is True else " From 0.26 on."
         found.append(
             Remedy(
                 "Let shorter prefixes match. The unit must divide the block sizes of all layers; vLLM refuses it at the start if "
-                "it does not (0.26 and newer).",
+                f"it does not.{newer}",
                 ["vllm serve ... --prefix-match-unit 16"],
             )
         )
-    if hybrid:
+    if hybrid and not short:
         found.append(Remedy("Or put what all prompts share in front, as long as a block at least."))
-    if short:
-        found.append(Remedy("Nothing to mend: prompts this short cost next to nothing to compute."))
+    if prompt < _CHEAP:
+        found.append(Remedy("Nothing to mend if all are this short: they cost next to nothing to compute."))
     return found
 
 

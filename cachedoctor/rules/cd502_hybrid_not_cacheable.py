@@ -12,7 +12,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
-        return [_unsupported(session)]
+        return [_unsupported(rolling.said_by(unsupported, "vLLM switches prefix caching off"))]
     asked = session.setting("prefix_caching_asked")
     if session.memory != "hybrid" or session.setting("prefix_caching") is not False or asked is not None:
         return []
@@ -22,11 +22,13 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
         or "caching_disabled_because" in session.settings
     ):
         return []  # there it is on by default: something else switched it off
+    if session.since("0.11.1") is False:
+        return [_unsupported(rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved"))]
     return [_default(session)]
 
 
-def _unsupported(session: Session) -> Note:
-    line = rolling.said_by(session.settings["caching_unsupported"], "vLLM switches prefix caching off")
+def _unsupported(line: rolling.Shown) -> Note:
+    """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
     return Note(
         Words(
             "this version has no prefix caching for this model: every prompt is computed in full",

@@ -43,7 +43,7 @@ def _configured(session: Session) -> Note:
         Words(
             f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
             why + (" That is usual for a model that makes embeddings or scores." if pooling else ""),
-            _remedies(because is not None, pooling),
+            _remedies(by_flag, because is not None, pooling),
             [RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
         ),
         "configured",
@@ -52,7 +52,7 @@ def _configured(session: Session) -> Note:
     )
 
 
-def _remedies(because: bool, pooling: bool) -> list[Remedy]:
+def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[Remedy]:
     if because:
         return [Remedy("The line says what prevents it; without that option or with another backend it comes back.")]
     if pooling:
@@ -62,9 +62,8 @@ def _remedies(because: bool, pooling: bool) -> list[Remedy]:
                 ["vllm serve ... --enable-prefix-caching"],
             )
         ]
-    return [
-        Remedy("Leave --no-enable-prefix-caching out, or say the opposite.", ["vllm serve ... --enable-prefix-caching"])
-    ]
+    said = "Leave --no-enable-prefix-caching out, or say the opposite." if by_flag else "Ask for it."
+    return [Remedy(said, ["vllm serve ... --enable-prefix-caching"])]
 
 
 def _none_looked_up(session: Session) -> str | None:

@@ -55,7 +55,7 @@ def _flows(session: Session) -> list[_Flow]:
             not isinstance(p, SamplePeriod)
             or p.busy < rolling.MIN_INTERVALS
             or p.last_rate is None
-            or p.last_rate > _LOW
+            or (rolling.reused(p) or 0.0) > _LOW
         ):
             continue
         answered = rolling.requests(session, p)
@@ -67,7 +67,13 @@ def _flows(session: Session) -> list[_Flow]:
         found.append(_Flow(written, f"the hit rate is {rolling.percent(p.last_rate)}", fell, rolling.shown(p)))
     for c in session.counters:
         few = c.requests is not None and c.requests < rolling.MIN_REQUESTS
-        if few or not c.looked_up or c.reused is None or c.computed is None or c.reused > _LOW * c.looked_up:
+        if (
+            few
+            or not c.looked_up
+            or c.reused is None
+            or c.computed is None
+            or c.reused + (c.external_reused or 0) > _LOW * c.looked_up
+        ):
             continue
         said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused"
         found.append(_Flow(c.computed, said, False, []))

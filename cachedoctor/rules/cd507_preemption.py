@@ -40,8 +40,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    if session.counters or "preemptions" in session.settings:
-        return None
+    if session.counters or "preemptions" in session.settings or "stats_v0" in session.seen:
+        return None  # the V0 engine warns of the first one, and of every fiftieth
     return (
         "up to 0.33 the log never says that a request was preempted",
         "give dumps of /metrics\ncachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",

@@ -19,7 +19,7 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
         return []
     short, turns = _alternating(session)
     proven = bool(turns) and short >= _MOST * turns
-    if not proven and not _busy(session):
+    if not _busy(session) and (not proven or _told(session)):
         return []
     seen = (
         f": in {n(short)} of {n(turns)} turns the response reports less reuse than the turn before had left in a cache"
@@ -63,6 +63,13 @@ def _busy(session: Session) -> bool:
     return len(seen) > 1 or len({c.engine for c in session.counters if c.prompt_tokens}) > 1
 
 
+def _told(session: Session) -> bool:
+    """Whether lines or counters say which engines had traffic."""
+    return any(isinstance(p, SamplePeriod) and p.busy and p.engine is not None for p in session.periods) or any(
+        c.prompt_tokens and c.engine is not None for c in session.counters
+    )
+
+
 def _equal(session: Session) -> bool:
     """Whether counters show that the engines had a share each."""
     tokens = [c.prompt_tokens for c in session.counters if c.prompt_tokens]
@@ -77,7 +84,13 @@ def _alternating(session: Session) -> tuple[int, int]:
         if len(each) < 2 * rolling.MIN_REQUESTS or not _grows(each):
             continue
         pairs = list(pairwise(each))
-        short = sum((b.cached_tokens or 0) < (a.prompt_tokens or 0) // size * size for a, b in pairs)
+        older = [0, *(a.prompt_tokens or 0 for a in each[:-2])]
+        # What the turn before the last one left, at most: more comes from the last one, cut short for another reason.
+        most = [max(left, size) for left in older]
+        short = sum(
+            (b.cached_tokens or 0) < (a.prompt_tokens or 0) // size * size and (b.cached_tokens or 0) <= left
+            for (a, b), left in zip(pairs, most, strict=True)
+        )
         return short, len(pairs)
     return 0, 0
 

@@ -57,9 +57,9 @@ def _interval(session: Session, p: SamplePeriod) -> Stretch | None:
         "interval",
         answered,
         average(session, p),
-        p.last_rate,
+        reused(p) or 0.0,
         p.computed_tokens if p.computed_tokens is not None or p.last_rate else p.prompt_tokens,
-        f"{_named(p)}the hit rate is {percent(p.last_rate)} after {p.busy} intervals with traffic{_answered(answered)}",
+        f"{_named(p)}the hit rate is {percent(p.last_rate)} after {p.busy} intervals with traffic{_answered(answered)}{_outside(p)}",
         shown(p),
     )
 
@@ -70,7 +70,8 @@ def _counters(c: Counters) -> Stretch | None:
     prompt = c.prompt_tokens / c.requests if c.prompt_tokens and c.requests else None
     since = "since the start of the server" if c.since is None else f"since {c.since}"
     said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused {since}"
-    return Stretch("counters", c.requests, prompt, c.reused / c.looked_up, c.computed, said, [])
+    found = min(c.looked_up, c.reused + (c.external_reused or 0))
+    return Stretch("counters", c.requests, prompt, found / c.looked_up, c.computed, said, [])
 
 
 def _responses(a: Answers) -> Stretch | None:
@@ -87,6 +88,17 @@ def _named(p: SamplePeriod) -> str:
 
 def _answered(requests: int | None) -> str:
     return "" if requests is None else f" and {n(requests)} requests"
+
+
+def _outside(p: SamplePeriod) -> str:
+    return "" if p.last_external_rate is None else f", that of a cache outside {percent(p.last_external_rate)}"
+
+
+def reused(p: SamplePeriod) -> float | None:
+    """Share that came out of the engine's cache or, of the rest, out of one outside; None when not printed."""
+    if p.last_rate is None:
+        return None
+    return p.last_rate + (1 - p.last_rate) * (p.last_external_rate or 0.0)
 
 
 def requests(session: Session, p: SamplePeriod) -> int | None:

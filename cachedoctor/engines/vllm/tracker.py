@@ -80,6 +80,8 @@ class Tracker:
         self._path = path
 
     def _begin(self, event: Event) -> Session:
+        if self.session is not None and self.session.path == self._path:
+            self.session.last_line = max(self.session.last_line, event.line - 1)
         session = self.session = self._new_session(self._path, self._origin)
         session.engine = "vllm"
         session.first_line = event.line
