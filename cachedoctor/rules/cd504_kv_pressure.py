@@ -87,7 +87,7 @@ RULE = Rule(
     "CD504",
     "kv-pressure",
     "More was computed than the KV cache holds, and little came back",
-    needs=rolling.needs_statistics,
+    needs=rolling.needs_traffic,
     severity="warning",
     on=(),
     inspect=inspect,
