@@ -142,6 +142,15 @@ def report(*sessions: Session, rules: Iterable[str] = (), **changes: Any) -> Rep
     return Report(**{**fields, **changes})
 
 
+def everything() -> Report:
+    """Servers of both engines with all that can be beside a log."""
+    return report(
+        vllm(counters=[COUNTERS], answers=[ANSWERS], periods=[intervals(), intervals(engine="001")]),
+        sglang(periods=[batches(rank="DP0 TP0"), batches(rank="DP1 TP0", since="reset")]),
+        rules=["CD501", "CD601"],
+    )
+
+
 def stored(of: Report) -> Report:
     """The same report, written and read again."""
     out = io.BytesIO()

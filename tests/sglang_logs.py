@@ -46,7 +46,8 @@ def read(*lines: str, cut: int | None = None) -> Read:
     measuring.begin("log", False)
     for first, part in ((0, lines[:cut]), (cut or 0, lines[cut:] if cut else ())):
         if part:
-            measuring.read([Segment(None, "".join(line + "\n" for line in part).encode(), first + 1)])
+            segment = Segment(None, "".join(line + "\n" for line in part).encode(), first + 1)
+            measuring.read(*measuring.divide([segment]))
     return Read(sessions, batches)
 
 

@@ -16,7 +16,8 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.doctor.explaining import explain, wording
+from cachedoctor.doctor.explaining import explain
+from cachedoctor.doctor.readings import wording
 from cachedoctor.engines.base import Message
 from cachedoctor.engines.llamacpp.fields import FIELDS, field
 from cachedoctor.engines.llamacpp.meanings import MEANINGS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cachedoctor.model import Answer, Answers, BatchPeriod, First, Mark, PromptDiff, Session, Setting, Side
+from cachedoctor.model import Answer, Answers, BatchPeriod, Counters, First, Mark, PromptDiff, Session, Setting, Side
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import Note
 from cachedoctor.rules.batches import strategy
@@ -225,6 +225,8 @@ def test_no_buffer_advises_what_the_version_has(version: str, option: str) -> No
         ("0.5.9", "auto", 1, "no_buffer"),
         ("0.5.9", None, 1, None),
         ("0.5.9", "extra_buffer", 64, "extra_buffer"),
+        ("0.5.13", "auto", 1, "no_buffer"),
+        ("0.5.14", "auto", 1, None),
         ("0.5.15", "auto", 64, "extra_buffer"),
         ("0.5.15", "auto", 1, None),
         ("0.5.15", "no_buffer", 1, "no_buffer"),
@@ -259,6 +261,15 @@ def test_kv_pressure_is_likely_where_reuse_falls_and_sure_where_prompts_had_been
     assert note("CD603", session(full, kv_tokens=60_000, answers=known)).confidence == "high"
     assert "with a full pool 10 % of the prompt tokens were reused, otherwise 85 %" in found.words.claim
     assert codes(session(full, kv_tokens=60_000)) == {"CD603"}
+
+
+def test_main_memory_behind_a_full_pool_is_not_for_hybrid_models() -> None:
+    """Not in all versions; and not where it is in use."""
+    full = period(UNSHARED, cached_tokens=4_000, token_usage=0.98, full_new_tokens=45_960, full_cached_tokens=4_000)
+    option = "--enable-hierarchical-cache"
+    assert option in commands(note("CD603", session(full)))
+    assert option not in commands(note("CD603", session(full, hicache=True)))
+    assert option not in commands(note("CD603", session(full, hybrid_ssm=True)))
 
 
 def test_a_full_pool_that_makes_no_difference_is_none() -> None:
@@ -383,7 +394,8 @@ def test_bodies_beside_the_log_say_whether_it_is_the_header() -> None:
 
 
 def test_other_clients_are_not_claude_code() -> None:
-    assert codes(session(UNSHARED, anthropic_requests=3, chat_requests=40)) == {"CD610"}
+    assert codes(session(UNSHARED, anthropic_requests=3)) == {"CD610"}
+    assert codes(session(UNSHARED, anthropic_requests=12, chat_requests=40)) == {"CD610"}
 
 
 # ---- CD610
@@ -417,6 +429,17 @@ def test_prefix_not_shared_is_less_sure_where_more_is_possible(
     assert word in found.words.why
     sure = "rank" in changes
     assert (found.severity, found.confidence) == (("warning", "medium") if sure else ("note", "low"))
+
+
+@pytest.mark.parametrize(
+    ("evicted", "since", "confidence"),
+    [(0, None, "medium"), (900, None, "low"), (0, "before.txt", "low"), (900, "before.txt", "low")],
+)
+def test_metrics_tell_of_evictions(evicted: int, since: str | None, confidence: str) -> None:
+    """None since the start of the server excludes them, though the pool is small; none between two dumps does not."""
+    one = session(UNSHARED, kv_tokens=50_000)
+    one.counters = [Counters("after.txt", since, "sglang", evicted=evicted)]
+    assert note("CD610", one).confidence == confidence
 
 
 def test_prefix_not_shared_is_sure_where_prompts_prove_it() -> None:

@@ -12,7 +12,11 @@ def rule(incomplete: str) -> list[tuple[str, str]]:
         pairs = [*names(), *pairs]
     # As they are spelt so far: what begins otherwise, be it a capital, is not offered.
     size, begun = len(incomplete), incomplete.lower()
-    return [(incomplete + word[size:], other) for word, other in pairs if word.lower().startswith(begun)]
+    found: dict[str, str] = {}  # engines have causes of the same name
+    for word, other in pairs:
+        if word.lower().startswith(begun):
+            found[word] = f"{found[word]}, {other}" if word in found else other
+    return [(incomplete + word[size:], other) for word, other in found.items()]
 
 
 def rules(incomplete: str) -> list[tuple[str, str]]:

@@ -45,8 +45,9 @@ def explain(
     """Print the page of a rule, or the list of all; with --line, say what a line of a log means.
 
     A page says what the rule means, how it shows in the log, why the cache could not be used, and what fixes it. Of a
-    line it is said what it tells about the cache, what its fields are and in which units, and which builds print it at
-    which level. The line may be wrapped (docker, journald, router) or cut.
+    line of llama-server, vLLM or SGLang it is said what it tells about the cache, what its fields are and in which
+    units, and which builds or versions print it at which level. The line may be wrapped (docker, journald, router) or
+    cut.
 
     Exit status: 0; 2 wrong usage or no such rule; 3 no line was recognised.
     """
@@ -117,9 +118,10 @@ def _given(line: str) -> bytes:
 def _unknown(line: Line) -> tuple[str, str]:
     """Error and hint for a line that is no known message."""
     where = f"line {line.number}: " if line.number > 1 else ""
+    none = f"{where}no message of llama-server, vLLM or SGLang that is known"
     if line.nearest:
-        return f"{where}no message of llama-server that is known", f'the nearest one begins with "{line.nearest}"'
-    return f"{where}no message of llama-server that is known, nor like one", "give a whole line, in quotes"
+        return none, f'the nearest one begins with "{line.nearest}"'
+    return f"{none}, nor like one", "give a whole line, in quotes"
 
 
 def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:

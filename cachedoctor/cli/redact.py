@@ -31,7 +31,7 @@ def redact(
 
     Prompts, bodies, paths, hosts, addresses, keys and names of models become tokens like <path-1>, the same secret
     always the same token. The server's own words, its numbers, clocks and line numbers stay. A line that is no known
-    message of the server becomes <line>.
+    message of llama-server, vLLM or SGLang becomes <line>.
 
     Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised (written all the
     same); 130 interrupted (FILE is not written).

@@ -5,14 +5,16 @@ Knows every stage and its order. Knows no file, no terminal, no format but the w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
-from cachedoctor.doctor.equipment import Returns, equip
+from cachedoctor.doctor.equipment import Returns
 from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.lives import Lives
 from cachedoctor.doctor.measuring import Measuring
 from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.part import Part, add_input
@@ -24,6 +26,7 @@ from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
+    SEVERITY_ORDER,
     CacheSample,
     Finding,
     Given,
@@ -47,10 +50,6 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.beside import Aside
     from cachedoctor.doctor.prompts import Prompts
     from cachedoctor.doctor.witness import Witness
-
-
-_LIVES = 16
-"""Sessions among which one with requests is looked for: it says that the server was restarted."""
 
 
 class Analyzer:
@@ -79,7 +78,7 @@ class Analyzer:
             aside: dumps of /metrics and responses; the servers of the logs get them in the end.
         """
         self._aside = aside
-        self._given = given or []
+        self._lives = Lives(given or [])
         self._prompts = prompts
         self._rules, broken = registry.load()
         self._ignored = options.ignored
@@ -88,16 +87,16 @@ class Analyzer:
         self._witness = witness
         self._spool = Spool(encoder(options.ignored) if keeps_requests else None) if witness is None else witness.spool
         self._inputs: list[InputInfo] = []
-        self._sessions: list[Session] = []
+        self._sessions = self._lives.sessions
         self._sums = Sums()
         self._reuse = Reuse()
-        self._follows = self._settled = False
+        self._settled = False
         self._number = 0
         self._servers = Servers(
-            self._new_llama, self._next_number, self._examine, build, keeps_requests, witness,
+            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, witness,
         )  # fmt: skip
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
-        self._measuring = Measuring(self._new_session, self._keep, witness)
+        self._measuring = Measuring(self._lives.begin, self._keep, witness)
         self._intake: Intake | None = None
         self._interrupted = False
         self._new: list[str] = []
@@ -113,7 +112,7 @@ class Analyzer:
             line: number of the first line; behind the first one of its file another life of the server came before.
         """
         self.close()
-        self._follows = line > 1
+        self._lives.follows = line > 1
         path = printable(path)
         if not continues:
             self._close_trackers()
@@ -168,20 +167,6 @@ class Analyzer:
             self._witness.measured(row, self._sessions[row.session])
         elif self._rows:
             self._rows[type(row)].add(encode_row(row))
-
-    def _new_session(self, path: str, origin: str | None) -> Session:
-        session = Session(len(self._sessions), path, origin)
-        self._sessions.append(session)
-        return session
-
-    def _new_llama(self, path: str, origin: str | None) -> Session:
-        before = self._sessions[-_LIVES:]
-        follows = self._follows and origin is None and len(self._sessions) < _LIVES
-        session = self._new_session(path, origin)
-        if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
-            session.settings["restarted"] = Setting(True, None)
-        equip(session, self._given)
-        return session
 
     def _next_number(self) -> int:
         self._number += 1
@@ -261,6 +246,18 @@ class Analyzer:
         """Findings so far, the costliest first."""
         return self._diagnosis.findings()
 
+    def standing(self, sessions: list[Session] | None = None, unknown: Sequence[str] = ()) -> list[Finding]:
+        """Findings as they would be if the input ended here, those about whole servers included.
+
+        Args:
+            sessions: those to speak of, when not all.
+            unknown: inputs in which nothing was recognised.
+        """
+        found = self._diagnosis.findings()
+        found += self._diagnosis.inspect(self._lives.reported() if sessions is None else sessions)
+        found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
+        return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])
+
     @property
     def crashed(self) -> bool:
         """Whether a rule failed."""
@@ -273,7 +270,7 @@ class Analyzer:
         if self._aside is not None:
             from cachedoctor.doctor.beside import attach
 
-            attach(self._aside, self._sessions, self._new_session)
+            attach(self._aside, self._sessions, self._lives.begin)
         self._interrupted = interrupted
         return self.snapshot()
 
@@ -323,24 +320,15 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
-        others = {(s.path, s.origin) for s in self._sessions if s.engine != LLAMA}
-        sessions = [
-            s for s in self._sessions if s.n_requests or s.counters or s.answers or (s.seen and not _library(s, others))
-        ]
+        sessions = self._lives.reported()
         self._compare_bodies(sessions)
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        unknown = [self._diagnosis.unknown_input(i.path) for i in self._inputs if i.lines and not i.recognised]
-        findings = self._diagnosis.findings() + self._diagnosis.inspect(sessions)
-        findings += [finding for finding in unknown if finding is not None]
+        unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
+        findings = self.standing(sessions, unknown)
         left = self._diagnosis.not_evaluated(sessions)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
         )  # fmt: skip
-
-
-def _library(session: Session, others: set[tuple[str, str | None]]) -> bool:
-    """Whether its lines are those of a library that one of ``others``, programs by input and origin, has loaded."""
-    return session.engine == LLAMA and not session.n_requests and (session.path, session.origin) in others

@@ -1,25 +1,26 @@
 """Explains single lines of a log: unwrapped, recognised, every part in words, with the builds that print them.
 
-Knows every stage that a line passes. Knows no terminal and no format.
+Knows every stage that a line passes, and the words of llama-server; those of engines with versions stand in
+``versioned``. Knows no terminal and no format.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from cachedoctor.doctor import versioned
 from cachedoctor.doctor.intake import Intake
-from cachedoctor.engines.base import HOLE, Message
+from cachedoctor.doctor.readings import reading as reading_of
+from cachedoctor.doctor.readings import text, wording
+from cachedoctor.engines.base import Message
 from cachedoctor.engines.llamacpp.fields import field
 from cachedoctor.engines.llamacpp.meanings import MEANINGS, PARTS
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN
-from cachedoctor.engines.reading import Found, LineReading, nearest, read
+from cachedoctor.engines.reading import Found, LineReading, nearest, read, read_logged
 from cachedoctor.knowledge import builds, verbosity
-from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
+from cachedoctor.model import Explanation, Level, Line, Part, Wording
 
-_LABEL = re.compile(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
-"""The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
 _NAMED_MAX = 3
 """A cut line that fits more messages than this says nothing."""
 
@@ -40,11 +41,38 @@ def explain(data: bytes) -> Iterator[Line]:
 
 def _line(number: int, origin: str | None, body: bytes) -> Line:
     reading = read(ROWS, body)
-    text = _text(body)
-    named = {found.row.id for found in reading.found}
-    if not named or len(named) > _NAMED_MAX:
-        return Line(number, text, [], nearest(ROWS, body))
-    return Line(number, text, [_explanation(f, reading, origin, body, rest) for f, rest in _chosen(reading)])
+    likely = versioned.likely(body)
+    if not reading.clean and (likely or not reading.found):
+        found = _logged(likely, origin, body) or ([] if reading.found else _logged(versioned.NAMES, origin, body))
+        if found:
+            return Line(number, text(body), found)
+    if not _named(reading):
+        return Line(number, text(body), [], _nearest(body))
+    return Line(number, text(body), [_explanation(f, reading, origin, body, rest) for f, rest in _chosen(reading)])
+
+
+def _named(reading: LineReading) -> bool:
+    return 0 < len({found.row.id for found in reading.found}) <= _NAMED_MAX
+
+
+def _logged(engines: Iterable[str], origin: str | None, body: bytes) -> list[Explanation]:
+    """Explain a line by the engines of which it leaves least aside: without a prefix it may be one of several."""
+    readings = [(words, read_logged(words, body)) for words in map(versioned.vocabulary, engines)]
+    readings = [(words, reading) for words, reading in readings if _named(reading)]
+    if any(reading.clean for _, reading in readings):
+        readings = [(words, reading) for words, reading in readings if reading.clean]
+    return [
+        versioned.explanation(words, found, reading, origin, body, rest)
+        for words, reading in readings
+        for found, rest in _chosen(reading)
+    ]
+
+
+def _nearest(body: bytes) -> str:
+    """How the most similar message of any engine begins."""
+    own = nearest(ROWS, body)
+    words = map(versioned.vocabulary, versioned.NAMES)
+    return max(own, *(nearest(known.rows, body, known.prefix(body)[1]) for known in words), key=lambda n: n[0])[1]
 
 
 def _chosen(reading: LineReading) -> Iterator[tuple[Found, bool]]:
@@ -62,10 +90,10 @@ def _explanation(found: Found, reading: LineReading, origin: str | None, body: b
     return Explanation(
         message=row.id,
         meaning=MEANINGS[row.id],
-        text=_text(body[found.start :]),
+        text=text(body[found.start :]),
         origin=origin,
         parts=_parts(reading),
-        fields=[_field(row, name, raw) for name, raw in found.fields],
+        fields=[reading_of(row, name, raw, field(row.id, name)) for name, raw in found.fields],
         first=row.first,
         last=row.last,
         builds=_builds(row.first, row.last),
@@ -75,56 +103,22 @@ def _explanation(found: Found, reading: LineReading, origin: str | None, body: b
         others=[Wording(r.first, r.last, wording(r)) for r in ROWS if r.id == row.id and r is not row],
         cut=reading.cut,
         undecided=undecided,
-        more=_text(found.more),
+        more=text(found.more),
     )
 
 
 def _parts(reading: LineReading) -> list[Part]:
     out = []
     for name, raw in reading.prefix.items():
-        key = {"level": _text(raw).replace("T", "I"), "component": _text(raw)}.get(name, name)
+        key = {"level": text(raw).replace("T", "I"), "component": text(raw)}.get(name, name)
         if name == "task" and raw == b"-1":
             key = "no task"
         label = {"id": "id ", "task": "task "}.get(name, "")
         if raw:
-            out.append(Part(label + _text(raw), PARTS[key]))
+            out.append(Part(label + text(raw), PARTS[key]))
     if reading.unknown.strip():
-        out.append(Part(_text(reading.unknown).strip(), "no prefix that is known; left aside"))
+        out.append(Part(text(reading.unknown).strip(), "no prefix that is known; left aside"))
     return out
-
-
-def _field(row: Message, name: str, raw: bytes | None) -> Reading:
-    known = field(row.id, name)
-    if known is None:
-        raise LookupError(f"{row.id}.{name} has no description")
-    text = None if raw is None else _text(raw).strip()
-    here = ""
-    for value, words in known.special.items():
-        if text and _is(text, value):
-            here = words
-    return Reading(name, _label(row, name), text, known.unit, known.meaning, here)
-
-
-def _is(text: str, value: float) -> bool:
-    try:
-        return float(text) == value
-    except ValueError:
-        return False
-
-
-def _label(row: Message, name: str) -> str:
-    """Return the name that the line prints before the value; that of the catalogue when it prints none."""
-    for hole in HOLE.finditer(row.template):
-        if hole[1] == name:
-            before = row.template[: hole.start()]
-            printed = _LABEL.search(before[before.rfind("}") + 1 :])
-            return printed[1] if printed else name
-    return name
-
-
-def wording(row: Message) -> str:
-    """Return the message with its fields by name, ``new prompt, n_ctx_slot = <n_ctx_slot>``."""
-    return HOLE.sub(r"<\1>", row.template)
 
 
 def _builds(first: int, last: int) -> str:
@@ -161,7 +155,3 @@ def _shown(period: verbosity.Period) -> str:
         return "only with -v, which prints request bodies as well"
     bodies = ", which prints request bodies as well" if period.level == "D" else ""
     return f"only with -lv {period.needs}{bodies}"
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")

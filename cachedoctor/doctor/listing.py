@@ -14,14 +14,20 @@ import msgspec
 
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.intake import Intake
+from cachedoctor.doctor.logged import Logged, Reader
 from cachedoctor.doctor.naming import printable
+from cachedoctor.engines.base import as_pairs
 from cachedoctor.engines.spans import Hole, Recognised, Spans
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment
 from cachedoctor.report import quoted
 
-_NUMBERS: dict[str, Callable[[bytes], int | float]] = {"d": int, "f": lambda raw: float(raw.split(b"(")[0])}
-_PROMPTS = frozenset({"text", "json", "ids"})
+_NUMBERS: dict[str, Callable[[bytes], int | float]] = {
+    "d": int,
+    "f": lambda raw: float(raw.split(b"(")[0]),
+    "n": lambda raw: int(raw.replace(b",", b"")),
+}
+_PROMPTS = frozenset({"text", "json", "ids", "rest"})
 """Kinds of holes in which prompts may stand."""
 _LONGEST = 256
 """Code points that are kept of a path, an address and other texts."""
@@ -34,6 +40,12 @@ _BEFORE = re.compile(
 """What stands before a message: clock, level, slot and task."""
 
 
+_LEVELS = {b"DEBUG": "D", b"INFO": "I", b"WARNING": "W", b"ERROR": "E", b"CRITICAL": "E"}
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_PAIRS = 64
+"""Values of a line that names them itself which are kept; no engine prints so many."""
+
+
 class Listing:
     """Feeds on the bytes of one input."""
 
@@ -41,6 +53,7 @@ class Listing:
         self._path = printable(path)
         self._intake = Intake(self._path)
         self._spans = Spans(single_lines())
+        self._logged = Logged()
         self._encode = msgspec.json.Encoder().encode
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -59,16 +72,60 @@ class Listing:
 
     def _segment(self, segment: Segment) -> Iterator[dict[str, Any]]:
         data, index, counted = b"\n" + segment.data, 0, 1
-        for found in self._spans.read(data):
-            if found.row is None:
-                continue
+        for found, reader in self._found(data, segment.origin):
             index += data.count(b"\n", counted, found.start)
             counted = found.start
             number = segment.number(index)
             stored = segment.stored.get(number)
             before = {"path": self._path, "line": number, "origin": segment.origin and quoted.name(segment.origin)}
             before["time"] = None if stored is None else wall_time(stored)
-            yield before | _row(data, found)
+            row = _row(data, found) if reader is None else _logged_row(reader, data, found)
+            own = row.pop("time")
+            before["time"] = before["time"] or own
+            yield before | row
+
+    def _found(self, data: bytes, origin: str | None) -> list[tuple[Recognised, Reader | None]]:
+        """Messages in their order, and the engine of those that are not llama-server's."""
+        lines: dict[int, tuple[Recognised, Reader | None]] = {
+            line.start: (line, reader) for line, reader in self._others(data, origin) if line.row is not None
+        }
+        lines |= {line.start: (line, None) for line in self._spans.read(data) if line.row is not None}
+        return [lines[start] for start in sorted(lines)]
+
+    def _others(self, data: bytes, origin: str | None) -> Iterator[tuple[Recognised, Reader]]:
+        for reader, line in self._logged.read(data, origin).values():
+            yield line, reader
+
+
+def _logged_row(reader: Reader, data: bytes, found: Recognised) -> dict[str, Any]:
+    parts, _, _ = reader.words.prefix(data[found.start : found.message])
+    level = parts.get("level") or parts.get("lmlevel")
+    fields: dict[str, int | float | str] = {}
+    for hole in found.holes:
+        raw = data[hole.start : hole.end]
+        if hole.kind == "pairs":
+            fields |= {
+                _remembered(name[:_SHORT]): _amount(value) for name, value in list(as_pairs(raw).items())[:_PAIRS]
+            }
+        else:
+            fields[hole.name] = _value(hole, raw)
+    return {
+        "time": reader.words.time(parts),
+        "uptime_ms": None,
+        "level": None if level is None else _LEVELS.get(level),
+        "slot": None,
+        "task": None,
+        "message": found.row.id if found.row else None,
+        "fields": msgspec.json.encode(fields).decode(),
+        "engine": reader.words.engine,
+        "process": quoted.value(reader.words.process(parts)) or None,
+    }
+
+
+def _amount(value: str) -> int | float | str:
+    if _NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    return quoted.value(value, _SHORT)
 
 
 def _row(data: bytes, found: Recognised) -> dict[str, Any]:
@@ -80,12 +137,15 @@ def _row(data: bytes, found: Recognised) -> dict[str, Any]:
         uptime = minutes * 60_000 + seconds * 1000 + millis + micros / 1000
     fields = {hole.name: _value(hole, data[hole.start : hole.end]) for hole in found.holes}
     return {
+        "time": None,
         "uptime_ms": uptime,
         "level": level and level.decode(),
         "slot": None if slot is None else int(slot),
         "task": None if task is None or task == b"-1" else int(task),
         "message": found.row.id if found.row else None,
         "fields": msgspec.json.encode(fields).decode(),
+        "engine": "llama.cpp",
+        "process": None,
     }
 
 

@@ -1,7 +1,7 @@
 """Redacts a log: the stages from chunks to lines that can be shown.
 
-Knows the catalogue, the wrappers, what rules read in a printed text, and what is replaced. Knows no terminal and no
-file.
+Knows the catalogue of llama-server, the wrappers, what rules read in a printed text, and what is replaced; lines of
+other engines are those of ``logged`` and ``rewriting``. Knows no terminal and no file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable
 
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.intake import Blocks
+from cachedoctor.doctor.logged import Logged
+from cachedoctor.doctor.rewriting import Rewriting
 from cachedoctor.engines.spans import Recognised, Spans
 from cachedoctor.envelope import Rewriter, is_shaped
 from cachedoctor.redact.lines import Lines, Span
@@ -26,6 +28,8 @@ class Redactor:
         self._tokens = Tokens()
         self._spans = Spans(single_lines())
         self._lines = Lines(self._tokens, Printed(facts), is_shaped)
+        self._logged = Logged()
+        self._rewriting = Rewriting(self._tokens)
         self._rewriter = Rewriter(self._bodies, self._name)
         self._blocks = Blocks()
         self.lines = 0
@@ -53,13 +57,22 @@ class Redactor:
         return self._tokens.name(kind, secret)
 
     def _bodies(self, data: bytes) -> bytes:
-        text, at = b"\n" + data, 1
+        text = b"\n" + data
+        logged = self._logged.read(text)
+        own = {found.start: found for found in self._spans.read(text)}
         out: list[bytes] = []
-        for found in self._spans.read(text):
-            out.extend(self._lines.unknown(line) for line in text[at : found.start].split(b"\n")[:-1])
-            out.append(self._known(text[found.start : found.stop], found))
-            at = found.stop + 1
-        out.extend(self._lines.unknown(line) for line in text[at:].split(b"\n")[:-1])
+        at = 1
+        while at < len(text):
+            stop = text.find(b"\n", at)
+            found, other = own.get(at), logged.get(at)
+            if other is not None and (found is None or (found.row is None and other[1].row is not None)):
+                self.recognised += other[1].row is not None
+                out.append(self._rewriting.write(text, *other))
+            elif found is not None:
+                out.append(self._known(text[at:stop], found))
+            else:
+                out.append(self._lines.unknown(text[at:stop]))
+            at = stop + 1
         return b"\n".join(out) + b"\n"
 
     def _known(self, line: bytes, found: Recognised) -> bytes:

@@ -29,7 +29,7 @@ def _float(raw: bytes) -> float:
     return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
 
 
-def _pairs(raw: bytes) -> dict[str, str]:
+def as_pairs(raw: bytes) -> dict[str, str]:
     """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it."""
     found: dict[str, list[str]] = {}
     last = None
@@ -66,7 +66,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "nolimit": (r"[a-z].*", _text),
     "text": (r".*?", _text),
     "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
-    "pairs": (r".*?", _pairs),
+    "pairs": (r".*?", as_pairs),
 }
 
 

@@ -1,7 +1,7 @@
 """Reads one line by itself: whole, cut, with unknown text behind the message, or without what stands before it.
 
-Slow and lenient, for people who ask about a line; logs are read by the scanner. Knows prefixes and rows. Knows no
-particular message.
+Slow and lenient, for people who ask about a line; logs are read by the scanner. Knows rows, and the prefixes of
+llama-server; those of other engines stand in their vocabularies. Knows no particular message.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.engines.base import Message, group_of
+from cachedoctor.engines.vocabulary import Vocabulary
 
 _PREFIX = re.compile(
     rb"(?:(?P<stamp>\d+\.\d\d\.\d\d\d\.\d\d\d) +)?(?:(?P<level>[IWEDT]) +)?"
@@ -63,6 +64,11 @@ class LineReading(msgspec.Struct):
     unknown: bytes = b""
     """What stands before the message and is no part of a known prefix."""
 
+    @property
+    def clean(self) -> bool:
+        """Nothing is missing and nothing is left over."""
+        return bool(self.found) and not (self.cut or self.unknown.strip() or self.found[0].more)
+
 
 _Fit = Callable[[Message, bytes, int], Found | None]
 
@@ -76,9 +82,38 @@ def read(rows: Iterable[Message], line: bytes) -> LineReading:
     # An empty message has nothing but its function to be told by.
     rows = [row for row in rows if row.template or _prefix(row.sample.encode())[0].get("func") == parts.get("func")]
     own = [row for row in rows if group_of(row) in groups]
-    tries: list[tuple[list[Message], int]] = [(own, start)]
-    headed = [row for row in rows if _literal(row)]
-    if group == "bare":
+    return _fitted(
+        [(own, start)], [row for row in rows if _literal(row)] if group == "bare" else [], parts, line, start
+    )
+
+
+def read_logged(vocabulary: Vocabulary, line: bytes) -> LineReading:
+    """Read ``line`` as one of an engine with a Python logger, whose prefix it may have lost."""
+    line = line[:_LINE_MAX].rstrip(b"\r\n")
+    parts, start, unknown = vocabulary.prefix(line)
+    reading = _fitted([(vocabulary.rows, start)], [row for row in vocabulary.rows if _literal(row)], parts, line, start)
+    reading.unknown = unknown + reading.unknown
+    return reading
+
+
+def _fitted(
+    tries: list[tuple[list[Message], int]],
+    headed: list[Message],
+    parts: dict[str, bytes],
+    line: bytes,
+    start: int,
+) -> LineReading:
+    """Fit rows to the message of ``line``: whole, then begun, then with unknown text behind it.
+
+    Args:
+        tries: rows, and the offset at which a message of theirs may begin.
+        headed: rows that are known by their first words: they may begin behind something unknown, too.
+        parts: what stands before the message, by name.
+        line: without its wrapper.
+        start: where its known prefix ends.
+    """
+    tries = list(tries)
+    if headed:
         tries.append((headed, start))
         separators = _SEPARATOR.finditer(line, start, start + _NEAREST_MAX)
         tries += [(headed, at.end()) for at in islice(separators, _SEPARATORS_MAX)]
@@ -91,15 +126,18 @@ def read(rows: Iterable[Message], line: bytes) -> LineReading:
     return LineReading(parts, [])
 
 
-def nearest(rows: Iterable[Message], line: bytes) -> str:
-    """Begin of the known message that ``line`` is most like; empty when it is like none."""
-    text = _plain(line[_prefix(line)[1] :][:_NEAREST_MAX]).decode("utf-8", "replace")
+def nearest(rows: Iterable[Message], line: bytes, start: int | None = None) -> tuple[float, str]:
+    """How like the most similar known message ``line`` is, 0 to 1, and how that message begins; (0, "") for none.
+
+    ``start``: offset of the message, unless llama-server's prefix stands before it.
+    """
+    text = _plain(line[_prefix(line)[1] if start is None else start :][:_NEAREST_MAX]).decode("utf-8", "replace")
     best, likeness = "", _MIN_LIKENESS
     for head in sorted({head for row in rows for head in row.heads if len(head) >= _MIN_LIKE}):
         matcher = SequenceMatcher(None, text[: len(head)].lower(), head.lower(), autojunk=False)
         if matcher.quick_ratio() > likeness and (ratio := matcher.ratio()) > likeness:
             best, likeness = head, ratio
-    return best
+    return (likeness, best) if best else (0.0, "")
 
 
 def _prefix(line: bytes) -> tuple[dict[str, bytes], int]:

@@ -108,13 +108,15 @@ EVENTS = Table(
 path | text | | the input, as it was named
 line | integer | line | number of the line, from 1
 origin | text | | router port or compose service that the line is of
-time | text | ISO 8601 | time of the line by its wrapper; --MM-DDTHH:MM:SS where that has no year
+time | text | ISO 8601 | time of the line by its wrapper, else as the line prints it; --MM-DDTHH:MM:SS without a year
 uptime_ms | number | ms | clock of the line, since the start of the server
 level | text | | I, W, E, D or T, where the line has one
 slot | integer | | slot that it names
 task | integer | | request that it names
 message | text | | id of the message in the catalogue
 fields | text | JSON | its values by name; texts are cut, secrets hidden
+engine | text | | whose message it is: llama.cpp, vllm or sglang
+process | text | | process that wrote it, or its ranks, where a line of vLLM or SGLang names them
 """),
 )
 """One row per line that is a message of the server, read by analyze or not."""

@@ -63,7 +63,7 @@ class Explanation(msgspec.Struct):
     fields: list[Reading]
     first: int
     last: int
-    """First and last build in which this wording was seen."""
+    """First and last build in which this wording was seen; of engines with versions ``minor * 100 + patch``."""
     builds: str
     """In words, with the builds that may have it as well."""
     levels: list[Level]
@@ -78,6 +78,19 @@ class Explanation(msgspec.Struct):
     """Other wordings of the message fit what is left of the line as well."""
     more: str = ""
     """Text behind the message that no known build prints."""
+    engine: str = "llama.cpp"
+    """As sessions call it: ``llama.cpp``, ``vllm``, ``sglang``."""
+    program: str = "llama.cpp"
+    """What the builds or versions are those of: ``llama.cpp``, ``vLLM``, ``SGLang``, ``LMCache``."""
+
+    @staticmethod
+    def version(number: int) -> str:
+        """Write ``minor * 100 + patch`` as it is known: 1002 is ``0.10.2``."""
+        return f"0.{number // 100}.{number % 100}"
+
+    def named(self, number: int) -> str:
+        """Write a build or version of this program as it is known."""
+        return f"b{number}" if self.program == "llama.cpp" else self.version(number)
 
 
 class Line(msgspec.Struct):

@@ -53,6 +53,10 @@ def _reading(e: Explanation) -> dict[str, Any]:
         "cut": e.cut,
         "undecided": e.undecided,
         "unknown_tail": e.more or None,
+        "engine": e.engine,
+        "versions": None
+        if e.program == "llama.cpp"
+        else {"program": e.program, "first": e.named(e.first), "last": e.named(e.last)},
     }
 
 

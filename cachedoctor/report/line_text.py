@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from cachedoctor.model import Explanation, Line, Part, Reading
+from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.report import quoted
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
@@ -76,14 +76,17 @@ def _field(page: Page, field: Reading) -> None:
 
 
 def _builds(page: Page, e: Explanation) -> None:
-    _heading(page, "Builds of llama.cpp")
+    _heading(page, "Builds of llama.cpp" if e.program == "llama.cpp" else f"Versions of {e.program}")
     page.prose(["  "], e.builds, 2)
     for level in e.levels:
-        span = f"b{level.first}" if level.first == level.last else f"b{level.first} to b{level.last}"
-        page.prose(["  "], f"{span}: {level.level}, {level.shown}", 4)
+        page.prose(["  "], f"{_span(e, level)}: {level.level}, {level.shown}", 4)
     if e.others:
         page.prose(["  "], "other wordings:", 2)
         for other in e.others:
-            span = f"b{other.first}" if other.first == other.last else f"b{other.first} to b{other.last}"
-            page.prose([f"    {span}: "], other.text, 6)
+            page.prose([f"    {_span(e, other)}: "], other.text, 6)
     page.prose(["  "], f"cachedoctor analyze {'reads' if e.analyzed else 'makes no use of'} this message", 2)
+
+
+def _span(e: Explanation, seen: Level | Wording) -> str:
+    first, last = e.named(seen.first), e.named(seen.last)
+    return first if first == last else f"{first} to {last}"

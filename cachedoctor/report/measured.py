@@ -180,10 +180,10 @@ def _of_batches(periods: list[BatchPeriod]) -> Said:
     found = [("batches", f"{words}: {count(cached, 'token')} reused, {number(new)} computed{share}")]
     wholes, longest = sum(p.wholes for p in periods), [p.largest_prompt for p in periods if p.largest_prompt]
     if wholes:
-        most = f", the longest of {count(max(longest), 'token')}" if longest else ""
+        most = f", the longest has {count(max(longest), 'token')}" if longest else ""
         cold = sum(p.cold for p in periods)
-        nothing = f"; {number(cold)} of them reused nothing" if cold else "; each of them reused something"
-        found.append(("alone", f"{count(wholes, 'request')} came one at a time{most}{nothing}"))
+        nothing = f"; {number(cold)} of them reused nothing" if cold else "; all of them reused something"
+        found.append(("prompts", f"known of {count(wholes, 'request')} that came alone{most}{nothing}"))
     memory = _memory(periods)
     return [*found, ("memory", memory)] if memory else found
 

@@ -220,11 +220,17 @@ def capacity(session: Session) -> int | None:
 
 
 def evicts(session: Session, period: BatchPeriod) -> bool | None:
-    """Whether prompts may have been evicted though usage was low; None when the pool's size is unknown.
+    """Whether prompts may have been evicted though usage was low; None when nothing tells.
 
-    Usage counts only what running requests hold. What is computed takes room until it is evicted, so that a pool larger
-    than all that was computed has evicted nothing.
+    A dump of /metrics that was given counts it (``sglang:evicted_tokens_total``). Else: usage counts only what running
+    requests hold; what is computed takes room until it is evicted, so that a pool larger than all that was computed has
+    evicted nothing.
     """
+    counted = [c for c in session.counters if c.evicted is not None]
+    if any(c.evicted for c in counted):
+        return True
+    if any(c.since is None for c in counted):
+        return False
     pool = capacity(session)
     return None if pool is None else period.new_tokens >= HALF * pool
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cachedoctor.model import Remedy, Session, Setting
 from cachedoctor.rules.base import Note, Rule, Words, n, said_by, times
 from cachedoctor.rules.batches import caching, periods, totals
@@ -110,6 +112,9 @@ _FIXES = {
 }
 """What mends it, by the id of the message that says why it is off."""
 
+_ASKED = re.compile(rb"disable_radix_cache(?:=|': )True")
+"""The setting as ``server_args`` prints it: a call up to 0.5.18, a dictionary from 0.5.19 on."""
+
 
 def inspect(session: Session, _: set[str]) -> list[Note]:
     """Say that it is off and which line proves it; silent where something was reused all the same."""
@@ -140,7 +145,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
 def _why(cause: str, off: Setting) -> str:
     if cause:
         return "The server switched it off by itself, for the reason in the line above. Every prompt is computed from its first token."
-    if b"disable_radix_cache=True" in off.text:
+    if _ASKED.search(off.text):
         return "It was started with --disable-radix-cache. Every prompt is computed from its first token."
     return (
         "The log does not say why; as a rule --disable-radix-cache is on the command line. Every prompt is computed from its first "

@@ -13,6 +13,7 @@ from cachedoctor.rules.batches import (
     capacity,
     crowded,
     fell,
+    hybrid,
     known,
     marks,
     periods,
@@ -92,7 +93,7 @@ def _remedies(session: Session) -> list[Remedy]:
         Remedy("Or let fewer requests run at once, so that more is left for the cache.",
                [launch("--max-running-requests <fewer>")]),
     ]  # fmt: skip
-    if session.setting("hicache") is not True:
+    if session.setting("hicache") is not True and hybrid(session) is not True:
         out.append(
             Remedy(
                 "Or let prefixes wait in main memory instead of being dropped.",

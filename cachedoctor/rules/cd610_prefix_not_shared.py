@@ -143,11 +143,17 @@ def _eviction(session: Session, requests: Seen) -> str:
     return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length take turns in {n(pool)} tokens"
 
 
+def _room(session: Session) -> str:
+    if any(c.evicted == 0 for c in session.counters):
+        return "the metrics count no token that was evicted"
+    return "all that was computed fits into the pool twice"
+
+
 def _ruled_out(session: Session, period: BatchPeriod, requests: Seen) -> list[RuledOut]:
     out = [RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
     usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
     if evicts(session, period) is False:
-        out.append(RuledOut("kv-pressure", f"all that was computed fits into the pool twice{usage}"))
+        out.append(RuledOut("kv-pressure", f"{_room(session)}{usage}"))
     if period.mamba_usage is not None:
         out.append(
             RuledOut("mamba-state-pressure", f"running requests held {100 * period.mamba_usage:.0f} % of the states")

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from browser.conftest import CASE_NAMES, HOSTILE, MANY, Opened, many
 
-NAMES = (*CASE_NAMES, "many", "hostile")
+NAMES = (*CASE_NAMES, "many", "hostile", "measured")
 ALL = pytest.mark.parametrize("name", NAMES)
 
 

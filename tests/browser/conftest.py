@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import measured_reports
 import pytest
 from conftest import CASES, content_of, json_of, prompts_of
 from html_pages import example, report, row
@@ -54,7 +55,7 @@ def browser() -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Files by name: cases, one of ten thousand requests, one in which every free text is hostile."""
     folder = tmp_path_factory.mktemp("pages")
-    reports = {"many": many(), "hostile": hostile()}
+    reports = {"many": many(), "hostile": hostile(), "measured": measured_reports.everything()}
     for case in CASES:
         if case.name in CASE_NAMES:
             reports[case.name] = read(json_of([content_of(case)], prompts=prompts_of(case)), "report.json")

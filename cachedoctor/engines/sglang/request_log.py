@@ -92,7 +92,7 @@ class RequestLog:
         _put(self._prefixes, rid, self._prompts.compare(text))
 
 
-class _Request(msgspec.Struct):
+class LoggedRequest(msgspec.Struct):
     """What a line says of one request."""
 
     rid: str
@@ -103,20 +103,23 @@ class _Request(msgspec.Struct):
     aborted: bool = False
 
 
-def _read(event: Event) -> _Request | None:
-    """Read a line of either form; None for one that is torn, or about the server's own health or several requests."""
-    text = event.fields["request"]
-    found = _from_json(text) if "time" in event.fields else _from_text(text)
+def _read(event: Event) -> LoggedRequest | None:
+    return read_request(event.fields["request"], "time" in event.fields)
+
+
+def read_request(text: str, as_json: bool) -> LoggedRequest | None:
+    """Read a request of either form; None for one that is torn, about the server's own health or several."""
+    found = _from_json(text) if as_json else _from_text(text)
     return None if found is None or found.rid.startswith(_HEALTH) else found
 
 
-def _from_text(text: str) -> _Request | None:
+def _from_text(text: str) -> LoggedRequest | None:
     parts = dict(literals.entries(text + ")"))
     request = dict(literals.entries(literals.inside(parts.get("", ""))))
     rid = literals.string(request.get("rid", ""))
     if rid is None or ")" not in parts:
         return None
-    found = _Request(rid, literals.string(request.get("text", "")))
+    found = LoggedRequest(rid, literals.string(request.get("text", "")))
     out = dict(literals.entries(literals.inside(parts.get("out", ""))))
     meta = dict(literals.entries(literals.inside(out.get("meta_info", ""))))
     reason = dict(literals.entries(literals.inside(meta.get("finish_reason", ""))))
@@ -131,7 +134,7 @@ class _Record(msgspec.Struct):
     out: dict[str, Any] | None = None
 
 
-def _from_json(text: str) -> _Request | None:
+def _from_json(text: str) -> LoggedRequest | None:
     try:
         record = msgspec.json.decode("{" + text, type=_Record)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -140,7 +143,7 @@ def _from_json(text: str) -> _Request | None:
     prompt = obj.get("text")
     if not isinstance(record.rid, str):
         return None
-    found = _Request(record.rid, _uncut(prompt) if isinstance(prompt, str) else None)
+    found = LoggedRequest(record.rid, _uncut(prompt) if isinstance(prompt, str) else None)
     meta = (record.out or {}).get("meta_info")
     if isinstance(meta, dict):
         _tell(found, meta)
@@ -155,7 +158,7 @@ def _uncut(text: str) -> str:
     return text[:_HALF] if cut else text
 
 
-def _tell(found: _Request, meta: dict[str, Any]) -> None:
+def _tell(found: LoggedRequest, meta: dict[str, Any]) -> None:
     prompt, cached = (_count(meta.get(name)) for name in ("prompt_tokens", "cached_tokens"))
     found.prompt_tokens = prompt or None
     if prompt is not None and cached is not None and cached <= prompt:  # up to 0.5.3 more after a retraction

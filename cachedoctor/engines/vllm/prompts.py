@@ -20,6 +20,14 @@ _MOST = 10_000
 """Answers that are kept of one server."""
 
 
+def prompt_in(text: str) -> str | None:
+    """Return the prompt that a line holds, as it is printed between its quotes; None where there is none."""
+    if not text or text[0] not in "'\"":
+        return None
+    ends = [found.start() for found in _END.finditer(text)]
+    return text[1 : ends[-1]] if ends else text[1:]
+
+
 class Prompts:
     """The prompts that one server logged."""
 
@@ -30,11 +38,9 @@ class Prompts:
 
     def take(self, session: Session, event: Event) -> None:
         """Compare the prompt that the line holds, if it does."""
-        text = event.fields.get("prompt")
-        if not isinstance(text, str) or text[:1] not in "'\"":
+        prompt = prompt_in(event.fields.get("prompt", ""))
+        if prompt is None:
             return
-        ends = [found.start() for found in _END.finditer(text)]
-        prompt = text[1 : ends[-1]] if ends else text[1:]
         if _HEADER in prompt[:_HEAD]:
             shown = b"[...] " + _HEADER.encode() + b" [...]"
             session.settings.setdefault("billing_header", Setting(True, event.line, shown))

@@ -1,0 +1,80 @@
+"""What explains single lines of SGLang: what stands before a message, and what makes the server print it.
+
+Knows prefixes in words. Knows no batch and no session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cachedoctor.engines.base import Message
+from cachedoctor.engines.sglang.fields import PAIRS, field
+from cachedoctor.engines.sglang.meanings import MEANINGS
+from cachedoctor.engines.sglang.messages import ROWS
+from cachedoctor.engines.sglang.reader import PREFIX
+from cachedoctor.engines.vocabulary import Prefix, Vocabulary
+from cachedoctor.engines.words import Field
+
+_BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
+_PARTS = re.compile(
+    rb"\[(?P<time>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<ranks>(?: [A-Z_]{2,8}\d{1,4})*)\] \Z"
+)
+_HEAD = 1 << 12
+"""Bytes of a prefix that are looked at; progress bars may be glued before it."""
+
+_TIME = "when it was written, in the zone of the server"
+_RANKS = {
+    "DP": "data-parallel rank: each has a cache of its own",
+    "PP": "rank in the pipeline: each computes some of the layers",
+    "TP": "tensor-parallel rank: all of them compute the same batches, normally only TP0 prints",
+    "EP": "expert-parallel rank",
+    "CP": "context-parallel rank",
+}
+
+
+def prefix(line: bytes) -> Prefix:
+    """Take apart what stands before the message of ``line``; a line may have lost it."""
+    found = _BEGIN.match(line)
+    end = found.end() if found is not None else 0
+    head = line[:end].rstrip(b" \t") + b" "
+    parts = _PARTS.search(head, max(0, len(head) - _HEAD))
+    if parts is None:
+        return {}, end, line[:end]
+    ranks = {rank.decode(): rank for rank in parts["ranks"].split()}
+    return {"time": parts["time"], **ranks}, end, line[: parts.start()]
+
+
+def part(name: str, raw: bytes) -> str:
+    """Words for a part of the prefix."""
+    if name == "time":
+        return _TIME
+    return _RANKS.get(name.rstrip("0123456789").rpartition("_")[2], "rank of the process that prints the line")
+
+
+def time(parts: Mapping[str, bytes]) -> str | None:
+    """Return the time of a line; logs of 2024 have no date, and what has none is no point in time."""
+    raw = parts.get("time", b"").decode()
+    return raw.replace(" ", "T").replace(",", ".") if " " in raw else None
+
+
+def process(parts: Mapping[str, bytes]) -> str:
+    """Return the ranks of the process, ``DP0 TP0``."""
+    return " ".join(name for name in parts if name != "time")
+
+
+def shown(row: Message, level: str) -> str:
+    """Return what makes the server print the line."""
+    if row.id in ("received", "finished"):
+        json = " --log-requests-format json" if row.template.startswith("{") else ""
+        return f"only with --log-requests{json}"
+    return "the text of an error that ends the server" if level == "P" else "shown by default"
+
+
+def _pair(message: str, name: str) -> Field | None:
+    return PAIRS.get(name)
+
+
+VOCABULARY = Vocabulary(
+    "sglang", ROWS, MEANINGS, field, _pair, prefix, part, time, process, {"sglang": "SGLang"}, shown
+)
