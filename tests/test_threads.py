@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cachedoctor.doctor.diagnosis import MAX_SESSIONS, WINDOW, Diagnosis
+from cachedoctor.doctor.diagnosis import MAX_SESSIONS, Diagnosis
+from cachedoctor.doctor.memory import WINDOW
 from cachedoctor.engines.base import Catalogue
 from cachedoctor.engines.llamacpp import requests
 from cachedoctor.engines.llamacpp.interleaved import Turn

@@ -94,8 +94,24 @@ def test_a_shorter_interval_is_learnt() -> None:
     """VLLM_LOG_STATS_INTERVAL=2: no line says so, the times do."""
     log = START + b"".join(stats(f"23:50:{s:02d}", "100.0", "0.0") for s in range(0, 20, 2))
     (period,) = periods_of(log)
-    # the first line came before the interval was known: 10 s were taken for it
-    assert period["computed_tokens"] == 1000 + 9 * 200
+    assert (period["computed_tokens"], period["seconds"]) == (10 * 200, 20.0)
+
+
+def test_a_longer_interval_is_learnt() -> None:
+    """VLLM_LOG_STATS_INTERVAL=30: behind a line that tells of work the next one comes after one interval."""
+    log = START + b"".join(stats(f"23:5{s // 60}:{s % 60:02d}", "100.0", "0.0") for s in range(0, 120, 30))
+    (period,) = periods_of(log)
+    assert (period["computed_tokens"], period["seconds"]) == (4 * 3000, 120.0)
+
+
+def test_pauses_between_single_requests_are_no_intervals() -> None:
+    """An interval of 2 s and a request every 12 s: each line of work is followed by one of zeros, then by none."""
+    at = [line for s in range(0, 48, 12) for line in ((s, "100.0"), (s + 2, "0.0"))]
+    log = START + b"".join(
+        stats(f"23:50:{s:02d}", rate, "0.0").replace(b"4.1", b"0.0" if rate == "0.0" else b"4.1") for s, rate in at
+    )
+    (period,) = periods_of(log)
+    assert (period["computed_tokens"], period["busy"], period["seconds"]) == (4 * 200, 4, 8.0)
 
 
 def test_up_to_014_the_rate_counts_all_prompt_tokens() -> None:

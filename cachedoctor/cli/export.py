@@ -143,24 +143,16 @@ def _events(job: _Job, sink: Sink) -> int:
     rows = events.lines()
     first = next(rows, None)
     if first is None:  # an old table stays
-        if _failed(events.errors):
-            return FAULT
-        what = "nothing in the input was recognised as a log of llama-server, and the table of events has no others"
-        terminal.complain(what, "for vLLM give --table samples, for SGLang --table batches")
-        return NOTHING
+        return _status(events.errors, False)
     with sink.writing() as out:
         tables.write(EVENTS, chain([first], rows), out, job.ending)
     return _status(events.errors, True)
 
 
-def _failed(errors: Sequence[CacheDoctorError]) -> bool:
+def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
     for error in errors:
         terminal.complain(error.message, error.hint)
-    return bool(errors)
-
-
-def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
-    if _failed(errors):
+    if errors:
         return FAULT
     if not recognised:
         terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)

@@ -57,7 +57,7 @@ class Answer(msgspec.Struct):
     In the unit of ``length``. It may be longer where the log has cut one of them.
     """
     length: int | None = None
-    """Length of the prompt, where the log has it: bytes of its text as the log prints it."""
+    """Length of the prompt, where the log has it, in bytes or characters as ``prefix`` is."""
 
 
 class Answers(msgspec.Struct):

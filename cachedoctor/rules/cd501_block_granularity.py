@@ -25,9 +25,9 @@ def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
     short = prompt < size
     hybrid = session.memory == "hybrid"
     what = (
-        f"prompts of {n(prompt)} tokens are shorter than one block of {n(size)}"
+        f"prompts of about {n(prompt)} tokens on average are shorter than one block of {n(size)}"
         if short
-        else f"prompts of {n(prompt)} tokens hold one block of {n(size)}, and no two of them share a whole one"
+        else f"prompts of about {n(prompt)} tokens on average hold one block of {n(size)}, and less than all of it in common is no use"
     )
     why = "Only whole blocks are reused, and the last token of a prompt is always computed."
     if hybrid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge.architectures import RECURRENT
 from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import rolling
 from cachedoctor.rules.base import Note, Rule, Words
@@ -49,8 +50,13 @@ def _default(session: Session) -> Note:
             "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
             "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
             [
-                Remedy("Ask for it.", ["vllm serve ... --enable-prefix-caching"]),
-                Remedy("Or use 0.28 or newer, where it is on by default."),
+                Remedy(
+                    "Ask for it."
+                    if session.since("0.16") is True
+                    else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
+                    ["vllm serve ... --enable-prefix-caching"],
+                ),
+                *([] if _pure(session) else [Remedy("Or use 0.28 or newer, where it is on by default.")]),
             ],
             [RuledOut("prefix-caching-off", "no argument switched it off")],
             _REFERENCES,
@@ -59,6 +65,11 @@ def _default(session: Session) -> Note:
         lines,
         "warning",
     )
+
+
+def _pure(session: Session) -> bool:
+    """Whether the model has no attention at all: there it is off by default in 0.33 still."""
+    return str(session.setting("architecture")).startswith(RECURRENT)
 
 
 _REFERENCES = ["https://github.com/vllm-project/vllm/pull/23716", "https://github.com/vllm-project/vllm/pull/50991"]

@@ -14,8 +14,8 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
         return []
     if fired & {"CD502", "CD503"} or not rolling.traffic(session) or session.since("0.16") is False:
         return []
-    pairs = _cold_pairs(session)
-    seen = f"; in {n(pairs)} responses here the second prompt in a row reused nothing" if pairs else ""
+    cold = _cold_pair(session)
+    seen = "; the first two responses here report just that" if cold else ""
     dropped = session.since("0.29") is False
     size = rolling.block(session)
     return [
@@ -44,13 +44,10 @@ def _rising(session: Session) -> rolling.Shown:
     return []
 
 
-def _cold_pairs(session: Session) -> int:
-    """Responses that come second and reuse nothing, before others that do."""
-    found = 0
-    for answers in session.answers:
-        each = answers.each[:3]
-        found += len(each) == 3 and [a.cached_tokens for a in each[:2]] == [0, 0] and bool(each[2].cached_tokens)
-    return found
+def _cold_pair(session: Session) -> bool:
+    """Whether the first two responses report no reuse, and the third one does."""
+    begins = [[a.cached_tokens for a in answers.each[:3]] for answers in session.answers]
+    return any(len(begin) == 3 and begin[:2] == [0, 0] and begin[2] for begin in begins)
 
 
 def _remedies(dropped: bool) -> list[Remedy]:

@@ -27,10 +27,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
                 "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
                 [
                     Remedy("Run fewer requests at once.", ["vllm serve ... --max-num-seqs <fewer than now>"]),
-                    Remedy(
-                        "Or give the cache more memory.",
-                        ["vllm serve ... --gpu-memory-utilization 0.95 --kv-cache-dtype fp8"],
-                    ),
+                    *rolling.more_room(session),
                 ],
                 [],
                 ["https://github.com/vllm-project/vllm/pull/38452"],

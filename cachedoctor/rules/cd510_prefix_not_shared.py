@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut, Session
+from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import bodies, rolling
 from cachedoctor.rules.base import Note, Rule, Words, n
 from cachedoctor.rules.rolling import Stretch
@@ -53,41 +53,61 @@ def _proven(stretch: Stretch, found: bodies.Shared) -> Note:
 def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
     length = f"prompts of about {n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
     little = "nothing" if stretch.share == 0 else "next to nothing"
-    on, hybrid = rolling.caching(session), session.memory == "hybrid"
+    on, fits = rolling.caching(session), rolling.fits(session, stretch)
+    causes = [
+        *([] if on else ["prefix caching is off, of which nothing is known"]),
+        f"they part {'within their first block' if stretch.share == 0 else 'near their beginning'}, as the cache sees them",
+        *([] if fits else ["they were pushed out before they came back"]),
+    ]
     words = Words(
-        f"{little} was reused of {length}, though prefix caching {'is on' if on else 'seems to be on'}: they part "
-        f"{'within their first block' if stretch.share == 0 else 'near their beginning'} ({stretch.said})",
-        "Either the client changes the beginning of every prompt (a time, a counter, a new tool list), or the prompts have nothing to "
-        "share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them is in "
-        "the log."
-        + (
-            f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too."
-            if hybrid and size
-            else ""
-        ),
-        rolling.experiment(),
+        f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)} ({stretch.said})",
+        "Prompts part early where the client changes the beginning of every one (a time, a counter, a new tool list), or where they have "
+        "nothing to share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them "
+        "is in the log." + _more(session, stretch, size, fits),
+        [*rolling.experiment(), *(_SHORTER if session.memory == "hybrid" and session.since("0.26") is True else [])],
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
-    known = on and (session.setting("kv_tokens") is not None or stretch.unit != "interval")
-    return Note(words, "", lines, "warning", "medium" if known else "low")
+    return Note(words, "", lines, "warning", "medium" if on and fits and stretch.prompt is not None else "low")
+
+
+_SHORTER = [
+    Remedy(
+        "If they share less than a block: let shorter prefixes match. vLLM refuses a unit that does not divide the blocks of all layers.",
+        ["vllm serve ... --prefix-match-unit 16"],
+    )
+]
+
+
+def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
+    """What else cannot be told apart."""
+    found = ""
+    if stretch.prompt is None:
+        found += " So do prompts shorter than a block: how long they are is not known."
+    if session.memory == "hybrid" and size:
+        found += f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too, and prompts that came twice."
+    if fits is None:
+        found += " So does a KV cache that is too small for all of them: its size is not known."
+    elif not fits:
+        found += " So does a KV cache that is too small for all of them: more was computed than it holds."
+    return found
 
 
 def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[RuledOut]:
     found = []
     if rolling.caching(session):
-        found.append(RuledOut("prefix-caching-off", "prompts were looked up"))
-    if size and stretch.prompt:
+        found.append(RuledOut("prefix-caching-off", "it is on"))
+    if size and stretch.prompt and session.memory != "hybrid":
         found.append(
             RuledOut(
                 "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {n(size)} tokens long"
             )
         )
-    room = session.setting("kv_tokens")
-    if isinstance(room, int) and stretch.computed is not None and stretch.computed < room:
+    if rolling.fits(session, stretch):
         found.append(
             RuledOut(
-                "kv-pressure", f"all {n(stretch.computed)} tokens that were computed fit into the cache of {n(room)}"
+                "kv-pressure",
+                f"all {n(stretch.computed)} tokens that were computed fit into the cache of {n(session.setting('kv_tokens'))}",
             )
         )
     return found

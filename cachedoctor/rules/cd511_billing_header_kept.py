@@ -19,14 +19,14 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
     if session.since(_STRIPPED_EVERYWHERE) is True or rolling.caching(session) is False:
         return []
-    if header is not None and session.since(_STRIPPED) is False:
-        return [_note(rolling.said_by(header, "a prompt that begins with the header"), low, "high")]
+    if header is not None:  # the prompt as the model gets it: whatever the version, it was not taken out
+        return [_note(session, rolling.said_by(header, "a prompt that begins with the header"), low, "high")]
     if messages is None or low is None or session.since(_STRIPPED) is not False:
         return []
-    return [_note(rolling.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
+    return [_note(session, rolling.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
 
 
-def _note(lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> Note:
+def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> Note:
     proven = sure == "high"
     said = f" ({low.said})" if low is not None else ""
     claim = (
@@ -42,7 +42,11 @@ def _note(lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> Note:
             + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
             [
                 Remedy("Switch the header off where Claude Code runs.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
-                Remedy("Or use vLLM 0.18 or newer, which takes it out of /v1/messages."),
+                Remedy(
+                    "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
+                    if session.since(_STRIPPED) is False
+                    else "Or use vLLM 0.32 or newer, which takes it out of all chat endpoints."
+                ),
             ],
             [],
             ["https://github.com/vllm-project/vllm/pull/36829"],

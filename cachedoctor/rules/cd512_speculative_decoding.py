@@ -8,6 +8,8 @@ from cachedoctor.rules.base import Note, Rule, Words, n
 
 _DROPS = (
     "eagle",
+    "dflash",
+    "dspark",
     "mtp",
     "deepseek_mtp",
     "qwen3_next_mtp",
@@ -22,8 +24,8 @@ _DROPS = (
 def inspect(session: Session, _: set[str]) -> list[Note]:
     """Say it where such a method is used, caching is on and prompts were computed."""
     method = session.settings.get("speculative")
-    kept = session.settings.get("block_drop_off")
-    if method is None or kept is not None or rolling.caching(session) is False or not rolling.traffic(session):
+    kept = session.settings.get("block_drop_off") is not None or _looks_ahead(session)
+    if method is None or kept or rolling.caching(session) is False or not rolling.traffic(session):
         return []
     if not str(method.value).startswith(_DROPS) and not str(method.value).endswith("mtp"):
         return []
@@ -46,8 +48,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
                         "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
                         + (
                             ""
-                            if session.since("0.30") is True
-                            else " From 0.30 on vLLM can look ahead and keep the block."
+                            if session.since("0.33") is True
+                            else " From 0.33 on vLLM keeps the block, but for servers with a KV connector."
                         )
                     )
                 ],
@@ -58,6 +60,12 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
             [*rolling.said_by(method, "the method"), *(low.evidence[:1] if low is not None and hybrid else [])],
         )
     ]
+
+
+def _looks_ahead(session: Session) -> bool:
+    """Whether no block is dropped: from 0.33 on hashes cover what follows, without a KV connector or a need of it."""
+    needed = not str(session.setting("speculative")).startswith(("dflash", "dspark"))
+    return session.since("0.33") is True and not (needed and session.settings.get("kv_connector"))
 
 
 RULE = Rule(

@@ -40,13 +40,20 @@ class Stretch(NamedTuple):
 
 def stretches(session: Session) -> list[Stretch]:
     """All that has enough traffic to judge, the lowest share first."""
+<<<<<<< HEAD
     rated = _rated(session)
     found = [_interval(p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
+=======
+    # In 0.7 the V1 engine always prints 0.0 %.
+    rated = session.since("0.8") is not False or "stats_v0" in session.seen
+    found = [_interval(session, p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
+>>>>>>> main
     found += [_counters(c) for c in session.counters]
     found += [_responses(a) for a in session.answers]
     return sorted((s for s in found if s is not None), key=lambda s: s.share)
 
 
+<<<<<<< HEAD
 def _rated(session: Session) -> bool:
     """Whether the hit rate of this version tells anything: in 0.7 the V1 engine always prints 0.0 %."""
     return session.since("0.8") is not False or "stats_v0" in session.seen
@@ -54,15 +61,20 @@ def _rated(session: Session) -> bool:
 
 def _interval(p: SamplePeriod) -> Stretch | None:
     few = p.answered is not None and p.answered < MIN_REQUESTS
+=======
+def _interval(session: Session, p: SamplePeriod) -> Stretch | None:
+    answered = requests(session, p)
+    few = answered is not None and answered < MIN_REQUESTS
+>>>>>>> main
     if p.busy < MIN_INTERVALS or few or p.last_rate is None:
         return None
     return Stretch(
         "interval",
-        p.answered,
-        average(p),
+        answered,
+        average(session, p),
         p.last_rate,
         p.computed_tokens if p.computed_tokens is not None or p.last_rate else p.prompt_tokens,
-        f"{_named(p)}the hit rate is {percent(p.last_rate)} after {p.busy} intervals with traffic{_answered(p)}",
+        f"{_named(p)}the hit rate is {percent(p.last_rate)} after {p.busy} intervals with traffic{_answered(answered)}",
         shown(p),
     )
 
@@ -88,20 +100,44 @@ def _named(p: SamplePeriod) -> str:
     return "" if p.engine in (None, "000") else f"on engine {p.engine} "
 
 
-def _answered(p: SamplePeriod) -> str:
-    return "" if p.answered is None else f" and {n(p.answered)} requests"
+def _answered(requests: int | None) -> str:
+    return "" if requests is None else f" and {n(requests)} requests"
 
 
-def average(p: SamplePeriod) -> float | None:
+def requests(session: Session, p: SamplePeriod) -> int | None:
+    """Requests for text that the engine of a period answered; None where the log does not tell, or not which engine did."""
+    return p.answered if len(_engines(session)) == 1 else None
+
+
+def _engines(session: Session) -> set[str | None]:
+    return {p.engine for p in session.periods if isinstance(p, SamplePeriod)}
+
+
+def fits(session: Session, stretch: Stretch) -> bool | None:
+    """Whether the cache holds all that was computed, so that nothing can have been pushed out; None when unknown."""
+    room = session.setting("kv_tokens")
+    if not isinstance(room, int) or stretch.computed is None:
+        return None
+    return stretch.computed < room
+
+
+def average(session: Session, p: SamplePeriod) -> float | None:
     """Tokens of the average prompt; None where the log does not tell.
 
-    Computed tokens are all tokens only where nothing was reused.
+    Computed tokens are all tokens only where nothing was reused. Of several engines it is the average of all.
     """
-    if not p.answered:
-        return None
+    together = [p] if len(_engines(session)) == 1 else [q for q in session.periods if isinstance(q, SamplePeriod)]
+    answered = sum(q.answered or 0 for q in together)
+    tokens = [_whole(q) for q in together if q.busy]
+    known = [t for t in tokens if t is not None]
+    return sum(known) / answered if answered and len(known) == len(tokens) else None
+
+
+def _whole(p: SamplePeriod) -> int | None:
+    """Tokens of all prompts, reused ones included."""
     if p.prompt_tokens is not None:
-        return p.prompt_tokens / p.answered
-    return p.computed_tokens / p.answered if p.computed_tokens is not None and p.last_rate == 0 else None
+        return p.prompt_tokens
+    return p.computed_tokens if p.most_rate == 0 else None
 
 
 def shown(p: SamplePeriod) -> Shown:
@@ -160,6 +196,24 @@ def traffic(session: Session) -> bool:
     return any(isinstance(p, SamplePeriod) and p.busy for p in session.periods) or any(
         c.prompt_tokens for c in session.counters
     )
+
+
+def more_room(session: Session) -> list[Remedy]:
+    """How the KV cache of this server can hold more tokens."""
+    if session.settings.get("blocks_override") is not None:
+        return [
+            Remedy(
+                "Leave --num-gpu-blocks-override out, or raise it: it sets the size of the cache, whatever room there is."
+            )
+        ]
+    if session.setting("device") == "cpu":
+        return [Remedy("Give it more memory, in GiB.", ["VLLM_CPU_KVCACHE_SPACE=<more than now> vllm serve ..."])]
+    return [
+        Remedy(
+            "Give it more memory, or make a token smaller.",
+            ["vllm serve ... --gpu-memory-utilization 0.95 --kv-cache-dtype fp8"],
+        )
+    ]
 
 
 def experiment() -> list[Remedy]:

@@ -26,6 +26,8 @@ class Resolved(NamedTuple):
     """Method of speculative decoding; empty when there is none."""
     data_parallel: int | None
     tensor_parallel: int | None
+    pooling: bool | None
+    """The model makes embeddings or scores, no text."""
 
 
 def resolved(text: str) -> Resolved:
@@ -42,6 +44,7 @@ def resolved(text: str) -> Resolved:
         speculative=_speculative(text),
         data_parallel=_number(bare, "data_parallel_size"),
         tensor_parallel=_number(bare, "tensor_parallel_size"),
+        pooling=None if (pooler := _word(bare, "pooler_config")) is None else pooler != "None",
     )
 
 
@@ -55,6 +58,7 @@ _ASKED: dict[str, type[bool] | type[int] | type[str]] = {
     "mamba_cache_mode": str,
     "prefix_match_unit": int,
     "max_model_len": int,
+    "num_gpu_blocks_override": int,
 }
 
 

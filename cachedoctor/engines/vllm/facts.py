@@ -16,7 +16,7 @@ from cachedoctor.model import Session, Setting
 from cachedoctor.model.session import release
 
 CPU_BLOCK = 128
-"""Tokens of a block on a processor when none is asked for (seen in 0.32)."""
+"""Tokens of a block on a processor when none is asked for, from 0.11.1 on; before, 16 without Intel's extension."""
 _ASKED_AS = {
     "enable_prefix_caching": "prefix_caching_asked",
     "block_size": "block_size",
@@ -30,6 +30,7 @@ _ASKED_AS = {
     "kv_connector": "kv_connector",
     "chat_template": "chat_template",
     "max_model_len": "max_model_len",
+    "num_gpu_blocks_override": "blocks_override",
 }
 
 
@@ -82,13 +83,14 @@ def _resolved(session: Session, event: Event) -> None:
     for name, value, part in (
         ("max_model_len", found.max_model_len, f"max_seq_len={found.max_model_len}"),
         ("device", found.device, f"device_config={found.device}"),
+        ("pooling", found.pooling or None, "pooler_config="),
         ("speculative", found.speculative or None, f"method='{found.speculative}'"),
     ):
         if value is not None:
             put(session, event, name, value, part)
     if found.data_parallel is not None and found.data_parallel > 1:
         put(session, event, "data_parallel", found.data_parallel, f"data_parallel_size={found.data_parallel}")
-    if found.device == "cpu" and "block_size" not in session.settings:
+    if found.device == "cpu" and session.since("0.11.1") is True and "block_size" not in session.settings:
         put(session, event, "block_size", CPU_BLOCK, "device_config=cpu")
 
 
@@ -159,6 +161,7 @@ _READERS: dict[str, Callable[[Session, Event], None]] = {
     "fine_grained_off": _fact("fine_grained_off"),
     "eagle_keeps_block": _fact("block_drop_off"),
     "system_merged": _fact("system_merged"),
+    "blocks_override": _value("blocks_override", "override"),
     "kv_size": _value("kv_tokens", "kv_tokens"),
     "stats_off": _fact("stats_off"),
     "connector": _value_of_word("kv_connector", "connector"),

@@ -1,14 +1,15 @@
 """How long the time is that a statistics line speaks of, and how many tokens its rates are.
 
-vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10, in 0.7 5), and nothing while idle: the time
-between two printed lines may be much longer than the interval. The first interval begins when the engine is ready.
-Knows times and versions. Knows no line.
+vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10, in 0.7 5). While idle it prints one line of
+zeros and then none: the time since the line before is the interval where that line tells of work, and may be longer
+elsewhere. The first interval begins when the engine is ready. Knows times and versions. Knows no line.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from datetime import datetime
+from typing import NamedTuple
 
 from cachedoctor.engines.vllm.prefix import seconds
 
@@ -16,8 +17,17 @@ _DEFAULT = 10.0
 _EARLY = 5.0
 """Seconds, up to 0.7."""
 _REMEMBERED = 32
-_LONGEST = 600.0
-"""Seconds; nobody waits longer for a line of a busy engine."""
+_LONGEST = 120.0
+"""Seconds; a longer gap is that of a log without its lines of zeros."""
+_SECOND = 1.0
+"""Times have whole seconds: an interval of 10 s is printed as 9, 10 or 11."""
+_AGREE = 2
+"""Gaps that make an interval longer than the default believed: one may lack the lines between."""
+
+
+class _Line(NamedTuple):
+    time: datetime
+    busy: bool
 
 
 class Intervals:
@@ -25,7 +35,7 @@ class Intervals:
 
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
-        self._last: dict[str | None, datetime] = {}
+        self._last: dict[str | None, _Line] = {}
         self._ready: datetime | None = None
 
     def ready(self, time: datetime | None) -> None:
@@ -37,37 +47,43 @@ class Intervals:
         """Whether no line of the engine came yet."""
         return engine not in self._last
 
-    def of(self, engine: str | None, time: datetime | None, early: bool) -> float | None:
+    def of(self, engine: str | None, time: datetime | None, busy: bool, early: bool) -> float | None:
         """Seconds that the next line of an engine is over; None when the log cannot tell.
 
         Args:
             engine: label of the engine.
             time: of the line, to the second.
-            early: the version is 0.7 or older.
+            busy: the line tells of work.
+            early: the version is 0.7 or older, which prints while idle as well.
         """
         default = _EARLY if early else _DEFAULT
         if time is None:
             return default
         before = self._last.get(engine)
-        self._last[engine] = time
+        self._last[engine] = _Line(time, busy)
         if before is None:
-            return self._first(time, default)
-        gap = seconds(before, time)
-        if 0 < gap <= _LONGEST:
-            self._gaps.append(gap)
-        return self._usual(default)
+            return self._first(time, self.usual(early))
+        gap = seconds(before.time, time)
+        if not (before.busy or early) or not 0 < gap <= _LONGEST:
+            return self.usual(early)
+        self._gaps.append(gap)
+        usual = self.usual(early)
+        # A line that came late is about all the time that passed; where far more did, lines of zeros were taken out.
+        return gap if usual + _SECOND < gap < 2 * usual else usual
 
-    def _usual(self, default: float) -> float:
-        """The commonest short gap: times have whole seconds, so that one of 10 s is printed as 9, 10 or 11."""
+    def usual(self, early: bool) -> float:
+        """The interval as far as it is known by now: the commonest short gap behind a line that tells of work."""
+        default = _EARLY if early else _DEFAULT
         least = min(self._gaps, default=default)
-        if abs(least - default) <= 1.0 or least > default:
-            return default  # longer gaps are those of an idle engine
-        near = [gap for gap in self._gaps if gap <= least + 1.0]
-        return sum(near) / len(near)
+        near = [gap for gap in self._gaps if gap <= least + _SECOND]
+        mean = sum(near) / len(near) if near else default
+        if mean > default and len(near) < _AGREE:
+            return default
+        return default if abs(mean - default) <= _SECOND / max(1, len(near)) else mean
 
-    def _first(self, time: datetime, default: float) -> float:
+    def _first(self, time: datetime, usual: float) -> float:
         """The first line may come one interval after the engine was ready, with what the start took on top."""
         if self._ready is None:
-            return default
+            return usual
         since = seconds(self._ready, time)
-        return since if default <= since < 2 * default else default
+        return since if usual <= since < 2 * usual else usual

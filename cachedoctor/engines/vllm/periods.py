@@ -16,6 +16,11 @@ _ROUNDING = 0.05
 _CLOCK = 0.002
 """Share by which the server's timer may be late: one interval of 10 s lasts up to 10.02 s."""
 
+_GUESSED = 2
+"""Samples of an engine that come before its interval is known."""
+_CLOSE_S = 2.0
+"""Seconds by which the first interval may differ from the others: the start takes its time."""
+
 
 class Periods:
     """The periods of one server, one open at a time for each engine."""
@@ -25,6 +30,8 @@ class Periods:
         self._since: Since = since
         self._begin: Mark | None = None
         self._open: dict[str | None, SamplePeriod] = {}
+        self._first: dict[str | None, list[tuple[SamplePeriod, CacheSample, float]]] = {}
+        """Of every engine the first samples, their periods, and the seconds by which each is uncertain."""
 
     def reset(self, mark: Mark) -> None:
         """The cache was emptied, and with it the statistics of every engine."""
@@ -44,6 +51,25 @@ class Periods:
             _keep(self._session, period)
         period.last_line = sample.line
         _count(period, sample, mark, early_s)
+        first = self._first.setdefault(sample.engine, [])
+        if len(first) < _GUESSED:
+            first.append((period, sample, early_s))
+
+    def learned(self, engine: str | None, interval_s: float) -> None:
+        """Count the first samples of an engine anew whose interval, unknown then, was not what it was taken for."""
+        for period, sample, early_s in self._first.get(engine, ()):
+            if sample.interval_s and abs(sample.interval_s - interval_s) > _CLOSE_S:
+                _correct(period, sample, early_s, interval_s / sample.interval_s)
+
+
+def _correct(period: SamplePeriod, sample: CacheSample, early_s: float, times: float) -> None:
+    """Make the interval of a sample so many times as long."""
+    _tokens(period, sample, early_s, -1)
+    before, sample.interval_s = sample.interval_s or 0.0, (sample.interval_s or 0.0) * times
+    period.seconds += sample.interval_s - before if sample.prompt_rate else 0.0
+    sample.prompt_tokens = None if sample.prompt_tokens is None else round(sample.prompt_tokens * times)
+    sample.computed_tokens = None if sample.computed_tokens is None else round(sample.computed_tokens * times)
+    _tokens(period, sample, early_s, 1)
 
 
 def _keep(session: Session, period: SamplePeriod) -> None:
@@ -63,7 +89,7 @@ def _count(period: SamplePeriod, sample: CacheSample, mark: Mark, early_s: float
     if sample.kv_usage is not None and sample.kv_usage >= (period.kv_usage or 0.0):
         period.kv_usage = sample.kv_usage
         period.marks["usage"] = mark
-    _tokens(period, sample, early_s)
+    _tokens(period, sample, early_s, 1)
     if sample.prompt_rate:
         period.busy += 1
         period.seconds += sample.interval_s or 0.0
@@ -81,17 +107,18 @@ def _count(period: SamplePeriod, sample: CacheSample, mark: Mark, early_s: float
         period.most_rate = max(sample.hit_rate, period.most_rate or 0.0)
 
 
-def _tokens(period: SamplePeriod, sample: CacheSample, early_s: float) -> None:
+def _tokens(period: SamplePeriod, sample: CacheSample, early_s: float, sign: int) -> None:
+    """Add the tokens of a sample to its period, or take them away."""
     interval, rate = sample.interval_s, sample.prompt_rate
     if interval is None or rate is None:
         return
     tokens = sample.computed_tokens if sample.computed_tokens is not None else sample.prompt_tokens
     if sample.computed_tokens is not None:
-        period.computed_tokens = (period.computed_tokens or 0) + sample.computed_tokens
+        period.computed_tokens = (period.computed_tokens or 0) + sign * sample.computed_tokens
     if sample.prompt_tokens is not None:
-        period.prompt_tokens = (period.prompt_tokens or 0) + sample.prompt_tokens
+        period.prompt_tokens = (period.prompt_tokens or 0) + sign * sample.prompt_tokens
     if sample.generation_rate is not None:
-        period.generated_tokens = (period.generated_tokens or 0) + round(sample.generation_rate * interval)
+        period.generated_tokens = (period.generated_tokens or 0) + sign * round(sample.generation_rate * interval)
     if tokens:
         off = _ROUNDING * interval + rate * (early_s + _CLOCK * interval)
-        period.within = (period.within or 0) + max(1, round(off))
+        period.within = (period.within or 0) + sign * max(1, round(off))

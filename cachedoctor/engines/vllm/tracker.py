@@ -103,19 +103,23 @@ class Tracker:
         versions.narrow(session, before.source, before.file)
         engine = event.fields.get("engine")
         first = self._intervals.fresh(engine)
+        told = statistics.sample(event.fields)
+        busy, early = bool(told.prompt_rate or told.generation_rate), session.since("0.8") is False
         sample = msgspec.structs.replace(
-            statistics.sample(event.fields),
+            told,
             session=session.index,
             path=self._path,
             line=event.line,
             engine=engine,
             time=before.iso,
-            interval_s=self._intervals.of(engine, before.time, session.since("0.8") is False),
+            interval_s=self._intervals.of(engine, before.time, busy, early),
             answered=self._asked,
         )
         _convert(session, sample)
         self._asked = None if self._asked is None else 0
         self._runs = self._runs or bool(sample.prompt_rate)
+        if not first:
+            self._periods.learned(engine, self._intervals.usual(early))
         self._periods.add(sample, _mark(event), _SURE_S if first and session.seen & {"ready", "engine_ready"} else 0.0)
         self._keep(sample)
 
