@@ -134,7 +134,7 @@ def _remedies(session: Session) -> list[Remedy]:
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    missing = rolling.needs_statistics(session)
+    missing = rolling.needs_traffic(session)
     if missing is not None or rolling.caching(session) is False:
         return missing
     if not isinstance(session.setting("kv_tokens"), int):
@@ -154,11 +154,7 @@ RULE = Rule(
     "CD504",
     "kv-pressure",
     "More was computed than the KV cache holds, and little came back",
-<<<<<<< HEAD
-    needs=rolling.needs_traffic,
-=======
     needs=_needs,
->>>>>>> main
     severity="warning",
     on=(),
     inspect=inspect,

@@ -40,32 +40,21 @@ class Stretch(NamedTuple):
 
 def stretches(session: Session) -> list[Stretch]:
     """All that has enough traffic to judge, the lowest share first."""
-<<<<<<< HEAD
     rated = _rated(session)
-    found = [_interval(p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
-=======
-    # In 0.7 the V1 engine always prints 0.0 %.
-    rated = session.since("0.8") is not False or "stats_v0" in session.seen
     found = [_interval(session, p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
->>>>>>> main
     found += [_counters(c) for c in session.counters]
     found += [_responses(a) for a in session.answers]
     return sorted((s for s in found if s is not None), key=lambda s: s.share)
 
 
-<<<<<<< HEAD
 def _rated(session: Session) -> bool:
     """Whether the hit rate of this version tells anything: in 0.7 the V1 engine always prints 0.0 %."""
     return session.since("0.8") is not False or "stats_v0" in session.seen
 
 
-def _interval(p: SamplePeriod) -> Stretch | None:
-    few = p.answered is not None and p.answered < MIN_REQUESTS
-=======
 def _interval(session: Session, p: SamplePeriod) -> Stretch | None:
     answered = requests(session, p)
     few = answered is not None and answered < MIN_REQUESTS
->>>>>>> main
     if p.busy < MIN_INTERVALS or few or p.last_rate is None:
         return None
     return Stretch(
