@@ -81,7 +81,8 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (vllm(periods=[intervals(within=44, seconds=31.0)]), "computed",
          "about 4,349 prompt tokens, give or take 44 (throughput x time)"),
         (vllm(periods=[intervals(since="reset")]), "hit rate",
-         "91.0 % at the end, of the last 1,000 requests since a reset of the cache (from 85.2 % to 91.0 %), engine 000"),
+         "91.0 % at the end, of the last 1,000 requests since a reset of the cache (from 85.2 % to 91.0 %), "
+         "engine 000"),
         (vllm(periods=[intervals(engine=None)]), "hit rate", "91.0 % at the end (from 85.2 % to 91.0 %)"),
         (vllm(periods=[intervals(last_rate=0.0, least_rate=0.0, most_rate=0.0)]), "hit rate",
          "0.0 % at the end, of the last 1,000 requests since the start, engine 000"),
