@@ -84,3 +84,26 @@ def test_no_prompt_of_the_log_is_shown() -> None:
     """Logged prompts are compared, and nothing of them leaves."""
     for name in ("logged-prompts-part-early", "logged-prompts-shared"):
         assert "otter" not in json.dumps(_report(name))
+
+
+def _open(name: str) -> dict[str, dict[str, Any]]:
+    return {rule["code"]: rule for rule in _report(name)["not_evaluated"]}
+
+
+def test_what_would_help_was_not_done_already() -> None:
+    """A log that holds prompts is not to be made to hold them."""
+    assert "--log-requests" in _open("sglang-unshared")["CD102"]["enable"]
+    assert "--log-requests" not in _open("sglang-unshared-logged")["CD102"]["enable"]
+    assert "--requests bodies.jsonl" in _open("dense-mutation")["CD102"]["enable"]
+
+
+def test_a_cause_that_only_llama_server_has_is_not_called_open() -> None:
+    """No request to vLLM or SGLang has a field cache_prompt."""
+    assert "CD108" in _open("dense-mutation")
+    assert "CD109" not in _open("dense-mutation")
+    assert "CD109" not in _open("sglang-unshared")
+
+
+def test_caching_that_is_off_needs_no_traffic() -> None:
+    """That nothing is reused then is known, so that the rules about reuse had their answer."""
+    assert not {"CD501", "CD504", "CD510"} & set(_open("prefix-caching-off"))

@@ -31,8 +31,8 @@ VLLM = """\
 server    vLLM 0.32.0 · Qwen3ForCausalLM · prefix caching on · KV cache
           1,048,576 tokens
 log       3 intervals with traffic (30 s), 26 requests answered
-hit rate  91.0 % at the end, of the last 1,000 requests since the start (85.2 %
-          to 91.0 %); rolling, engine 000
+hit rate  91.0 % at the end, of the last 1,000 requests since the start (from
+          85.2 % to 91.0 %), engine 000
 computed  about 4,349 prompt tokens (throughput x 10 s)
 memory    running requests held up to 0.4 % of the KV cache
 metrics   b.txt since a.txt, engine 0: 47,936 tokens looked up, 43,520 reused
@@ -73,15 +73,23 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (sglang(periods=[]), "log", "no prefill batches in this log"),
         (vllm(periods=[intervals(busy=0, answered=None)]), "log", "4 intervals, none of them with traffic"),
         (vllm(periods=[intervals(rates=0, last_rate=None, least_rate=None, most_rate=None)]), "hit rate",
-         "unknown: the lines print none (rolling, engine 000)"),
+         "unknown: the lines print none, engine 000"),
         (vllm(periods=[intervals(computed_tokens=None)]), "computed",
          "unknown: whether the throughput counts reused tokens depends on the version"),
         (vllm(periods=[intervals(computed_tokens=None, prompt_tokens=5000)]), "prompts",
          "about 5,000 tokens, reused ones included (throughput x 10 s)"),
         (vllm(periods=[intervals(within=44, seconds=31.0)]), "computed",
          "about 4,349 prompt tokens, give or take 44 (throughput x time)"),
-        (vllm(periods=[intervals(since="reset", engine=None)]), "hit rate",
-         "91.0 % at the end, of the last 1,000 requests since a reset of the cache (85.2 % to 91.0 %); rolling"),
+        (vllm(periods=[intervals(since="reset")]), "hit rate",
+         "91.0 % at the end, of the last 1,000 requests since a reset of the cache (from 85.2 % to 91.0 %), "
+         "engine 000"),
+        (vllm(periods=[intervals(engine=None)]), "hit rate", "91.0 % at the end (from 85.2 % to 91.0 %)"),
+        (vllm(periods=[intervals(last_rate=0.0, least_rate=0.0, most_rate=0.0)]), "hit rate",
+         "0.0 % at the end, of the last 1,000 requests since the start, engine 000"),
+        (vllm(answers=[Answers("u.log", "log", 5, 0)]), "requests",
+         "5 requests; unknown how much they reused: the lines of the log do not say it"),
+        (sglang(periods=[batches(cold=0)]), "prompts",
+         "known of 5 requests that came alone, the longest has 4,096 tokens; all of them reused something"),
         (vllm(answers=[Answers("u.json", "responses", 5, 0)]), "responses",
          "5 requests; unknown how much they reused: the responses do not say it"),
         (vllm(answers=[Answers("u.json", "log", 5, 3, 100, 50)]), "requests",
@@ -125,7 +133,7 @@ def test_each_engine_and_period_has_a_row() -> None:
     assert [line.split() for line in lines[4:7]] == [
         ["000", "3", "(30", "s)", "91.0", "%", "85.2", "%", "to", "91.0", "%", "4,349", "0.4", "%"],
         ["001", "3", "(30", "s)", "50.0", "%", "0.0", "%", "to", "50.0", "%", "unknown", "0.4", "%"],
-        ["000,", "reset,", "from", "line", "60", "1", "(10", "s)", "unknown", "unknown", "4,349", "0.4", "%"],
+        ["000,", "reset,", "line", "60", "1", "(10", "s)", "unknown", "unknown", "4,349", "0.4", "%"],
     ]
 
 

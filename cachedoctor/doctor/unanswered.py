@@ -48,7 +48,8 @@ def not_evaluated(
 def _need(rule: Rule, sessions: Sequence[Session], lost: bool) -> tuple[str, str] | None:
     """Why a rule could not be evaluated in any session, and what would enable it."""
     if rule.engine == LLAMA and sessions and all(s.engine != LLAMA for s in sessions):
-        return prompt_logs.unseen(sessions) if rule.code.startswith(_OF_CLIENTS) else None
+        client = rule.code.startswith(_OF_CLIENTS) and rule.code not in prompt_logs.OF_LLAMA_ALONE
+        return prompt_logs.unseen(sessions) if client else None
     if rule.engine == LLAMA and not lost and rule.on and OF_LOSS.issuperset(rule.on):
         return None
     needs = [rule.needs(s) for s in sessions if s.engine == rule.engine and (s.n_requests or s.engine != LLAMA)]

@@ -132,7 +132,9 @@ def _slots(s: Session) -> str:
 def _memory(session: Session) -> str:
     arch = session.setting("arch") if session.engine == served.LLAMA else session.setting("architecture")
     window = session.setting("n_swa")
-    parts = [f"{prose(session.memory)} memory" if session.memory else "kind of memory unknown"]
+    parts = [f"{prose(session.memory)} memory"] if session.memory else []
+    if not parts and session.engine == served.LLAMA:
+        parts.append("kind of memory unknown")
     if arch is not None:
         parts.append(f"architecture {code(str(arch))}")
     if session.memory == "swa" and isinstance(window, int):

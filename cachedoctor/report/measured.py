@@ -143,13 +143,15 @@ def _of_all_engines(periods: list[SamplePeriod]) -> int | None:
 
 
 def _hit_rate(period: SamplePeriod) -> str:
-    named = "rolling" + _engine(period.engine)
+    named = _engine(period.engine)
     if period.last_rate is None:
-        return f"unknown: the lines print none ({named})"
+        return f"unknown: the lines print none{named}"
+    # Lines that name an engine (V1, 0.8 and newer) tell of the last 1,000 requests; V0's tell of all.
+    of = "" if period.engine is None else f", of the last 1,000 requests{begun(period)}"
     between = ""
-    if period.least_rate is not None and period.most_rate is not None:
-        between = f" ({rate(period.least_rate)} to {rate(period.most_rate)})"
-    return f"{rate(period.last_rate)} at the end, of the last 1,000 requests{begun(period)}{between}; {named}"
+    if period.least_rate is not None and period.most_rate is not None and period.least_rate != period.most_rate:
+        between = f" (from {rate(period.least_rate)} to {rate(period.most_rate)})"
+    return f"{rate(period.last_rate)} at the end{of}{between}{named}"
 
 
 def _engine(name: str | None) -> str:
@@ -179,8 +181,9 @@ def _of_batches(periods: list[BatchPeriod]) -> Said:
     wholes, longest = sum(p.wholes for p in periods), [p.largest_prompt for p in periods if p.largest_prompt]
     if wholes:
         most = f", the longest has {count(max(longest), 'token')}" if longest else ""
-        cold = f"; {number(sum(p.cold for p in periods))} of them reused nothing"
-        found.append(("prompts", f"known of {count(wholes, 'request')} that came alone{most}{cold}"))
+        cold = sum(p.cold for p in periods)
+        nothing = f"; {number(cold)} of them reused nothing" if cold else "; all of them reused something"
+        found.append(("prompts", f"known of {count(wholes, 'request')} that came alone{most}{nothing}"))
     memory = _memory(periods)
     return [*found, ("memory", memory)] if memory else found
 
@@ -229,7 +232,8 @@ def _counted(c: Counters) -> str:
 def _answered(answers: Answers) -> str:
     words = count(answers.requests, "request")
     if not answers.told:
-        return f"{words}; unknown how much they reused: the responses do not say it"
+        silent = "the lines of the log do" if answers.source == "log" else "the responses do"
+        return f"{words}; unknown how much they reused: {silent} not say it"
     some = f", {number(answers.told)} of them say it" if answers.told < answers.requests else ""
     share = f" ({percent(answers.cached_tokens, answers.prompt_tokens)})" if answers.prompt_tokens else ""
     return (

@@ -73,7 +73,7 @@ def _largest(periods: Sequence[_P], size: Callable[[_P], int]) -> list[_P]:
 
 
 def _named(name: str | None, period: SamplePeriod | BatchPeriod) -> str:
-    return (name or "unnamed") + (f", reset, from line {period.first_line:,}" if period.since == "reset" else "")
+    return (name or "unnamed") + (f", reset, line {period.first_line:,}" if period.since == "reset" else "")
 
 
 def _grid(key: str, names: list[str], columns: list[tuple[Heading, list[str | None]]], more: int) -> Grid:

@@ -75,7 +75,7 @@ RULE = Rule(
     "CD501",
     "block-granularity",
     "Prompts share less than a block, and only whole blocks are reused",
-    needs=rolling.needs_statistics,
+    needs=rolling.needs_traffic,
     severity="warning",
     on=(),
     inspect=inspect,

@@ -140,7 +140,7 @@ def _remedies(session: Session) -> list[Remedy]:
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    missing = rolling.needs_statistics(session)
+    missing = rolling.needs_traffic(session)
     if missing is not None or rolling.caching(session) is False:
         return missing
     if not isinstance(session.setting("kv_tokens"), int):

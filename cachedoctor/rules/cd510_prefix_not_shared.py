@@ -117,7 +117,7 @@ RULE = Rule(
     "CD510",
     "prefix-not-shared",
     "Caching works, and next to nothing is reused: the prompts do not share their beginning",
-    needs=rolling.needs_statistics,
+    needs=rolling.needs_traffic,
     severity="warning",
     on=(),
     inspect=inspect,

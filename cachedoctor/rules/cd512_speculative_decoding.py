@@ -30,13 +30,13 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     if not str(method.value).startswith(_DROPS) and not str(method.value).endswith("mtp"):
         return []
     size = rolling.block(session)
-    length = f"{n(size)} tokens" if size else "a block"
+    length = f" ({n(size)} tokens)" if size else ""
     hybrid = session.memory == "hybrid"
     low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
     return [
         Note(
             Words(
-                f"speculative decoding ({method.value}): of every prompt the last block that could be reused is computed again, {length}",
+                f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
                 "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
                 + (
                     " A hybrid model has large blocks: a prefix shorter than two of them is never reused."

@@ -40,12 +40,16 @@ class Stretch(NamedTuple):
 
 def stretches(session: Session) -> list[Stretch]:
     """All that has enough traffic to judge, the lowest share first."""
-    # In 0.7 the V1 engine always prints 0.0 %.
-    rated = session.since("0.8") is not False or "stats_v0" in session.seen
+    rated = _rated(session)
     found = [_interval(session, p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
     found += [_counters(c) for c in session.counters]
     found += [_responses(a) for a in session.answers]
     return sorted((s for s in found if s is not None), key=lambda s: s.share)
+
+
+def _rated(session: Session) -> bool:
+    """Whether the hit rate of this version tells anything: in 0.7 the V1 engine always prints 0.0 %."""
+    return session.since("0.8") is not False or "stats_v0" in session.seen
 
 
 def _interval(session: Session, p: SamplePeriod) -> Stretch | None:
@@ -241,3 +245,20 @@ def needs_statistics(session: Session) -> tuple[str, str] | None:
     """Why a rule that judges reuse was not evaluated, or None."""
     has = any(isinstance(p, SamplePeriod) for p in session.periods) or session.counters or session.answers
     return None if has else NEEDS_STATISTICS
+
+
+def needs_traffic(session: Session) -> tuple[str, str] | None:
+    """Why a rule that judges a reused share was not evaluated, or None: no share, or one of too few requests."""
+    missing = needs_statistics(session)
+    if missing is not None or caching(session) is False or stretches(session):
+        return missing
+    periods = [p for p in session.periods if isinstance(p, SamplePeriod) and p.busy]
+    if periods and not _rated(session):
+        reason = "the hit rate of this version is always 0.0 %"
+    elif periods and all(p.last_rate is None for p in periods):
+        reason = "the log prints no hit rate"
+    else:
+        reason = (
+            f"too little traffic to judge by: at least {MIN_INTERVALS} intervals and {MIN_REQUESTS} requests are needed"
+        )
+    return reason, NEEDS_STATISTICS[1]
