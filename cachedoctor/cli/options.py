@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -27,6 +28,10 @@ Cmdline = Annotated[
 ]
 
 
+_OTHERS = re.compile(r"(?:^|[\s/])(?:vllm\s+serve|vllm\.entrypoints|sglang(?:\.launch_server|\s+serve))\b")
+"""What starts a server whose options nobody reads here."""
+
+
 def given_or_piped(ctx: typer.Context, path: str | None) -> str:
     """Return the input: the one that was named, else what is piped in; where there is neither, print the help."""
     if path is not None:
@@ -41,6 +46,11 @@ def given_options(line: str | None) -> list[Given]:
     """Read the command line of a server, where one was given."""
     if line is None:
         return []
+    if _OTHERS.search(line):
+        from cachedoctor.model import CacheDoctorError
+
+        what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
+        raise CacheDoctorError(what, "their logs say at the start how they were resolved")
     from cachedoctor.knowledge.cmdline import parse
 
     return parse(line)

@@ -115,6 +115,8 @@ def _footer(page: Page, report: Report) -> None:
 def _read(report: Report) -> str:
     lines = sum(i.lines for i in report.inputs)
     inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
+    if not report.inputs:
+        return "Read no log."
     if not lines:
         return f"Read 0 lines{inputs}."
     known = percent(sum(i.recognised for i in report.inputs), lines)
