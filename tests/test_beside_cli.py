@@ -321,7 +321,7 @@ def test_what_no_prompt_was_looked_up_for_is_off():
 @pytest.mark.parametrize("line", ["vllm serve m --max-num-seqs 4", "python3 -m sglang.launch_server --model m"])
 def test_a_command_line_of_another_server_is_not_passed_over(line):
     """Nobody checks its options: silence would look like approval."""
-    one_line(run("analyze", FIXTURES / "vllm" / "vllm032_dense_healthy.log", "--cmdline", line), "llama-server")
+    one_line(run("analyze", REAL / "vllm032_dense_healthy.log", "--cmdline", line), "llama-server")
 
 
 def test_options_of_llama_server_may_name_anything():

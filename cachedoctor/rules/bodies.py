@@ -92,7 +92,8 @@ def _logged(session: Session) -> Shared | None:
     late = sum(share >= _LATE for share in shares)
     if 2 * early > len(shares):
         said = f"{n(early)} of {n(len(shares))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
-        return Shared(True, said, "A cached prefix ends at the first token that differs.", [_SEE], None)
+        why = "A cached prefix ends at the first token that differs. Different documents share none, and that is nothing to mend."
+        return Shared(True, said, why, [_SEE], None)
     if 2 * late > len(shares):
         said = f"{n(late)} of {n(len(shares))} prompts in the log share half of their text or more with one before them"
         return Shared(False, said, "", [], None)

@@ -55,17 +55,18 @@ def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
 
 def _remedies(session: Session, hybrid: bool, short: bool, prompt: float) -> list[Remedy]:
     found = []
+    if hybrid and not short:
+        found.append(Remedy("Put what all prompts share in front, as long as a block at least."))
     if hybrid:
         newer = "" if session.since("0.26") is True else " From 0.26 on."
         found.append(
             Remedy(
-                "Let shorter prefixes match. The unit must divide the block sizes of all layers; vLLM refuses it at the start if "
-                f"it does not.{newer}",
+                "Where prompts come back whole, let shorter ones match. It does not save states more often: a short beginning that "
+                "different prompts share stays cold. The unit must divide the block sizes of all layers; vLLM refuses it at the start "
+                f"if it does not.{newer}",
                 ["vllm serve ... --prefix-match-unit 16"],
             )
         )
-    if hybrid and not short:
-        found.append(Remedy("Or put what all prompts share in front, as long as a block at least."))
     if prompt < _CHEAP:
         found.append(Remedy("Nothing to mend if all are this short: they cost next to nothing to compute."))
     return found

@@ -142,7 +142,7 @@ def _spent(session: Session) -> str:
 RULE = Rule(
     "CD503",
     "prefix-caching-off",
-    "Prefix caching is off, or requests pass it by",
+    "Prefix caching is off",
     severity="warning",
     on=(),
     inspect=inspect,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import bodies, rolling
 from cachedoctor.rules.base import Note, Rule, Words, n
 from cachedoctor.rules.rolling import Stretch
@@ -64,19 +64,11 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
         "Prompts part early where the client changes the beginning of every one (a time, a counter, a new tool list), or where they have "
         "nothing to share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them "
         "is in the log." + _more(session, stretch, size, fits),
-        [*rolling.experiment(), *(_SHORTER if session.memory == "hybrid" and session.since("0.26") is True else [])],
+        rolling.experiment(),
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
     return Note(words, "", lines, "warning", "medium" if on and fits and stretch.prompt is not None else "low")
-
-
-_SHORTER = [
-    Remedy(
-        "If they share less than a block: let shorter prefixes match. vLLM refuses a unit that does not divide the blocks of all layers.",
-        ["vllm serve ... --prefix-match-unit 16"],
-    )
-]
 
 
 def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:

@@ -86,6 +86,11 @@ class Intervals:
             return default
         return default if abs(mean - default) <= _SECOND / max(1, len(near)) else mean
 
+    def learned(self, early: bool) -> float | None:
+        """The interval where it is not the default; None where that is not known."""
+        usual = self.usual(early)
+        return None if usual == (_EARLY if early else _DEFAULT) else usual
+
     def _first(self, time: datetime, usual: float) -> float:
         """The first line may come one interval after the engine was ready, with what the start took on top."""
         if self._ready is None:

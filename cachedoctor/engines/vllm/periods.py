@@ -55,8 +55,10 @@ class Periods:
         if len(first) < _GUESSED:
             first.append((period, sample, early_s))
 
-    def learned(self, engine: str | None, interval_s: float) -> None:
-        """Count the first samples of an engine anew whose interval, unknown then, was not what it was taken for."""
+    def learned(self, engine: str | None, interval_s: float | None) -> None:
+        """Count the first samples of an engine anew whose interval, unknown then, was not the default."""
+        if interval_s is None:
+            return
         for period, sample, early_s in self._first.get(engine, ()):
             if sample.interval_s and abs(sample.interval_s - interval_s) > _CLOSE_S:
                 _correct(period, sample, early_s, interval_s / sample.interval_s)

@@ -122,7 +122,7 @@ class Tracker:
         self._asked = None if self._asked is None else 0
         self._runs = self._runs or bool(sample.prompt_rate)
         if not first:
-            self._periods.learned(engine, self._intervals.usual(early))
+            self._periods.learned(engine, self._intervals.learned(early))
         self._periods.add(sample, _mark(event), _SURE_S if first and session.seen & {"ready", "engine_ready"} else 0.0)
         self._keep(sample)
 
