@@ -1,4 +1,4 @@
-"""CD505: on a hybrid model in align mode a prefix is reused from its third use on."""
+"""CD505: on a hybrid model in align mode a beginning that prompts share is reused from its third use on."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
     return [
         Note(
             Words(
-                f"this hybrid model reuses a prefix from its third use on: the first two prompts with it are computed in full{seen}",
+                (
+                    "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
+                    f"late or not at all{seen}"
+                    if dropped
+                    else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
+                    f"computed in full{seen}"
+                ),
                 "Its states are saved at the ends of prompts and chunks. Where two prompts part, a state is saved only once the second "
                 "one has been there"
                 + (f", and only at multiples of {n(size)} tokens" if size else "")
-                + ". Fewer than four requests say nothing of its cache.",
+                + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
                 _remedies(dropped),
                 [],
                 ["https://github.com/vllm-project/vllm/issues/42317"],
@@ -67,7 +73,7 @@ def _remedies(dropped: bool) -> list[Remedy]:
 RULE = Rule(
     "CD505",
     "first-repeat-cold",
-    "A hybrid model reuses a prefix from its third use on",
+    "A hybrid model reuses a shared beginning from its third use on",
     severity="note",
     on=(),
     inspect=inspect,

@@ -77,7 +77,7 @@ def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | Non
     if stretch.prompt is None:
         found += " So do prompts shorter than a block: how long they are is not known."
     if session.memory == "hybrid" and size:
-        found += f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too, and prompts that came twice."
+        found += f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too, and one that only two prompts share."
     if fits is None:
         found += " So does a KV cache that is too small for all of them: its size is not known."
     elif not fits:
