@@ -76,7 +76,13 @@ def sentence(text: str) -> str:
 
 
 def _facts(finding: Finding, prompt_ms: float) -> list[tuple[str, str]]:
-    cost, facts = finding.cost, [("Requests" if finding.requests else "Seen", number(finding.count))]
+    cost = finding.cost
+    # Of a finding about a whole server "seen 1" would say nothing.
+    facts = (
+        [("Requests" if finding.requests else "Seen", number(finding.count))]
+        if finding.count > 1 or finding.requests
+        else []
+    )
     if cost.tokens:
         facts.insert(0, ("Recomputed", count(cost.tokens, "token")))
     if cost.tokens and cost.ms is not None:

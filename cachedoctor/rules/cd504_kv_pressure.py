@@ -104,7 +104,7 @@ def _note(session: Session, flow: _Flow, shared: bool) -> Note:
         ),
         "",
         [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *flow.evidence],
-        "warning",
+        "warning" if evicted or sure else "note",
         "high" if evicted else "medium" if sure else "low",
     )
 

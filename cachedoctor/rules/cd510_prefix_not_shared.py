@@ -68,7 +68,9 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
-    return Note(words, "", lines, "warning", "medium" if on and fits and stretch.prompt is not None else "low")
+    if on and fits and stretch.prompt is not None:
+        return Note(words, "", lines, "warning", "medium")
+    return Note(words, "", lines, "note", "low")
 
 
 def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
