@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run
 from conftest import FIXTURES, MEASURED
+
+import cachedoctor
+from cachedoctor.report import json_v1
 
 by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"])
 
@@ -16,10 +20,12 @@ by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"
 @cache
 def _report(name: str) -> dict[str, Any]:
     (case,) = (c for c in MEASURED if c["name"] == name)
-    beside = [word for option, path in case.get("beside", ()) for word in (option, str(FIXTURES / path))]
-    done = run("analyze", FIXTURES / case["log"], *beside, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    beside: dict[str, list[Path]] = {"metrics": [], "responses": [], "prompts": []}
+    for option, path in case.get("beside", ()):
+        beside["prompts" if option == "--requests" else option.removeprefix("--")].append(FIXTURES / path)
+    out = io.BytesIO()
+    json_v1.render(cachedoctor.analyze(FIXTURES / case["log"], **beside), out)
+    found: dict[str, Any] = json.loads(out.getvalue())
     return found
 
 

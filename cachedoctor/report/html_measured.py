@@ -153,5 +153,5 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _whole(share: float) -> str:
-    """A rate that no line break takes apart."""
-    return rate(share).replace(" ", "\N{NO-BREAK SPACE}")
+    """Write a rate that no line break takes apart."""
+    return rate(share).replace(" ", "")
