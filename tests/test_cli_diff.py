@@ -318,13 +318,14 @@ SECRETS = {
 def test_hash_text_prints_no_prompt_text(tmp_path: Path, name: str) -> None:
     """Neither quotes nor labels, names, keys, places or advice; numbers, kinds and hashes stay."""
     a, b = pair(tmp_path, *SECRETS[name])
-    for options in ([], ["-f", "json"], ["--full"], ["--full", "-f", "json"]):
+    for options in ([], ["--full", "-f", "json"]):
         done = run("diff", a, b, "--hash-text", *options)
         assert done.returncode == 1
         assert SECRET.lower().encode() not in done.stdout.lower() + done.stderr.lower()
         assert b"sha256 " in done.stdout
-    assert SECRET.encode() in run("diff", a, b, "--context", "50").stdout + run("diff", a, b, "-f", "json").stdout
+    shown = run("diff", a, b, "--context", "50").stdout
     plain, hashed = answer(a, b), answer(a, b, "--hash-text")
+    assert SECRET in shown.decode() + json.dumps(plain, ensure_ascii=False)
     assert [plain["first"][key] for key in ("token", "char", "kind")] == [
         hashed["first"][key] for key in ("token", "char", "kind")
     ]
