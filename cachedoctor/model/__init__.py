@@ -38,7 +38,7 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, Slot
 from cachedoctor.model.request import Check, Dropped, Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
-from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes, release
+from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
 
@@ -68,6 +68,7 @@ __all__ = [
     "Evidence",
     "Excerpt",
     "Explanation",
+    "Facts",
     "Finding",
     "FindingChange",
     "FindingSide",
@@ -100,6 +101,7 @@ __all__ = [
     "RuledOut",
     "SamplePeriod",
     "Segment",
+    "Server",
     "ServerView",
     "Session",
     "Setting",

@@ -40,6 +40,7 @@ def begin(tracker: Tracker, slot: SlotState, task: int, line: int, text: bytes, 
     session, choice = tracker.session, slot.choice
     request = Request(tracker.number(), session.index, tracker.path, slot.id, task, line, line, partial=partial)
     session.n_requests += 1
+    session.several = session.n_requests > 1
     if tracker.clients is not None:
         tracker.clients.launched(request, line)
     request.held_tokens = slot.length
