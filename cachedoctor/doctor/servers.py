@@ -141,7 +141,7 @@ class Servers:
         if tracker is None:
             tracker = Tracker(
                 self._path, origin, self._new_session, self._number,
-                self._scanner(origin), self._build, self._examine, self._time_of if self._lists else None,
+                self._scanner(origin), self._build, self._time_of if self._lists else None,
             )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker
