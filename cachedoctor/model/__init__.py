@@ -32,10 +32,10 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.lines import Mark, Segment
+from cachedoctor.model.observed import Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
-from cachedoctor.model.observed import Check, Dropped
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample

@@ -6,7 +6,7 @@ Pure: numbers in, numbers out (formats of b5300 to b11549). ``release 2109, 6 ge
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from cachedoctor.model import Facts, Outcome
 from cachedoctor.model.observed import Observed
@@ -15,7 +15,7 @@ NEAR = 64
 """Tokens short of the reference that still count as reused: the reply's last tokens and end-of-prompt checkpoints."""
 
 
-class Counts(NamedTuple):
+class Counts(msgspec.Struct, frozen=True, gc=False):
     """Prompt tokens, reused and computed ones; and how those were derived that the log does not print."""
 
     prompt: int | None
@@ -24,7 +24,7 @@ class Counts(NamedTuple):
     derived: dict[str, str]
 
 
-class Prefix(NamedTuple):
+class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The longest common prefix with what the slot held when processing began, in tokens."""
 
     tokens: int | None
@@ -34,7 +34,7 @@ class Prefix(NamedTuple):
     """Its bounds as the log gives them, before reuse has a say; equal where it was printed."""
 
 
-class Held(NamedTuple):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """What the slot held, and what is known of the common prefix with it, after the choice of the slot is read."""
 
     tokens: int | None
@@ -45,16 +45,9 @@ class Held(NamedTuple):
     f_keep: float | None
 
 
-class Loss(NamedTuple):
-    """What a request made of what could have been reused."""
-
-    outcome: Outcome
-    tokens: int | None
-    """Reference - cached."""
-    client: int | None
-    """Reference - LCP: what the client changed."""
-    server: int | None
-    """LCP - cached: what the server could not reuse."""
+Loss = tuple[Outcome, int | None, int | None, int | None]
+"""Outcome; lost tokens: reference - cached; of these reference - LCP, what the client changed; LCP - cached, what the
+server could not reuse."""
 
 
 def counts(seen: Observed, *, shifted: bool) -> Counts:
@@ -170,13 +163,13 @@ def judge(
 ) -> Loss:
     """Outcome and lost tokens against ``reference``, what could have been reused. ``cold``: none existed."""
     if error is not None:
-        return Loss("failed", None, None, None)
+        return ("failed", None, None, None)
     if cancelled:
-        return Loss("cancelled", None, None, None)
+        return ("cancelled", None, None, None)
     if cold:
-        return Loss("cold" if cached is not None else "unknown", None, None, None)
+        return ("cold" if cached is not None else "unknown", None, None, None)
     if reference is None or cached is None or prompt is None:
-        return Loss("unknown", None, None, None)
+        return ("unknown", None, None, None)
     reachable = reference if reference < prompt else prompt - 1
     outcome: Outcome = "partial"
     if cached >= reachable - NEAR:
@@ -185,6 +178,6 @@ def judge(
         outcome = "reprocessed"
     tokens = reference - cached if reference > cached else 0
     if lcp is None:
-        return Loss(outcome, tokens, None, None)
+        return (outcome, tokens, None, None)
     kept = lcp if lcp > cached else cached
-    return Loss(outcome, tokens, reference - kept if reference > kept else 0, kept - cached)
+    return (outcome, tokens, reference - kept if reference > kept else 0, kept - cached)

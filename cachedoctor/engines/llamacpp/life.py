@@ -1,7 +1,7 @@
 """One life of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
 
-The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for what concerns one
-slot alone.
+The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for what
+concerns one slot alone.
 """
 
 from __future__ import annotations
@@ -176,6 +176,11 @@ class Life:
             cold = self.facts.starts_cold
             found = self.slots[id] = Slot(id, length=0 if cold else None, positions_known=cold)
         return found
+
+    def serves(self, id: int, task: int) -> bool:
+        """Whether the slot with this id works on this task."""
+        slot = self.slots.get(id)
+        return slot is not None and slot.open is not None and slot.open.task == task
 
     def serving(self, task: int) -> Slot | None:
         """The slot that works on this task."""

@@ -15,8 +15,8 @@ from cachedoctor.model import Dropped, Request
 def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
     """Return the dropped checkpoint that would have given back most of the common prefix, if more than was reused.
 
-    A checkpoint of sliding-window memory must reach back far enough behind the prefix (the strictest of the comparisons,
-    b6751 to b11549); a recurrent state stands for itself.
+    A checkpoint of sliding-window memory must reach back far enough behind the prefix (the strictest of the
+    comparisons, b6751 to b11549); a recurrent state stands for itself.
     """
     lcp, start, window = request.common_prefix_tokens, request.marks["start"].line, request.facts.setting("n_swa")
     if lcp is None or request.cached_tokens is None:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp import accounting, losses
 from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held
@@ -129,7 +130,7 @@ def settle(
         talk.record(request, thread, seen.released_tokens)
         moved, more = talk.divide(thread)
         if more:
-            request = talk.replace(msgspec.structs.replace(request, other_candidates=others + more), thread)
+            request = talk.replace(replace(request, other_candidates=others + more), thread)
         if moved:
             revised += _judge_again(moved, seen.index, talk, slots)
             request = next((m.turn.request for m in moved if m.turn.request.index == seen.index), request)
@@ -151,9 +152,7 @@ def _is_turn(seen: Observed, numbers: Counts, *, shifted: bool) -> bool:
 # ---- what the slot held
 
 
-def _printed_content(
-    seen: Observed, held: Held, numbers: Counts
-) -> tuple[Held, int | None, Mapping[str, Mark]]:
+def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held, int | None, Mapping[str, Mark]]:
     """What the slot held where a file may have changed it: by what is printed, compared with what it was left with.
 
     Returns it with the conversation whose text was replaced, and the marks.
@@ -161,14 +160,14 @@ def _printed_content(
     marks, before, choice = seen.marks, None, seen.choice
     if seen.fresh and seen.held_tokens == 0 and choice.selected_by == "lcp" and choice.found_keep is None:
         # chosen by its content although it never served a request since the start: that content came from a file
-        held, marks = held._replace(tokens=None), {**marks, "slot_file": marks["select"]}
+        held, marks = replace(held, tokens=None), {**marks, "slot_file": marks["select"]}
     if seen.n_past is not None:
         if held.tokens not in (None, 0, seen.n_cache) and choice.found_keep is None and seen.known_length is not None:
             marks, before = {**marks, "slot_file": marks["n_past"]}, held.thread
-            held = held._replace(thread=seen.known_length.thread)
-        held = held._replace(tokens=seen.n_cache, prefix=seen.n_past, exact=True)
+            held = replace(held, thread=seen.known_length.thread)
+        held = replace(held, tokens=seen.n_cache, prefix=seen.n_past, exact=True)
     if "slot_file" in marks and held.tokens is None and numbers.prompt and held.similarity and held.f_keep:
-        held = held._replace(tokens=round(held.similarity * numbers.prompt / held.f_keep))
+        held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
         numbers.derived["held_tokens"] = "similarity and f_keep"
     return held, before, marks
 
@@ -182,7 +181,7 @@ def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held
     if not keep or not similarity or not prompt:
         return held, []
     if held.prefix is None:
-        held = held._replace(prefix=round(similarity * prompt))
+        held = replace(held, prefix=round(similarity * prompt))
         numbers.derived["common_prefix_tokens"] = "similarity"
     total = held.tokens or similarity * prompt / keep
     slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
@@ -192,9 +191,9 @@ def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held
         thread, moved = past.conversations.split(total, slack, seen.first_line)
     past.ram.forget(None if thread is None else thread.total)  # which one is gone may be unknown
     if thread is not None:
-        held = held._replace(thread=thread.id, tokens=thread.total)
+        held = replace(held, thread=thread.id, tokens=thread.total)
         if keep >= 0.9995 and not held.exact:
-            held = held._replace(prefix=thread.total)
+            held = replace(held, prefix=thread.total)
     return held, moved
 
 
@@ -217,9 +216,7 @@ def _own_copy(
 # ---- what was lost before it came
 
 
-def _since_then(
-    seen: Observed, thread: Thread | None, past: Past, marks: Mapping[str, Mark]
-) -> Mapping[str, Mark]:
+def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
     """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared."""
     if seen.released_tokens:
         past.lengths.append(seen.released_tokens)
@@ -249,15 +246,13 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
         past.short = max(past.short, missed.behind)
     start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
     slot.keep([d for d in slot.dropped if d.line > start or d.tokens <= kept])
-    return request if missed is None else msgspec.structs.replace(request, dropped=missed)
+    return request if missed is None else replace(request, dropped=missed)
 
 
 # ---- requests that belong to other conversations
 
 
-def _judge_again(
-    moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]
-) -> list[Request]:
+def _judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:
     """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
 
     The report keeps what it said of those that are final: it can no longer be taken back. ``current``: number of the
@@ -274,7 +269,7 @@ def _judge_again(
             before.error, before.cancelled, before.prompt_tokens, before.cached_tokens, before.common_prefix_tokens,
             reference, cold=not move.total,
         )  # fmt: skip
-        again = msgspec.structs.replace(
+        again = replace(
             before, thread=move.thread, thread_turn=move.number, held_thread=move.held_thread, outcome=outcome,
             lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference,
         )  # fmt: skip

@@ -107,22 +107,25 @@ class Tracker:
         match = event.match
         if match is None:
             return
-        life, texts = self.life, event.whole.split(b"\n")
-        shape = blocks.shape(match) << 1 | (len(texts) > 1)
+        block = blocks.block_of(event, match)
+        life, several, launch = self.life, len(block.lines) > 1, blocks.launches(block)
+        shape = blocks.shape(block)
         known = shape in life.shapes  # else the rows of these lines have not been met yet
         life.shapes.add(shape)
-        if len(texts) > 1 and (not known or blocks.unusual(life, event, match, texts)):
-            for single in self._scanner.singly(event):
+        restarts = launch is not None and life.restarts(*launch)
+        if several and (not known or restarts or (launch is None and not life.serves(event.slot, event.task))):
+            for single in self._scanner.singly(event):  # not met yet, of two lives, or of a request that is not open
                 self.feed(single)
             return
-        if match[fused.LAUNCHED] is not None and life.restarts(event.task, event.stamp):
+        if restarts:
             self._restart_at_launch(event)
-            known = False
-        if not known:
-            for row in self._scanner.recognise_all(texts):
+        if restarts or not known:
+            for row in self._scanner.recognise_all(block.lines):
                 if row not in self.life.rows:
                     self.life.first_sight(row)
-        blocks.read(self.life, event, match, texts)
+        if launch is not None:
+            self.life.launched(*launch)
+        blocks.read(self.life, block)
 
     def _restart(self, line: int) -> None:
         """Begin a new life at ``line``."""

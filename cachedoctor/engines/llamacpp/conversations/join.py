@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
 
 import msgspec
 
@@ -46,7 +45,7 @@ class Thread(msgspec.Struct):
     """Its last requests."""
 
 
-class Lengths(NamedTuple):
+class Lengths(msgspec.Struct, frozen=True, gc=False):
     """What of a request tells whose turn it is, in tokens."""
 
     prompt: int | None
@@ -66,13 +65,8 @@ class Lengths(NamedTuple):
     """The RAM cache was searched for one."""
 
 
-class Found(NamedTuple):
-    """The conversation that a request continues."""
-
-    thread: Thread | None
-    """None: a new one."""
-    others: int = 0
-    """Further ones that its prompt could have extended."""
+Found = tuple[Thread | None, int]
+"""The conversation that a request continues, None for a new one; and how many others its prompt could have extended."""
 
 
 class Moved(msgspec.Struct):
@@ -159,17 +153,17 @@ class Conversations:
         prompt, cached, lcp, length = request.prompt, request.cached or 0, request.prefix, request.held
         held = None if request.held_thread is None else self._threads.get(request.held_thread)
         if prompt is None:
-            return Found(held if (request.f_keep or 0) >= 0.5 else None)
+            return held if (request.f_keep or 0) >= 0.5 else None, 0
         if held is not None and length:
             least = length - min(KEPT, length // 4)
             if least and ((lcp or 0) >= least or least <= cached <= length + 8):
-                return Found(held)
+                return held, 0
         if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
             found = self.by_total(cached, 8, request.first_line)
             if found is not None:
-                return Found(found)
+                return found, 0
         if self._diverges(request, held) and self._heads.separate(lcp or 0):
-            return Found(None)
+            return None, 0
         return self._among(request, prompt, held, elsewhere)
 
     def _among(self, request: Lengths, prompt: int, held: Thread | None, elsewhere: Iterable[int | None]) -> Found:
@@ -184,21 +178,21 @@ class Conversations:
         taken = set(elsewhere) if able else set()
         others = [t for t in able if t is not held and t.id not in taken]
         if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.exact, held):
-            return Found(held, len(others))
+            return held, len(others)
         if held is not None and lcp is not None and length and lcp >= length * 0.5:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
             further = [t for t in others if t.total > lcp + KEPT] if not request.swapped else []
-            return Found(max(further, key=lambda t: t.total) if further else held, len(others))
+            return max(further, key=lambda t: t.total) if further else held, len(others)
         if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
-            return Found(None, len(others))  # neither slot nor RAM cache had its beginning
+            return None, len(others)  # neither slot nor RAM cache had its beginning
         if held in able and held is not None and (not others or held.changed_head):
-            return Found(held, len(others))
+            return held, len(others)
         if others:
-            return Found(max(others, key=lambda t: t.total), len(others))
+            return max(others, key=lambda t: t.total), len(others)
         longer = length is not None and prompt >= length
         same = lcp is not None and (lcp >= max(prompt - KEPT, prompt * 0.5) or (longer and lcp >= 0.1 * prompt))
         # else shorter, with little in common: a new conversation, perhaps with the same head
-        return Found(held if same else None, len(others))
+        return held if same else None, len(others)
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
         """Note the end of a request of ``thread``, whose slot now holds ``total`` tokens."""
