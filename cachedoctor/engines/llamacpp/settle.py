@@ -1,4 +1,4 @@
-"""From what was printed of a request to the request: counts, common prefix, conversation, loss. The one order of inference.
+"""From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
 
 ``settle`` reads what the log printed (``Observed``) and what is known of the server (``Facts``); what earlier requests
 left behind is ``Past``, which learns from each.
@@ -82,10 +82,12 @@ def settle(
         slots: all of the server.
         shown: lines about checkpoints would be in this log.
     """
-    talk, choice, revised = past.conversations, seen.choice, []
+    talk, choice = past.conversations, seen.choice
+    revised: list[Request] = []
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
     numbers, held = accounting.counts(seen, shifted=shifted), accounting.held(seen)
-    swapped, held_before, found = choice.found_keep is not None, None, seen.marks
+    swapped, held_before = choice.found_keep is not None, None
+    found: Mapping[str, Mark] = seen.marks
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
     if swapped and seen.shows_ram:
@@ -175,7 +177,8 @@ def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held,
 def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held, list[Moved]]:
     """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
 
-    Returns what the slot held then, and the requests that were judged as turns of that conversation and belong to another.
+    Returns what the slot held then, and the requests that were judged as turns of that conversation and belong to
+    another.
     """
     keep, similarity, prompt = held.f_keep, held.similarity, numbers.prompt
     if not keep or not similarity or not prompt:

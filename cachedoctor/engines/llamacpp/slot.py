@@ -1,7 +1,7 @@
 """One slot, from the choice of a prompt to its release: IDLE -> looked at -> chosen -> running -> released -> IDLE.
 
-Every transition is a method with plain values. The only writer of ``Slot``, ``Choice`` and ``Observed``. Lines of the log
-become calls of these methods in ``lines.py`` (one line) and ``blocks.py`` (several lines at once).
+Every transition is a method with plain values. The only writer of ``Slot``, ``Choice`` and ``Observed``. Lines of the
+log become calls of these methods in ``lines.py`` (one line) and ``blocks.py`` (several lines at once).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Events of one llama-server in, Sessions and finished Requests out: one life of the process after the other.
 
-A start-up line behind requests, or a clock that fell back (``0.00.000.272`` behind ``12.04.001.007``), begins a new life.
+A start-up line behind requests, or a clock that fell back (``0.00.000.272`` behind ``12.04.001.007``), begins a new
+life.
 """
 
 from __future__ import annotations
