@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.lines import Mark
+from cachedoctor.model.terms import MarkName
 
 Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
 
@@ -95,7 +95,6 @@ class Request(msgspec.Struct):
     """Threads beside its own that this prompt could have extended."""
     outcome: Outcome = "unknown"
     partial: bool = False
-    codes: list[str] = msgspec.field(default_factory=list)
     released_tokens: int | None = None
     """Length of the slot after the reply."""
     forced: bool = False
@@ -141,24 +140,15 @@ class Request(msgspec.Struct):
     old_text: str | None = None
     new_text: str | None = None
     """Text around the divergence as printed by LLAMA_SERVER_SLOTS_DEBUG=1, the bar included."""
-    difference: PromptDiff | None = None
-    """What changed from the thread's previous prompt, when both were given beside the log."""
     prefix_between: tuple[int, int] | None = None
     """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it was printed."""
     oldest_position: int | None = None
     """Smallest position that the memory still had, where printed (b5586 to b9294, when going back was needed)."""
     restored_at: tuple[int, int] | None = None
     """(pos_min, pos_max) of the checkpoint that was restored."""
-    expected_cached: int | None = None
-    """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
-    replay_missing: list[str] = msgspec.field(default_factory=list)
-    """Names of the numbers that the log lacks for ``expected_cached``."""
-    avoidable_tokens: int = 0
-    avoidable_ns: int = 0
-    """What the fix of its dearest cause would have saved."""
     time: str | None = None
     """When it started, ISO 8601, as the wrapper of its first line says."""
     client: str | None = None
     endpoint: str | None = None
     """Who asked, and what for, where the log says it without doubt; only looked for where requests are listed."""
-    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)

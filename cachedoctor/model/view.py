@@ -15,6 +15,7 @@ from cachedoctor.model.report import InputInfo, Totals
 from cachedoctor.model.request import Request
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Session
+from cachedoctor.model.verdict import Judged
 
 
 class SlotView(msgspec.Struct):
@@ -31,7 +32,7 @@ class SlotView(msgspec.Struct):
     """Share of its prompt that is done."""
     generated: int | None = None
     """Tokens of its reply so far."""
-    last: Request | None = None
+    last: Judged | None = None
     """The last one that ended here."""
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model import Dropped, Mark, Request
+from cachedoctor.model import Dropped, Mark, MarkName, Request
 
 _MAX_RAM = 256
 MAX_MIB = 1e9
@@ -36,7 +36,7 @@ class Choice(msgspec.Struct):
     """Shares of the better prompt that was swapped in."""
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
-    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
 
 
 class Span(msgspec.Struct, gc=False):

@@ -180,6 +180,7 @@ class Tracker:
         session = self.session
         self.rows.add(row)
         session.seen.add(row.id)
+        session.shows |= frozenset(row.shows)
         self.clears_idle = None  # what the new wording says of build and settings may change it
         self.watches_ram |= row.id in choosing.RAM_LINES
         self.shows_checkpoints |= row.id in requests.SHOWS_CHECKPOINTS
