@@ -14,9 +14,9 @@ from cachedoctor.model import (
     CacheSample,
     Finding,
     InputInfo,
+    Judged,
     MeasuredView,
     PrefillBatch,
-    Request,
     ServerView,
     Session,
     SlotView,
@@ -42,7 +42,7 @@ class Observer(Witness):
         super().__init__()
         self._info = InputInfo("")
         self._progress: dict[_Place, Progress] = {}
-        self._last: dict[_Place, Request] = {}
+        self._last: dict[_Place, Judged] = {}
         self._sessions: dict[int, Session] = {}
         """Those with measurements."""
         self._rows: dict[_Part, CacheSample | PrefillBatch] = {}
@@ -67,13 +67,13 @@ class Observer(Witness):
         name = row.engine if isinstance(row, CacheSample) else row.rank
         _put(self._rows, (session.index, name or ""), row)
 
-    def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Take requests that ended."""
-        for request, _ in judged:
-            place = request.session, request.slot
+        for one, _ in judged:
+            place = one.request.session, one.request.slot
             before = self._last.get(place)
-            if before is None or before.index <= request.index:
-                _put(self._last, place, request)
+            if before is None or before.request.index <= one.request.index:
+                _put(self._last, place, one)
 
     def view(self, analyzer: Analyzer) -> View:
         """Say how things stand."""

@@ -8,10 +8,10 @@ from cachedoctor.model.comparison import (
     ComparedSide,
     Comparison,
     Difference,
+    Direction,
     FindingChange,
     FindingSide,
     Measure,
-    Verdict,
 )
 from cachedoctor.model.counters import Answer, Answers, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
@@ -41,10 +41,13 @@ from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, r
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model.terms import MarkName, SettingName, Shows
+from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
 
 __all__ = [
     "CONFIDENCE_ORDER",
+    "NO_VERDICT",
     "SEVERITY_ORDER",
     "THRESHOLDS",
     "Advice",
@@ -64,6 +67,7 @@ __all__ = [
     "Counted",
     "Counters",
     "Difference",
+    "Direction",
     "Dropped",
     "Edit",
     "Evidence",
@@ -76,9 +80,11 @@ __all__ = [
     "First",
     "Given",
     "InputInfo",
+    "Judged",
     "Level",
     "Line",
     "Mark",
+    "MarkName",
     "Measure",
     "MeasuredView",
     "Memory",
@@ -106,7 +112,9 @@ __all__ = [
     "ServerView",
     "Session",
     "Setting",
+    "SettingName",
     "Severity",
+    "Shows",
     "Side",
     "Since",
     "Sizes",

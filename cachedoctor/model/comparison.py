@@ -8,7 +8,7 @@ import msgspec
 
 from cachedoctor.model.finding import Severity
 
-Verdict = Literal["better", "worse", "same", "unsure"]
+Direction = Literal["better", "worse", "same", "unsure"]
 Change = Literal["went", "came", "stayed", "hidden", "revealed"]
 """``hidden``: reported before, and AFTER could not have shown it; ``revealed``: BEFORE could not have shown it."""
 
@@ -49,7 +49,7 @@ class Measure(msgspec.Struct):
     """95 % interval of the difference; None with too few conversations."""
     conversations_before: int
     conversations_after: int
-    verdict: Verdict
+    verdict: Direction
     why: str
     """What the verdict rests on, in a sentence."""
 
@@ -101,7 +101,7 @@ class Comparison(msgspec.Struct):
     tool_version: str
     before: ComparedSide
     after: ComparedSide
-    verdict: Verdict
+    verdict: Direction
     why: str
     measures: list[Measure]
     """The first one decides."""

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.model.lines import Mark
+from cachedoctor.model.terms import MarkName
 
 SelectedBy = Literal["lcp", "lru", "id"]
 
@@ -85,7 +86,7 @@ class Choice(msgspec.Struct):
     """Shares of the better prompt that was swapped in."""
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
-    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
 
 
 class Known(msgspec.Struct, gc=False, frozen=True):
@@ -107,7 +108,7 @@ class Observed(msgspec.Struct, gc=False):
     task: int
     first_line: int
     last_line: int
-    marks: dict[str, Mark]
+    marks: dict[MarkName, Mark]
     """Lines kept as evidence, by what they say."""
     choice: Choice
     held_tokens: int | None

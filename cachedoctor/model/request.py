@@ -13,6 +13,7 @@ import msgspec
 from cachedoctor.model.lines import Mark
 from cachedoctor.model.observed import Check, Dropped, Observed, SelectedBy
 from cachedoctor.model.session import Facts
+from cachedoctor.model.terms import MarkName
 
 Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
 
@@ -31,7 +32,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """What the log printed of it."""
     facts: Facts
     """What was known of the server when it ended."""
-    marks: Mapping[str, Mark]
+    marks: Mapping[MarkName, Mark]
     """Lines kept as evidence, by what they say."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices."""
@@ -83,6 +84,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
+    revision: int = 0
+    """How often it has been judged again since it was first given: it belongs to another conversation."""
 
     # ---- as printed
 

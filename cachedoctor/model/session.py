@@ -12,6 +12,7 @@ from cachedoctor.model.bounds import Count, Long
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.period import Period
+from cachedoctor.model.terms import SettingName, Shows
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
 
@@ -69,10 +70,14 @@ class _Known(Protocol):
 class _Questions:
     """What is asked of facts and sessions alike."""
 
-    def setting(self: _Known, name: str) -> Any:
+    def setting(self: _Known, name: SettingName) -> Any:
         """Value of a setting, or None when unknown."""
         found = self.settings.get(name)
         return None if found is None else found.value
+
+    def said(self: _Known, name: SettingName) -> Setting | None:
+        """A setting with the line that says so, or None when unknown."""
+        return self.settings.get(name)
 
     def at_least(self: _Known, build: int) -> bool | None:
         """Whether the server is of ``build`` or newer; None when the log leaves it open."""
@@ -108,7 +113,9 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
     """Context of one slot in tokens."""
     settings: Mapping[str, Setting] = msgspec.field(default_factory=dict)
     seen: frozenset[str] = frozenset()
-    """Ids of the messages that occurred: what this log is able to show."""
+    """Ids of the messages that occurred; for the engine alone."""
+    shows: frozenset[Shows] = frozenset()
+    """What the lines that occurred are able to tell."""
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: Sequence[Given] = ()
@@ -145,7 +152,9 @@ class Session(_Questions, msgspec.Struct):
     """Context of one slot in tokens."""
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
     seen: set[str] = msgspec.field(default_factory=set)
-    """Ids of the messages that occurred: what this log is able to show."""
+    """Ids of the messages that occurred; for the engine alone."""
+    shows: frozenset[Shows] = frozenset()
+    """What the lines that occurred are able to tell."""
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: list[Given] = msgspec.field(default_factory=list)

@@ -21,15 +21,6 @@ from cachedoctor.knowledge import builds
 from cachedoctor.model import Facts, Mark, Request, Session, Setting
 from cachedoctor.model.observed import NOBODY, Known, SelectedBy
 
-_RAM_LINES = frozenset({"pc_looking", "pc_found"})
-"""Lines that show whether the RAM cache was searched."""
-_SHOWS_CHECKPOINTS = frozenset(
-    {
-        "new_prompt", "seq_rm", "ckpt_created", "ckpt_created_swa", "ckpt_check", "ckpt_restored", "ckpt_erased",
-        "force_full", "pc_looking",
-    }
-)  # fmt: skip
-_MAKES_CHECKPOINTS = frozenset({"ckpt_created", "ckpt_created_swa", "ckpt_enabled"})
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
 _MAX_ENTRIES = 256
@@ -82,7 +73,6 @@ class Life:
         self._ended = ended
         self._startup = Startup()
         self._before = Before()
-        self._shows_checkpoints = False
         self._looks = self._children = False
         self._clears_idle: bool | None = None
         self._stamp = b""
@@ -105,10 +95,9 @@ class Life:
         """A wording seen for the first time narrows the build."""
         self.rows.add(row)
         facts = self.facts
-        self._before.shows_ram |= row.id in _RAM_LINES
-        self._shows_checkpoints |= row.id in _SHOWS_CHECKPOINTS
-        self._before.makes_checkpoints |= row.id in _MAKES_CHECKPOINTS
-        self.learn(seen=facts.seen | {row.id})
+        self._before.shows_ram |= "ram_search" in row.shows
+        self._before.makes_checkpoints |= "makes_checkpoints" in row.shows
+        self.learn(seen=facts.seen | {row.id}, shows=facts.shows.union(row.shows))
         if facts.build is not None or row.component in ("bare", "lib", "log", "error"):
             return
         if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
@@ -374,7 +363,7 @@ class Life:
         seen = slot.end(lost=lost)
         if seen is None:
             return
-        shown = self._shows_checkpoints
+        shown = "checkpoint_counts" in self.facts.shows
         if shown:  # else hidden at this level: unknown, not none
             slot.count(seen.created or 0, seen.erased or 0, self.facts.setting("ctx_checkpoints"))
         settled = settle(seen, self.facts, self.past, self.session.path, slot, self.slots, shown=shown)

@@ -17,8 +17,10 @@ from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
 from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
-from cachedoctor.model import Facts, Mark, Request
+from cachedoctor.model import Facts, Mark, MarkName, Request
 from cachedoctor.model.observed import Known, Observed
+
+Marks = Mapping[MarkName, Mark]
 
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
@@ -87,7 +89,7 @@ def settle(
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
     numbers, held = accounting.counts(seen, shifted=shifted), accounting.held(seen)
     swapped, held_before = choice.found_keep is not None, None
-    found: Mapping[str, Mark] = seen.marks
+    found: Marks = seen.marks
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
     if swapped and seen.shows_ram:
@@ -154,7 +156,7 @@ def _is_turn(seen: Observed, numbers: Counts, *, shifted: bool) -> bool:
 # ---- what the slot held
 
 
-def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held, int | None, Mapping[str, Mark]]:
+def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held, int | None, Marks]:
     """What the slot held where a file may have changed it: by what is printed, compared with what it was left with.
 
     Returns it with the conversation whose text was replaced, and the marks.
@@ -200,9 +202,7 @@ def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held
     return held, moved
 
 
-def _own_copy(
-    seen: Observed, reference: int, ram: RamCache, marks: Mapping[str, Mark]
-) -> tuple[bool, int | None, Mapping[str, Mark]]:
+def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tuple[bool, int | None, Marks]:
     """What the RAM cache made of the conversation's own previous prompt, whose length is ``reference``.
 
     Returns whether it was refused, its common prefix, and the marks.
@@ -219,7 +219,7 @@ def _own_copy(
 # ---- what was lost before it came
 
 
-def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
+def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks) -> Marks:
     """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared."""
     if seen.released_tokens:
         past.lengths.append(seen.released_tokens)
@@ -275,6 +275,7 @@ def _judge_again(moved: list[Moved], current: int, talk: Conversations, slots: M
         again = replace(
             before, thread=move.thread, thread_turn=move.number, held_thread=move.held_thread, outcome=outcome,
             lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference,
+            revision=before.revision + (before.index != current),
         )  # fmt: skip
         talk.take_back(move, again)
         if before.index != current and current - before.index < SPAN:

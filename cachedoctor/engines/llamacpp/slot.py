@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.engines.llamacpp.overlong import Overlong
-from cachedoctor.model import Mark
+from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import LONGEST
 from cachedoctor.model.observed import UNCHOSEN, Asked, Check, Choice, Dropped, Known, Observed, SelectedBy
 
@@ -203,7 +203,8 @@ class Slot(msgspec.Struct):
         """A request starts (or, ``partial``, this line of it is the first in the log)."""
         choice, shows_ram = self.choice, before.shows_ram
         if choice is None:
-            choice, marks, first, shows_ram = UNCHOSEN, {"start": mark}, mark.line, False
+            choice, first, shows_ram = UNCHOSEN, mark.line, False
+            marks: dict[MarkName, Mark] = {"start": mark}
             self.evictions = before.evictions
         else:
             self.choice, marks = None, choice.marks
