@@ -125,3 +125,24 @@ def test_a_checkpoint_must_reach_back_a_whole_window(window: int, saved: int) ->
     (finding,) = (f for f in report_of(text)["findings"] if f["code"] == "CD203")
     assert finding["cost"]["tokens"] == saved
     assert f"a checkpoint of {saved:,} tokens" in finding["claim"]
+
+
+# ---- slots that change hands
+
+
+@pytest.mark.parametrize(("requests_read", "lost", "sure"), [(3, 1837, False), (4, 3449, False), (5, 5357, True)])
+def test_lengths_must_alternate_three_times_to_show_two_conversations(
+    requests_read: int, lost: int, sure: bool
+) -> None:
+    """1,841, 1,616, 1,912: one came back, or one changed its head twice. 1,692 and 1,984 after it leave no doubt.
+
+    Without a RAM prompt cache each return costs what the conversation had: 1,846 - 9, 1,621 - 9, 1,917 - 9 tokens.
+    """
+    lines = content_of(FIXTURES / "cases" / "slot-taken-b6301").decode().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines, 1) if "all slots are idle" in line]
+    (finding,) = report_of("".join(lines[: ends[requests_read]]))["findings"]
+    assert (finding["code"], finding["cost"]["tokens"]) == ("CD301", lost)
+    assert finding["confidence"] == ("medium" if sure else "low")
+    (other,) = finding["ruled_out"]
+    assert other["name"] == "prefix-diverges-early"
+    assert other["why"].startswith("not excluded") is not sure
