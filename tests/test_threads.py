@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cachedoctor.engines.llamacpp.interleaved import Turn
+from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.threads import MAX_THREADS, SPAN, Thread, Threads
 
 from cachedoctor.doctor.diagnosis import MAX_SESSIONS, Diagnosis
 from cachedoctor.doctor.memory import WINDOW
 from cachedoctor.engines.base import Catalogue
 from cachedoctor.engines.llamacpp import requests
-from cachedoctor.engines.llamacpp.interleaved import Turn
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.llamacpp.slot_state import SlotState
-from cachedoctor.engines.llamacpp.threads import MAX_THREADS, SPAN, Thread, Threads
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.model import Mark, Request, Session
