@@ -12,9 +12,10 @@ import pytest
 from conftest import CASES, FIXTURES, content_of
 
 from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.model import Check, Request, Session
-from cachedoctor.rules.base import Situation
+from cachedoctor.model import Check, Judged, Request, Session
+from cachedoctor.rules.base import RuleContext
 from cachedoctor.rules.replaying import replay, would_reuse
+from cachedoctor.rules.setup import Setup
 
 OFF = {"CD109", "CD111"}
 """Causes that the replay does not know: the body says "cache_prompt": false; another adapter clears the slot."""
@@ -25,28 +26,33 @@ class Watching(Analyzer):
 
     def __init__(self, build: int | None = None) -> None:
         super().__init__(build)
-        self.seen: list[Request] = []
+        self.seen: list[Judged] = []
 
-    def _ask(self, request: Request) -> list[str]:
-        self.seen.append(request)
-        return super()._ask(request)
+    def _ask(self, request: Request) -> Judged:
+        judged = super()._ask(request)
+        self.seen.append(judged)
+        return judged
 
 
-def watch(log: bytes, build: int | None = None) -> list[tuple[Request, Situation]]:
+def watch(log: bytes, build: int | None = None) -> list[tuple[Request, RuleContext]]:
     """Requests with a count of reused tokens."""
+    return [(judged.request, context) for judged, context in judgements(log, build)]
+
+
+def judgements(log: bytes, build: int | None = None) -> list[tuple[Judged, RuleContext]]:
     watching = Watching(build)
     watching.open("server.log")
     watching.feed(log)
     sessions = watching.finish().sessions
     by_index = {session.index: session for session in sessions}
     return [
-        (r, Situation(r, by_index[r.session], [], None, 0, 0))
-        for r in watching.seen
+        (judged, RuleContext(r, Setup(by_index[r.session]), [], None, 0, 0))
+        for judged, r in ((judged, judged.request) for judged in watching.seen)
         if r.parent is None and r.cached_tokens is not None and not r.partial
     ]
 
 
-def case(name: str, build: int | None = None) -> list[tuple[Request, Situation]]:
+def case(name: str, build: int | None = None) -> list[tuple[Request, RuleContext]]:
     return watch(content_of(FIXTURES / "cases" / name), build)
 
 
@@ -61,9 +67,9 @@ def request(**fields: object) -> Request:
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_server_did_what_its_build_does(folder: Path) -> None:
     """Tokens reused, whether it searched, its threshold, the checkpoint it took; where the log shows enough."""
-    for r, situation in watch(content_of(folder)):
-        if situation.by_the_book is False:
-            assert OFF & {*r.codes}, (r.task, r.cached_tokens, situation.replayed)
+    for judged, context in judgements(content_of(folder)):
+        if context.by_the_book is False:
+            assert OFF & {*judged.verdict.codes}, (judged.request.task, context.replayed)
 
 
 def test_enough_is_shown_to_be_worth_it() -> None:
@@ -71,9 +77,9 @@ def test_enough_is_shown_to_be_worth_it() -> None:
     known: Counter[str | None] = Counter()
     total = 0
     for folder in CASES:
-        for _, situation in watch(content_of(folder)):
+        for _, context in watch(content_of(folder)):
             total += 1
-            known[situation.session.memory] += situation.by_the_book is True
+            known[context.facts.memory] += context.by_the_book is True
     assert known.total() > total * 0.7
     assert min(known[memory] for memory in ("attention", "swa", "hybrid", "recurrent")) > 10
 
@@ -93,13 +99,13 @@ def test_enough_is_shown_to_be_worth_it() -> None:
 )
 def test_another_build_would_have_decided_otherwise(name: str, true: int, other: int) -> None:
     """The same log, said to be of a build with other rules, does not agree."""
-    assert False not in [situation.by_the_book for _, situation in case(name, true)]
-    assert False in [situation.by_the_book for _, situation in case(name, other)]
+    assert False not in [context.by_the_book for _, context in case(name, true)]
+    assert False in [context.by_the_book for _, context in case(name, other)]
 
 
 def test_a_prompt_that_was_not_to_be_cached() -> None:
     """The body said so; the replay says what was lost by it."""
-    found = [(r.cached_tokens, situation.replayed.expected) for r, situation in case("cache-prompt-off-dense")]
+    found = [(r.cached_tokens, context.replayed.expected) for r, context in case("cache-prompt-off-dense")]
     assert found == [(0, 0), (0, 1843), (0, 1913), (0, 1983)]
 
 
@@ -163,7 +169,7 @@ def test_rounding_leaves_bounds() -> None:
     """f_keep = 0.667 of 3,004 tokens: 2,002 to 2,005."""
     s = Session(0, "x", build=9000, memory="attention")
     found = replay(request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2002, 2005)), s)
-    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ["common_prefix"])
+    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ("common_prefix",))
 
 
 # ---- what another build would have done

@@ -17,7 +17,7 @@ from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.model import Mark, Request, Session
-from cachedoctor.rules.base import Hit, Rule, Situation, Words
+from cachedoctor.rules.base import FindingText, Match, Proof, RequestRule, RuleContext
 
 
 def request(index: int, prompt: int, **fields: Any) -> Request:
@@ -112,12 +112,15 @@ def test_a_request_judged_again_is_seen_with_what_came_before_it_alone() -> None
     """Of slot and thread: later requests are known by then, and are no history."""
     seen: list[tuple[int, int | None, list[int]]] = []
 
-    def check(s: Situation) -> Hit:
+    def decide(s: RuleContext) -> Match:
         before = None if s.slot_before is None else s.slot_before.index
         seen.append((s.request.index, before, [r.index for r in s.history]))
-        return Hit(1, "low", (Mark(1, b""), ""))
+        return Match(1, "low")
 
-    rule = Rule("CD999", "spy", "", check, lambda _: Words("", "", []), on=("loss",))
+    def prove(_: RuleContext, __: Match) -> Proof:
+        return Proof((Mark(1, b""), ""))
+
+    rule = RequestRule("CD999", "spy", "", decide, prove, lambda _: FindingText("", "", []), on=("loss",))
     diagnosis, session = Diagnosis([rule], []), Session(0, "server.log", None)
     turns = [request(i, 2000 + i, thread=0, outcome="partial", lost_tokens=1) for i in range(4)]
     for turn in turns:

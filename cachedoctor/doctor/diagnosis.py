@@ -208,9 +208,18 @@ class Diagnosis:
             if key[0] in self._options.ignored or group.proof is None:
                 continue
             rule = by_code[key[0]]
-            found.append(_finding(rule, rule.say(group), group, group.proof, key, self._options.warn_tokens))
+            words = self._say(rule, group)
+            if words is not None:
+                found.append(_finding(rule, words, group, group.proof, key, self._options.warn_tokens))
         found.sort(key=lambda finding: (-SEVERITY_ORDER[finding.severity], -finding.cost.tokens, finding.code))
         return found
+
+    def _say(self, rule: RequestRule, group: Group) -> FindingText | None:
+        try:
+            return rule.say(group)
+        except Exception as error:  # one broken rule must not end the run
+            self.failures[rule.code] = repr(error)
+            return None
 
     def inspect(self, sessions: list[Session]) -> list[Finding]:
         """Ask the rules that look at whole sessions; said once per input and cause."""

@@ -22,10 +22,11 @@ SettingName = Literal[
     "ram_evictions", "reasoning_preserve", "refused_option", "restarted", "slots_debug", "slots_n_diff",
     "speculative_checkpoints", "ssm_d_inner", "swa_cells", "swa_full", "verbosity",
     # vLLM and SGLang
-    "anthropic_requests", "architecture", "attention_block", "block_size", "billing_header", "cache_kind", "chat_requests", "chunked_prefill",
-    "data_parallel", "device", "disaggregation", "dynamic_chunks", "hicache", "hybrid_ssm", "kv_tokens", "mamba_states",
-    "mamba_strategy", "match_unit", "mem_fraction", "mixed_chunks", "page_size", "pooling", "prefix_caching", "prefix_caching_asked",
-    "radix_cache", "schedule_policy", "speculative",
+    "anthropic_requests", "architecture", "attention_block", "block_size", "billing_header", "cache_kind",
+    "chat_requests", "chunked_prefill", "data_parallel", "device", "disaggregation", "dynamic_chunks", "hicache",
+    "hybrid_ssm", "kv_tokens", "mamba_states", "mamba_strategy", "match_unit", "mem_fraction", "mixed_chunks",
+    "page_size", "pooling", "prefix_caching", "prefix_caching_asked", "radix_cache", "schedule_policy",
+    "speculative",
 ]  # fmt: skip
 """Settings of a server that somebody asks for."""
 
