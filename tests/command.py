@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from forks import FORKS, PATIENCE, Process, Stream, early
 
@@ -46,6 +47,13 @@ THIRD = TURN.format(task=19, tokens=2135, similarity=SIMILARITY.format(tokens=21
 LOG = (FIRST + SECOND).encode()
 
 
+Started = subprocess.Popen[bytes] | Process
+
+
+UTF8 = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
+"""An environment in which streams are UTF-8 wherever tests run."""
+
+
 def start(
     *args: object,
     stdin: Stream = subprocess.PIPE,
@@ -53,13 +61,17 @@ def start(
     stderr: Stream = subprocess.PIPE,
     folder: str | None = None,
     env: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes] | Process:
-    """Start cachedoctor, in ``folder``: forked from a warm process unless the environment asks for a cold start."""
+    preexec_fn: Callable[[], object] | None = None,
+) -> Started:
+    """Start cachedoctor, in ``folder``: forked from a warm process, unless something may change how it starts."""
     words = [os.fsdecode(os.fspath(arg)) for arg in args]  # type: ignore[call-overload]
     variables = dict(os.environ if env is None else env)
-    if FORKS and early(variables) == early(os.environ):
+    if FORKS and preexec_fn is None and early(variables) in (early(os.environ), early({**os.environ, **UTF8})):
         return Process(words, folder or os.getcwd(), variables, stdin, stdout, stderr)
-    return subprocess.Popen([*PYTHON, *words], stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env=variables)
+    return subprocess.Popen(
+        [*PYTHON, *words], stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env=variables,
+        preexec_fn=preexec_fn,  # noqa: PLW1509
+    )  # fmt: skip
 
 
 def run(
@@ -81,6 +93,14 @@ def run(
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+
+def wait_for(happened: Callable[[], object], what: str) -> None:
+    """Wait until something happened."""
+    ends = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < ends, f"no {what}"
+        time.sleep(0.01)
 
 
 def one_line(done: subprocess.CompletedProcess[bytes], *words: str) -> None:

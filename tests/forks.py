@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -25,7 +26,7 @@ PATIENCE = 120
 FORKS = hasattr(os, "fork")
 ROOT = Path(__file__).parent.parent
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "POLARS_", "TYPER_", "_TYPER_", "TERMINAL_WIDTH")
-"""Variables that begin so are read before a command runs: by the interpreter, the C library, while modules are imported."""
+"""Variables that begin so are read before a command runs: by the interpreter, the C library, or upon an import."""
 
 
 def early(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -38,7 +39,7 @@ Stream = int | IO[bytes] | None
 
 
 class Server:
-    """The warm process. It ends when this side of its socket is closed, at the latest with this process."""
+    """The warm process. It ends when this side of its socket is closed, however this process ends."""
 
     def __init__(self, env: dict[str, str]) -> None:
         self._requests, theirs = socket.socketpair()
@@ -48,6 +49,12 @@ class Server:
                 [sys.executable, "-P", script, str(theirs.fileno())], pass_fds=[theirs.fileno()], cwd=ROOT, env=env,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
+
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._requests.close()
+        self._process.wait()
 
     def fork(self, args: list[str], folder: str, env: dict[str, str], streams: list[int]) -> socket.socket:
         """Start a command; returns the socket on which its process id and then its status come."""
@@ -105,7 +112,7 @@ class Process:
 
     def poll(self) -> int | None:
         """Its status, if it has ended."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from command import LOG, PYTHON, run
+from command import LOG, run, start
 from conftest import ROOT
 from terminals import Stream, in_terminal
 
@@ -105,7 +106,7 @@ def test_the_width_of_lists_and_lines() -> None:
 
 def linked(args: tuple[object, ...], **env: str) -> bytes:
     """What ``analyze`` prints on a terminal."""
-    status, _, out = in_terminal([*PYTHON, "analyze", *map(str, args)], "stdout", **env)
+    status, _, out = in_terminal(partial(start, "analyze", *args), "stdout", **env)
     assert status == 0
     return out
 

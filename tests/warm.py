@@ -28,8 +28,8 @@ TOLD = struct.Struct("!i")
 
 
 LATER = ("pydantic", "typer._adapters", "jinja2", "tomllib")
-"""What commands import while they run (typer did not always use the first two). Polars starts threads when imported: that
-stays with the commands that need it."""
+"""What commands import while they run (not every typer uses the first two). Polars starts threads when it is imported:
+that stays with the commands that need it."""
 
 
 def warm() -> None:
