@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from command import LOG
+from hypothesis import settings
 from terminals import VARIABLES
 
 from cachedoctor.doctor.analyzer import Analyzer
@@ -37,6 +38,25 @@ FIXTURES = ROOT / "fixtures"
 MEASURED: list[dict[str, Any]] = tomllib.loads((FIXTURES / "measured" / "cases.toml").read_text("utf-8"))["case"]
 """Logs of servers whose logs have no requests."""
 CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
+
+
+# Seconds are no matter of a test: on a busy machine any of them would fail now and then.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run sweeps as well")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave sweeps out, unless --all, -m or the name of a test (FILE::TEST) asks for them."""
+    if config.getoption("--all") or config.option.markexpr or any("::" in arg for arg in config.args):
+        return
+    sweeps = [item for item in items if item.get_closest_marker("sweep")]
+    if sweeps:
+        config.hook.pytest_deselected(items=sweeps)
+        items[:] = [item for item in items if not item.get_closest_marker("sweep")]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from command import LOG, PATIENCE, one_line, run, start, wait_for
 
+from cachedoctor.cli import sink
+
 
 @pytest.fixture(scope="module")
 def plain() -> bytes:
@@ -113,6 +115,23 @@ def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
+    assert out.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["safe.log"]
+
+
+def test_an_interrupt_while_the_file_is_opened_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is there already, and the block that would remove it has not begun."""
+
+    def interrupted(path: str, mode: str) -> None:
+        open(path, mode).close()
+        assert len(list(tmp_path.iterdir())) == 2
+        raise KeyboardInterrupt
+
+    out = tmp_path / "safe.log"
+    out.write_bytes(b"old")
+    monkeypatch.setattr(sink, "open", interrupted, raising=False)
+    with pytest.raises(KeyboardInterrupt), sink.Sink(str(out)):
+        pass
     assert out.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["safe.log"]
 
