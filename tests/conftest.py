@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,30 @@ def given_of(folder: Path) -> list[Given]:
     """The options of the command line that lies beside the log of a case, if any."""
     line = case_of(folder).get("cmdline")
     return [] if line is None else parse(line)
+
+
+def _spread() -> set[Path]:
+    """Cases that each bring a build with a kind of memory, a rule or an input beside the log that none before had."""
+    seen: set[Any] = set()
+    chosen = set()
+    for folder in CASES:
+        known = case_of(folder)
+        features = {(known.get("build"), known.get("memory")), log_of(folder).suffix, *known.keys()}
+        features |= {word.split()[0] for word in known["expect"]}
+        if not features <= seen:
+            chosen.add(folder)
+        seen |= features
+    return chosen
+
+
+def _swept() -> Iterator[Any]:
+    spread = _spread()
+    for folder in CASES:
+        yield pytest.param(folder, id=folder.name, marks=[] if folder in spread else [pytest.mark.sweep])
+
+
+every_case = pytest.mark.parametrize("case", list(_swept()))
+"""For what hardly differs from case to case: those that differ by their features, and all in a sweep."""
 
 
 def json_of(
