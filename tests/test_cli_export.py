@@ -24,6 +24,7 @@ def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> No
     one_line(done, "--format")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", ["requests", "events"])
 def test_the_standard_output_takes_every_format(log: Path, tmp_path: Path, table: str) -> None:
     for ending in ("csv", "ndjson", "parquet"):
@@ -49,6 +50,7 @@ def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: s
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.txt", "t.parquet"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", ["requests", "events"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "ndjson"])
 def test_a_full_disk_is_one_line(log: Path, table: str, ending: str) -> None:

@@ -28,6 +28,7 @@ def test_a_stored_report_gives_the_same_bytes(name: str, case: str) -> None:
     assert written(name, stored) == written(name, report_of_case(folder))
 
 
+@pytest.mark.sweep
 @every_format
 def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
     """With the exit status of any other format: 1 only where --fail-on was reached."""

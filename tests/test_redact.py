@@ -254,6 +254,7 @@ PART = st.text(st.sampled_from("0123456789abcfgmnot-:/ .;=|\"'éSM"), max_size=1
 TEXT = st.lists(PART, max_size=7).map("".join)
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=300)
 @given(TEXT, TEXT)
 @example(" 01.e51; cc_entrypoint=cli; cch= | b791f;", " 01.e51; cc_entrypoint=cli; cch= | 0ed9c;")
@@ -286,6 +287,7 @@ FRAGMENT = st.binary(max_size=8) | st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=40)
 @given(st.lists(FRAGMENT, max_size=40).map(b"".join))
 def test_any_bytes_give_as_many_lines_and_the_same_report(data: bytes) -> None:

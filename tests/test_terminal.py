@@ -57,6 +57,7 @@ def test_when_there_are_colours(
         assert terminal.look(True).color is False  # nobody looks at a file through a terminal
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "command",
     [
