@@ -319,6 +319,7 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("size", [0, 100])
 def test_a_disk_that_fills_up_keeps_the_old_report(log: Path, tmp_path: Path, form: str, size: int) -> None:
