@@ -63,6 +63,7 @@ def body(*messages: str, system: str = "You are the clerk of a small harbour off
 # ---- the contract of the JSON
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(
     "options", [[], ["--full"], ["--hash-text", "--full"], ["--template", PROMPTS / "template.jinja"]]
@@ -146,6 +147,7 @@ BAD: dict[str, tuple[bytes, list[str]]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", BAD)
 def test_bad_prompts_are_one_line_with_a_hint(tmp_path: Path, name: str) -> None:
     """On either side: status 2, nothing on standard output."""

@@ -189,6 +189,7 @@ def test_a_large_gap_without_anchors_is_one_replaced_block():
     assert [e.op for e in edit_script([0, *a, 9], [0, *b, 9])] == ["equal", "replace", "equal"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", SEQUENCES)
 def test_no_input_takes_quadratic_time(case, monkeypatch):
     """The tokens looked at for anchors stay within the rounds allowed (the seconds: benchmarks/hostile.py)."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import subprocess
-import sys
 from typing import Any
 
+import command
 import jsonschema
 import pytest
 from conftest import ROOT
@@ -367,11 +366,7 @@ def test_a_line_of_blanks_or_separators_ends(row: str) -> None:
 
 
 def run(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    env = {**os.environ, "COLUMNS": "80", "PYTHONUTF8": "1", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "cachedoctor", "explain", *args], cwd=ROOT, env=env, input=stdin,
-        capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
+    return command.run("explain", *args, stdin=stdin, COLUMNS="80", NO_COLOR="1")
 
 
 def test_the_command_explains_a_line() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,6 +137,11 @@ cachedoctor.cli.main()
 """
 
 
+def eager(args: list[str]) -> list[str]:
+    """Give a command that draws the row at once."""
+    return [PYTHON[0], "-c", EAGER.format(args=args)]
+
+
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("command", ["stats", "compare", "export"])
 def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quiet: bool) -> None:
@@ -143,7 +150,7 @@ def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quie
         (tmp_path / name).write_bytes(LOG)
     args = [command, str(tmp_path / "a.log"), str(tmp_path / "b.log"), *["-q"] * quiet]
     args += ["-f", "csv", "-o", "-"] if command == "export" else []
-    status, shown, error = in_terminal([PYTHON[0], "-c", EAGER.format(args=args)], "stderr")
+    status, shown, error = in_terminal(partial(subprocess.Popen, eager(args)), "stderr")
     assert status == 0
     assert shown == run(*args).stdout
     assert error.endswith(b"" if quiet else b"\r\x1b[K")
@@ -156,7 +163,7 @@ def test_the_row_is_gone_before_errors_and_the_report(tmp_path: Path, option: tu
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_bytes(LOG)
     args = ["analyze", *(str(tmp_path / name) for name in ("a.log", "none.log", "b.log")), *option]
-    status, report, error = in_terminal([PYTHON[0], "-c", EAGER.format(args=args)], "stderr")
+    status, report, error = in_terminal(partial(subprocess.Popen, eager(args)), "stderr")
     assert status == 2
     assert report == run(*[word for word in args if word not in option]).stdout
     rows, _, complaint = error.rpartition(b"\r\x1b[K")
