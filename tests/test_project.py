@@ -96,10 +96,16 @@ def test_license_is_the_one_that_the_package_names():
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    code = "import sys, cachedoctor; print(*{m.partition('.')[0] for m in sys.modules})"
+    """Of others and of ours; a type that is asked for brings the model and nothing else of ours."""
+    code = "import sys, cachedoctor; print(*sys.modules); cachedoctor.Report; print(*sys.modules)"
     env = {k: v for k, v in os.environ.items() if not k.startswith(("COV", "PYTHONSTARTUP"))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=env)
-    assert set(done.stdout.split()) & {"polars", "rich", "typer", "msgspec", "regex"} == set()
+    before, after = (set(line.split()) for line in done.stdout.splitlines())
+    assert {m for m in before if m.startswith("cachedoctor")} == {"cachedoctor"}
+    assert before.isdisjoint({"polars", "rich", "typer", "msgspec", "regex", "jinja2"})
+    assert "cachedoctor.model" in after
+    assert {m for m in after if m.startswith("cachedoctor.")} == {m for m in after if m.startswith("cachedoctor.model")}
+    assert after.isdisjoint({"polars", "rich", "typer", "regex", "jinja2"})
 
 
 @pytest.mark.parametrize(
