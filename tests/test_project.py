@@ -117,6 +117,7 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/make-rules-doc",
         "scripts/make-examples",
         "scripts/make-tables-doc",
+        "scripts/make-schemas",
         "scripts/make-man",
         "scripts/docs",
         "benchmarks/run",
