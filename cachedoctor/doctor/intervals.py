@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 FEWEST = 5
-"""Conversations on each side below which no interval is given: it would be wrong too often (docs/usage.md)."""
+"""Conversations on each side below which no interval is given: it would be wrong too often (docs/usage/compare.md)."""
 _DRAWS = 2000
 _BINS = 400
 """Above this number conversations are thrown together at random: the time of a draw does not grow with them."""
