@@ -1,5 +1,6 @@
 """Writes a table: rows come as JSON, one by one, and go out as parquet (which needs polars), csv or ndjson.
 
+Parquet is written in a thread and the rows are made in the first one: a signal must be heard while a log is read.
 Knows columns. Knows nothing of how a row came about, and not where the bytes go.
 """
 
