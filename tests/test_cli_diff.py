@@ -87,7 +87,7 @@ def test_real_pairs_keep_the_contract(name: str, options: list[object]) -> None:
 def test_the_schema_is_strict_and_knows_every_kind() -> None:
     """A changed contract fails the schema; a new recogniser must be entered."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert {"billing-header", *_GENERIC} == set(SCHEMA["$defs"]["first"]["properties"]["kind"]["enum"])
+    assert {"billing-header", *_GENERIC} == set(SCHEMA["$defs"]["First"]["properties"]["kind"]["enum"])
     found = answer(PROMPTS / "timestamp" / "a.json", PROMPTS / "timestamp" / "b.json")
     wrong = [
         {**found, "new": 1},
