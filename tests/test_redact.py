@@ -97,6 +97,13 @@ def test_a_secret_that_two_records_share_is_gone() -> None:
     assert json.loads(out.split("\n")[1])["log"] == "\n"
 
 
+def test_a_number_longer_than_any_of_the_server_is_none() -> None:
+    """Where a pointer stands, a key of hexadecimal digits may."""
+    line = "0.00.824.587 W srv        update:    - prompt 0x{}:    1901 tokens, checkpoints:  2,     0.317 MiB"
+    assert one(line.format("7f0616805480")) == line.format("7f0616805480")
+    assert one(line.format("deadbeef" * 8)) == line.format("deadbeef" * 8).replace("0x" + "deadbeef" * 8, "<text-1>")
+
+
 @pytest.mark.parametrize(
     "data",
     [
