@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import report_of
 
 from cachedoctor.engines.llamacpp.accounting import NEAR, common_prefix, derive_counts, judge
 from cachedoctor.engines.llamacpp.threads import MAX_THREADS, Threads
@@ -50,6 +51,18 @@ def test_what_was_read_is_not_derived() -> None:
     r = request(prompt_tokens=2104, cached_tokens=2039, processed_tokens=65, released_tokens=2109, generated_tokens=6)
     derive_counts(r)
     assert (r.prompt_tokens, r.cached_tokens, r.derived) == (2104, 2039, [])
+
+
+@pytest.mark.parametrize(("printed", "reused"), [(1899, 1899), (1901, None), (5000, None)])
+def test_more_reused_than_the_prompt_is_long_is_of_another_request(printed: int, reused: int | None) -> None:
+    """Lines of two requests, where those between them are missing: what was reused is unknown."""
+    (only,) = report_of(
+        "slot launch_slot_: id  0 | task 7 | processing task\n"
+        "slot update_slots: id  0 | task 7 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1900\n"
+        f"slot update_slots: id  0 | task 7 | n_tokens = {printed}, memory_seq_rm [{printed}, end)\n"
+        "slot release: id  0 | task 7 | stop processing: n_tokens = 1905, truncated = 0\n"
+    )["requests"]
+    assert (only["prompt_tokens"], only["cached_tokens"]) == (1900, reused)
 
 
 def test_the_second_witness_wins() -> None:
