@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import report_of
+from conftest import FIXTURES, content_of, report_of
 
 from cachedoctor.engines.llamacpp.accounting import NEAR, common_prefix, derive_counts, judge
 from cachedoctor.engines.llamacpp.threads import MAX_THREADS, Threads
@@ -63,6 +63,14 @@ def test_more_reused_than_the_prompt_is_long_is_of_another_request(printed: int,
         "slot release: id  0 | task 7 | stop processing: n_tokens = 1905, truncated = 0\n"
     )["requests"]
     assert (only["prompt_tokens"], only["cached_tokens"]) == (1900, reused)
+
+
+def test_chunks_that_were_moved_are_no_common_prefix() -> None:
+    """``reusing chunk with size 507, shifting KV cache [1964, 2471) -> [1872, 2379)``: 1,872 tokens stayed in front."""
+    log = content_of(FIXTURES / "cases" / "option-without-effect-dense-b8672")
+    last = report_of(log)["requests"][-1]
+    assert (last["prompt_tokens"], last["cached_tokens"]) == (2379, 2378)
+    assert 1871 <= last["common_prefix_tokens"] <= 1873, "a share of three decimals leaves one token open"
 
 
 def test_the_second_witness_wins() -> None:
