@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from conftest import report_of
+import re
+
+from conftest import FIXTURES, content_of, report_of
 
 FORCED = (
     "forcing full prompt re-processing due to lack of cache data (likely due to SWA or hybrid/recurrent memory, "
@@ -49,3 +51,25 @@ def test_a_common_prefix_of_less_than_half_ends_early() -> None:
     """Half of the slot's 4,005 tokens, which are fewer than the prompt's."""
     assert "CD108" in parted_at(2002)
     assert "CD108" not in parted_at(2003)
+
+
+def test_the_advised_ram_cache_holds_what_the_conversations_take() -> None:
+    """A bundled log of a small model, with states 300 times as large: in whole steps of 256 MiB, and never too few."""
+    log = content_of(FIXTURES / "cases" / "cache-ram-evicts-b9294").decode()
+    larger = re.sub(r"([\d.]+) MiB", lambda size: f"{300 * float(size[1]):.3f} MiB", log)
+    fixes = [remedy for finding in report_of(larger)["findings"] for remedy in finding["remedies"]]
+    (told,) = (fix for fix in fixes if fix["commands"] and "--cache-ram" in fix["commands"][0])
+    advised = int(told["commands"][0].rpartition(" ")[2])
+    (limit,) = set(re.findall(r"size limit: ([\d.]+) MiB", larger))
+    (largest,) = re.findall(r"the largest ([\d,.]+) MiB", told["text"])
+    (taken,) = re.findall(r"conversations here take about ([\d,]+) MiB", told["text"])
+    assert advised % 256 == 0
+    assert advised >= int(taken.replace(",", ""))
+    assert advised >= float(limit) + float(largest.replace(",", "")), "it was full, and one more has to fit in"
+
+
+def test_a_slot_that_is_chosen_for_its_age_shares_little() -> None:
+    """The default threshold of similarity is 0.1, so a prompt with more in common would have chosen it for that."""
+    chosen = "slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 2007448456\n"
+    report = report_of(chosen.join(request(9 * turn, 1900 + 70 * turn) for turn in range(4)))
+    assert "CD108" in {finding["code"] for finding in report["findings"]}
