@@ -56,7 +56,7 @@ def test_a_common_prefix_of_less_than_half_ends_early() -> None:
 def test_the_advised_ram_cache_holds_what_the_conversations_take() -> None:
     """A bundled log of a small model, with states 300 times as large: in whole steps of 256 MiB, and never too few."""
     log = content_of(FIXTURES / "cases" / "cache-ram-evicts-b9294").decode()
-    larger = re.sub(r"([\d.]+) MiB", lambda size: f"{300 * float(size[1]):.3f} MiB", log)
+    larger = re.sub(r"([\d.]+) MiB", lambda size: f"{300 * float(size[1]):.{3 if '.' in size[1] else 0}f} MiB", log)
     fixes = [remedy for finding in report_of(larger)["findings"] for remedy in finding["remedies"]]
     (told,) = (fix for fix in fixes if fix["commands"] and "--cache-ram" in fix["commands"][0])
     advised = int(told["commands"][0].rpartition(" ")[2])
