@@ -98,6 +98,32 @@ def test_a_secret_that_two_records_share_is_gone() -> None:
     assert json.loads(out.split("\n")[1])["log"] == "\n"
 
 
+def test_a_number_longer_than_any_of_the_server_is_none() -> None:
+    """Where a pointer stands, a key of hexadecimal digits may."""
+    line = "0.00.824.587 W srv        update:    - prompt 0x{}:    1901 tokens, checkpoints:  2,     0.317 MiB"
+    assert one(line.format("7f0616805480")) == line.format("7f0616805480")
+    assert one(line.format("deadbeef" * 8)) == line.format("deadbeef" * 8).replace("0x" + "deadbeef" * 8, "<text-1>")
+
+
+TOO_LONG = "request (2807 tokens) exceeds the available context size (2048 tokens)"
+FORCED = (
+    "slot update_slots: id  0 | task 9 | forcing full prompt re-processing due to lack of cache data "
+    "(likely due to SWA, see {})"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("srv    send_error: task id = 14, error: {}", TOO_LONG),
+        (FORCED, "https://github.com/ggml-org/llama.cpp/pull/13194"),
+    ],
+)
+def test_what_stands_around_a_known_text_is_gone(line: str, kept: str) -> None:
+    assert kept in one(line.format(kept))
+    assert "zq" not in one(line.format(f"{kept}/zqsecret")) + one(line.format(f"zqsecret/{kept}, try increasing it"))
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -221,7 +247,9 @@ def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: p
     tokens = Tokens()
     assert tokens.give("text", b"a") == b"<text-1>"
     assert tokens.give("text", b"b") == tokens.give("text", b"b") != tokens.give("text", b"c")
-    assert tokens.give("text", b"b") != Tokens().give("text", b"b"), "not to be looked up in a table of hashes"
+    other = Tokens()
+    other.give("text", b"a")  # numbered, as in the first
+    assert tokens.give("text", b"b") != other.give("text", b"b"), "not to be looked up in a table of hashes"
     assert facts(f" {tokens.give('text', b'b').decode()} | a") == facts(" <text-1> | a")
 
 
