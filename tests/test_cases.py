@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from conftest import CASES, case_of, content_of, given_of, json_of, log_of, prompts_of
+from conftest import CASES, case_of, content_of, every_case, given_of, json_of, log_of, prompts_of
 from findings_text import Expected, findings_text, first_command, summary
 from syrupy.assertion import SnapshotAssertion
 
@@ -151,7 +151,7 @@ def test_a_cache_that_is_announced_and_not_used_is_not_said_to_be_disabled() -> 
 # ---- robustness
 
 
-@by_case
+@every_case
 @pytest.mark.parametrize("part", ["first 30 lines", "last 30 lines", "every second line"])
 def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
     """No exception, no broken rule, no number without a source."""
@@ -166,7 +166,7 @@ def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
             assert cached <= prompt
 
 
-@by_case
+@every_case
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.sweep), pytest.param(3, marks=pytest.mark.sweep)]
 )
@@ -182,7 +182,7 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path, seed: int) -> None:
     assert json_of(chunks, prompts=prompts_of(case), given=given_of(case)) == whole(case)
 
 
-@by_case
+@every_case
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
     expected = whole(case)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import made
+
 from cachedoctor.doctor.groups import Groups
 from cachedoctor.model import Confidence, Facts, Mark, Request, Session
 from cachedoctor.rules.base import FindingText, Match, Proof, RequestRule, RuleContext, marked
@@ -11,9 +13,7 @@ SESSION = Session(0, "server.log")
 
 
 def request(index: int, processed: int = 10_000) -> Request:
-    made = Request(index, 0, "server.log", 0, index, 10 * index + 1, 10 * index + 9)
-    made.processed_tokens, made.prompt_ms = processed, float(processed)
-    return made
+    return made.request(index=index, processed_tokens=processed, prompt_ms=float(processed))
 
 
 def match(tokens: int, confidence: Confidence = "medium") -> Match:

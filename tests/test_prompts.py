@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import command
 import jsonschema
+import made
 import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
 
@@ -46,11 +47,7 @@ def given(folder: Path, *values: object, tokenizer: str | None = None, template:
 
 def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any) -> Request:
     """A finished request of the log."""
-    request = Request(0, 0, "server.log", slot, 0, 1, 9)
-    request.prompt_tokens, request.thread = tokens, thread
-    for name, value in more.items():
-        setattr(request, name, value)
-    return request
+    return made.request(last_line=9, slot=slot, prompt_tokens=tokens, thread=thread, **more)
 
 
 def pieces(body: dict[str, Any]) -> int:
@@ -248,8 +245,8 @@ def test_the_case_files_are_matched_whole() -> None:
 
 
 def run(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cachedoctor", "analyze", *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = command.run("analyze", *args)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_the_command_says_how_many_were_matched(tmp_path: Path) -> None:

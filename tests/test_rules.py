@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import made
 import pytest
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.diagnosis import Diagnosis
-from cachedoctor.model import Mark, Request, Session
+from cachedoctor.model import Mark, Session
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import (
     FindingText,
@@ -36,7 +37,7 @@ def rule(code: str, match: Match | None = None, **fields: Any) -> RequestRule:
 def codes(*rules: RequestRule) -> tuple[str, ...]:
     """What is said of a request that lost tokens."""
     diagnosis = Diagnosis(registry.in_order(list(rules)), [])
-    lost = Request(0, 0, "server.log", 0, 0, 1, 2, outcome="partial", prompt_tokens=5000, lost_tokens=900)
+    lost = made.request(outcome="partial", prompt_tokens=5000, lost_tokens=900)
     return diagnosis.examine(lost, Session(0, "server.log")).verdict.codes
 
 
@@ -78,19 +79,15 @@ def test_only_the_request_that_shows_a_finding_is_proved() -> None:
 
     diagnosis = Diagnosis([RequestRule("CD901", "spy", "", decide, prove, lambda _: WORDS)], [])
     for index, tokens in enumerate([300, 200, 900, 100, 900]):
-        lost = Request(index, 0, "server.log", 0, index, index + 1, index + 2, outcome="partial", prompt_tokens=5000)
-        diagnosis.examine(_with(lost, lost_tokens=tokens), Session(0, "server.log"))
+        lost = made.request(
+            index=index, first_line=index + 1, outcome="partial", prompt_tokens=5000, lost_tokens=tokens
+        )
+        diagnosis.examine(lost, Session(0, "server.log"))
     (finding,) = diagnosis.findings()
     assert (finding.count, finding.cost.tokens, finding.evidence[0].line) == (5, 2400, 3)
     assert asked == [0, 2]
     diagnosis.findings()
     assert asked == [0, 2], "a proof is asked for once"
-
-
-def _with(request: Request, **fields: Any) -> Request:
-    for name, value in fields.items():
-        setattr(request, name, value)
-    return request
 
 
 def test_a_cause_of_a_session_is_silenced_by_one_of_its_requests() -> None:
@@ -102,7 +99,7 @@ def test_a_cause_of_a_session_is_silenced_by_one_of_its_requests() -> None:
         lambda _: [SessionFinding(WORDS, key, unless=key and ("CD901",), of_cmdline=True) for key in ("", "x")],  # type: ignore[arg-type]
     )
     session = Session(0, "server.log")
-    lost = Request(0, 0, "server.log", 0, 0, 1, 2, outcome="partial", prompt_tokens=5000, lost_tokens=900)
+    lost = made.request(outcome="partial", prompt_tokens=5000, lost_tokens=900)
     for silenced in (("CD901",), ("CD999",)):
         whole = SessionRule("CD902", "spy", "", noted.inspect, unless=silenced)
         diagnosis = Diagnosis([rule("CD901"), whole, partly], [])
@@ -141,7 +138,7 @@ EVICTED = """\
 0.02.300.000 I slot print_timing: id  0 | task 8 | prompt eval time =     429.50 ms /  2838 tokens (    0.18 ms per token,  5578.15 tokens per second)
 0.02.300.100 I slot print_timing: id  0 | task 8 |        eval time =      19.16 ms /     6 tokens (    3.19 ms per token,   313.23 tokens per second)
 0.02.300.200 I slot      release: id  0 | task 8 | stop processing: n_tokens = 2843, truncated = 0
-"""
+"""  # noqa: E501
 
 
 def test_a_cache_that_evicts_is_on() -> None:

@@ -94,7 +94,7 @@ def settle(
         held, held_before, found = _printed_content(seen, held, numbers)
     if swapped and seen.shows_ram:
         held, moved = _swap(seen, held, numbers, past)
-        revised = _judge_again(moved, seen.index, talk, slots)
+        revised = judge_again(moved, seen.index, talk, slots)
     prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
     thread, others = None, 0
     if seen.parent is None:
@@ -136,7 +136,7 @@ def settle(
         if more:
             request = talk.replace(replace(request, other_candidates=others + more), thread)
         if moved:
-            revised += _judge_again(moved, seen.index, talk, slots)
+            revised += judge_again(moved, seen.index, talk, slots)
             request = next((m.turn.request for m in moved if m.turn.request.index == seen.index), request)
     return Settled(request, revised)
 
@@ -255,7 +255,7 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
 # ---- requests that belong to other conversations
 
 
-def _judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:
+def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:
     """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
 
     The report keeps what it said of those that are final: it can no longer be taken back. ``current``: number of the
