@@ -11,7 +11,7 @@ from typing import IO, Literal
 
 import msgspec
 
-from cachedoctor.model import ComparedSide, Comparison, Difference, FindingChange, Measure, Direction
+from cachedoctor.model import ComparedSide, Comparison, Difference, Direction, FindingChange, Measure
 from cachedoctor.report import compare_words as words
 from cachedoctor.report import quoted, text_table
 from cachedoctor.report.base import Look
