@@ -7,7 +7,6 @@ the whole. A rule is asked for its proof where a match becomes the worst. Knows 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -59,12 +58,15 @@ class Groups:
         self._failures = {} if failures is None else failures
         self._final: dict[Key, Group] = {}
         self._waiting: dict[int, _Charges] = {}
-        self._waiting_keys: Counter[Key] = Counter()
-        self._speeds: dict[int, PromptSpeed] = {}
+        self._waiting_keys: dict[Key, int] = {}
+        """How many matches wait for each group."""
         self._tokens = self._ns = 0
 
-    def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session) -> bool:
-        """Count a match; returns whether it opened a new group. No fix saves more tokens than were computed."""
+    def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session, speed: PromptSpeed) -> bool:
+        """Count a match; returns whether it opened a new group. No fix saves more tokens than were computed.
+
+        ``speed``: what is known of the prompt speed of the session.
+        """
         request = context.request
         computed = request.processed_tokens
         if computed is not None and match.tokens > computed:
@@ -76,22 +78,10 @@ class Groups:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
             said = self._waiting[request.index] = _Charges(context, session)
-        speed = self.speed(session)
-        ns = round(speed.ms_of(request, match.tokens) * 1e6)
-        said.charges.append(_Charge(key, rule, match, ns, speed.slope > 0))
-        self._waiting_keys[key] += 1
+        ms, at_depth = speed.cost(request, match.tokens)
+        said.charges.append(_Charge(key, rule, match, round(ms * 1e6), at_depth))
+        self._waiting_keys[key] = self._waiting_keys.get(key, 0) + 1
         return new
-
-    def speed(self, session: Session) -> PromptSpeed:
-        """What is known of the prompt speed of this session."""
-        found = self._speeds.get(session.index)
-        if found is None:
-            found = self._speeds[session.index] = PromptSpeed()
-        return found
-
-    def forget(self, session: int) -> None:
-        """Unlearn the prompt speed of the session with this number: it is over."""
-        self._speeds.pop(session, None)
 
     def retract(self, index: int) -> None:
         """Take back what was said of the request with this number, unless it is final."""
@@ -145,11 +135,10 @@ class Groups:
             group.worst_request = msgspec.structs.replace(worst, index=index, session=session)
 
     def finish(self) -> None:
-        """Make all final; nothing more is learnt of the sessions so far."""
+        """Make all final."""
         for said in list(self._waiting.values()):
             self._settle(said)
         self._waiting.clear()
-        self._speeds.clear()
 
     def _settle(self, said: _Charges) -> None:
         self._count(self._final, said)
@@ -168,8 +157,10 @@ class Groups:
 
     def _forget(self, said: _Charges) -> None:
         for charge in said.charges:
-            self._waiting_keys[charge.key] -= 1
-            if not self._waiting_keys[charge.key]:
+            left = self._waiting_keys[charge.key] - 1
+            if left:
+                self._waiting_keys[charge.key] = left
+            else:
                 del self._waiting_keys[charge.key]
 
     def _count(self, groups: dict[Key, Group], said: _Charges) -> None:

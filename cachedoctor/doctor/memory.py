@@ -6,6 +6,7 @@ from collections import deque
 
 import msgspec
 
+from cachedoctor.doctor.speed import PromptSpeed
 from cachedoctor.model import Judged, Request
 
 WINDOW = 8
@@ -17,11 +18,12 @@ _FINAL = 64
 
 
 class Memory(msgspec.Struct):
-    """The last requests of each thread and slot."""
+    """The last requests of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
     slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
     """What each slot served, in the order of the requests."""
+    speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
     n_threads: int = 0
     steals: int = 0
 

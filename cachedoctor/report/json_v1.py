@@ -31,7 +31,7 @@ SCHEMA = "cachedoctor.report/1"
 _encoder = msgspec.json.Encoder()
 _HIDDEN = CheckpointRow(None, None, None, None)
 """Counts of a request whose log hides checkpoints."""
-_UPTIME = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ")
+_UPTIME = re.compile(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 
 
 def encode_request(judged: Judged) -> bytes:
@@ -78,8 +78,9 @@ def _uptime(r: Request) -> float | None:
     found = _UPTIME.match(r.marks["start"].text) if "start" in r.marks else None
     if found is None:
         return None
-    minutes, seconds, millis, micros = map(int, found.groups())
-    return minutes * 60_000 + seconds * 1000 + millis + micros / 1000
+    minutes, rest = divmod(int(found[0].replace(b".", b"")), 10**8)
+    millis, micros = divmod(rest, 1000)
+    return minutes * 60_000 + millis + micros / 1000
 
 
 def _checkpoints(r: Request) -> CheckpointRow:
