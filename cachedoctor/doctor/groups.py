@@ -32,6 +32,8 @@ class _Charge(msgspec.Struct):
     match: Match
     ns: int
     at_depth: bool
+    context: RuleContext | None
+    """For its proof; None where it cannot become the worst of its group."""
     proof: Proof | None = None
     """None as long as nobody asked."""
 
@@ -39,7 +41,8 @@ class _Charge(msgspec.Struct):
 class _Charges(msgspec.Struct):
     """What all rules said of one request."""
 
-    context: RuleContext
+    number: int
+    """Of the request."""
     session: Session
     charges: list[_Charge] = msgspec.field(default_factory=list)
 
@@ -77,9 +80,11 @@ class Groups:
         if said is None:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
-            said = self._waiting[request.index] = _Charges(context, session)
+            said = self._waiting[request.index] = _Charges(request.index, session)
         ms, at_depth = speed.cost(request, match.tokens)
-        said.charges.append(_Charge(key, rule, match, round(ms * 1e6), at_depth))
+        final = self._final.get(key)
+        worse = final is None or _rank(match) > _rank(final.worst)
+        said.charges.append(_Charge(key, rule, match, round(ms * 1e6), at_depth, context if worse else None))
         self._waiting_keys[key] = self._waiting_keys.get(key, 0) + 1
         return new
 
@@ -164,23 +169,28 @@ class Groups:
                 del self._waiting_keys[charge.key]
 
     def _count(self, groups: dict[Key, Group], said: _Charges) -> None:
-        request, number = said.context.request, said.context.request.index
         for charge in said.charges:
-            match = charge.match
-            group = groups.get(charge.key)
-            if group is None:
-                group = groups[charge.key] = Group(said.session, match, request, self._proof(charge, said.context))
-            elif _rank(match) > _rank(group.worst):
-                group.worst, group.worst_request, group.session = match, request, said.session
-                group.proof = self._proof(charge, said.context)
+            match, group = charge.match, self._group(groups, charge, said.session)
             group.at_depth = charge.at_depth
             group.count += 1
             group.tokens += match.tokens
             group.ns += charge.ns
             if len(group.first) < FIRST:
-                group.first.append(number)
+                group.first.append(said.number)
             if len(group.top) < WORST or match.tokens > group.top[-1][0]:
-                group.top = _worst([*group.top, (match.tokens, number)])
+                group.top = _worst([*group.top, (match.tokens, said.number)])
+
+    def _group(self, groups: dict[Key, Group], charge: _Charge, session: Session) -> Group:
+        """Give the group of a match, which shows the match from now on if that is the worst."""
+        match, context, group = charge.match, charge.context, groups.get(charge.key)
+        if context is None or (group is not None and _rank(match) <= _rank(group.worst)):
+            return groups[charge.key]
+        proof = self._proof(charge, context)
+        if group is None:
+            group = groups[charge.key] = Group(session, match, context.request, proof)
+        else:
+            group.worst, group.worst_request, group.session, group.proof = match, context.request, session, proof
+        return group
 
     def _proof(self, charge: _Charge, context: RuleContext) -> Proof | None:
         if charge.proof is None:
