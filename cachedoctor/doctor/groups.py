@@ -24,10 +24,20 @@ Key = tuple[str, str, str, str | None]
 """(code, key of the match, path, origin)."""
 
 
+class _Entry(msgspec.Struct):
+    """One cause in one input."""
+
+    key: Key
+    group: Group | None = None
+    """What is final of it."""
+    waiting: int = 0
+    """Matches that can still be taken back."""
+
+
 class _Charge(msgspec.Struct):
     """What one rule said of one request."""
 
-    key: Key
+    entry: _Entry
     rule: RequestRule
     match: Match
     ns: int
@@ -59,10 +69,8 @@ class Groups:
         """
         self._ignored = ignored
         self._failures = {} if failures is None else failures
-        self._final: dict[Key, Group] = {}
+        self._entries: dict[Key, _Entry] = {}
         self._waiting: dict[int, _Charges] = {}
-        self._waiting_keys: dict[Key, int] = {}
-        """How many matches wait for each group."""
         self._tokens = self._ns = 0
 
     def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session, speed: PromptSpeed) -> bool:
@@ -74,31 +82,42 @@ class Groups:
         computed = request.processed_tokens
         if computed is not None and match.tokens > computed:
             match.tokens = computed
-        key = (rule.code, match.key, session.path, session.origin)
-        new = key not in self._final and key not in self._waiting_keys
         said = self._waiting.get(request.index)
         if said is None:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
             said = self._waiting[request.index] = _Charges(request.index, session)
+        key = (rule.code, match.key, session.path, session.origin)
+        entry = self._entries.get(key)
+        new = entry is None
+        if entry is None:
+            entry = self._entries[key] = _Entry(key)
+        entry.waiting += 1
+        worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
         ms, at_depth = speed.cost(request, match.tokens)
-        final = self._final.get(key)
-        worse = final is None or _rank(match) > _rank(final.worst)
-        said.charges.append(_Charge(key, rule, match, round(ms * 1e6), at_depth, context if worse else None))
-        self._waiting_keys[key] = self._waiting_keys.get(key, 0) + 1
+        said.charges.append(_Charge(entry, rule, match, round(ms * 1e6), at_depth, context if worse else None))
         return new
 
     def retract(self, index: int) -> None:
         """Take back what was said of the request with this number, unless it is final."""
         said = self._waiting.pop(index, None)
-        if said is not None:
-            self._forget(said)
+        for charge in () if said is None else said.charges:
+            entry = charge.entry
+            entry.waiting -= 1
+            if not entry.waiting and entry.group is None:
+                del self._entries[entry.key]
 
     def items(self) -> Iterator[tuple[Key, Group]]:
         """Every group with its key, with what is not final yet."""
-        groups = {key: _copy(group) if key in self._waiting_keys else group for key, group in self._final.items()}
+        groups = {
+            key: _copy(entry.group) if entry.waiting else entry.group
+            for key, entry in self._entries.items()
+            if entry.group is not None
+        }
         for said in self._waiting.values():
-            self._count(groups, said)
+            for charge in said.charges:
+                key = charge.entry.key
+                groups[key] = self._counted(groups.get(key), charge, said)
         yield from groups.items()
 
     @property
@@ -114,25 +133,21 @@ class Groups:
     def cost_of(self, request: Request) -> tuple[int, int]:
         """Tokens and nanoseconds that count as avoidable of a request that is not final yet."""
         said = self._waiting.get(request.index)
-        if said is None:
-            return 0, 0
-        return self._dearest(said)
+        return (0, 0) if said is None else self._dearest(said)
 
     def merge(self, later: Groups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()
-        for key, group in later._final.items():
-            before = self._final.get(key)
-            if before is None:
-                self._final[key] = group
-            else:
-                _join(before, group)
+        for key, entry in later._entries.items():
+            before = self._entries.setdefault(key, entry)
+            if before is not entry and before.group is not None and entry.group is not None:
+                _join(before.group, entry.group)
         self._tokens += later._tokens
         self._ns += later._ns
 
     def renumber(self, requests: int, sessions: int) -> None:
         """Count requests and sessions from here on, once finished; whoever holds the sessions numbers them."""
-        for group in self._final.values():
+        for group in (entry.group for entry in self._entries.values() if entry.group is not None):
             group.first = [number + requests for number in group.first]
             group.top = [(tokens, number + requests) for tokens, number in group.top]
             worst = group.worst_request
@@ -141,56 +156,51 @@ class Groups:
 
     def finish(self) -> None:
         """Make all final."""
-        for said in list(self._waiting.values()):
+        for said in self._waiting.values():
             self._settle(said)
         self._waiting.clear()
 
     def _settle(self, said: _Charges) -> None:
-        self._count(self._final, said)
+        for charge in said.charges:
+            entry = charge.entry
+            entry.waiting -= 1
+            entry.group = self._counted(entry.group, charge, said)
         tokens, ns = self._dearest(said)
         self._tokens += tokens
         self._ns += ns
-        self._forget(said)
 
     def _dearest(self, said: _Charges) -> tuple[int, int]:
         """Tokens and nanoseconds of the dearest cause that is reported."""
-        reported = [charge for charge in said.charges if charge.key[0] not in self._ignored]
-        if not reported:
-            return 0, 0
-        charge = reported[0] if len(reported) == 1 else max(reported, key=lambda charge: charge.match.tokens)
-        return charge.match.tokens, charge.ns
-
-    def _forget(self, said: _Charges) -> None:
+        dearest: _Charge | None = None
         for charge in said.charges:
-            left = self._waiting_keys[charge.key] - 1
-            if left:
-                self._waiting_keys[charge.key] = left
-            else:
-                del self._waiting_keys[charge.key]
+            if charge.rule.code not in self._ignored and (
+                dearest is None or charge.match.tokens > dearest.match.tokens
+            ):
+                dearest = charge
+        return (0, 0) if dearest is None else (dearest.match.tokens, dearest.ns)
 
-    def _count(self, groups: dict[Key, Group], said: _Charges) -> None:
-        for charge in said.charges:
-            match, group = charge.match, self._group(groups, charge, said.session)
-            group.at_depth = charge.at_depth
-            group.count += 1
-            group.tokens += match.tokens
-            group.ns += charge.ns
-            if len(group.first) < FIRST:
-                group.first.append(said.number)
-            if len(group.top) < WORST or match.tokens > group.top[-1][0]:
-                group.top = _worst([*group.top, (match.tokens, said.number)])
-
-    def _group(self, groups: dict[Key, Group], charge: _Charge, session: Session) -> Group:
-        """Give the group of a match, which shows the match from now on if that is the worst."""
-        match, context, group = charge.match, charge.context, groups.get(charge.key)
-        if context is None or (group is not None and _rank(match) <= _rank(group.worst)):
-            return groups[charge.key]
-        proof = self._proof(charge, context)
+    def _counted(self, group: Group | None, charge: _Charge, said: _Charges) -> Group:
+        """Count a match into its group, which shows the match from now on if that is the worst."""
+        match, context = charge.match, charge.context
         if group is None:
-            group = groups[charge.key] = Group(session, match, context.request, proof)
-        else:
-            group.worst, group.worst_request, group.session, group.proof = match, context.request, session, proof
+            group = self._opened(charge, said.session)
+        elif context is not None and _rank(match) > _rank(group.worst):
+            group.worst, group.worst_request, group.session = match, context.request, said.session
+            group.proof = self._proof(charge, context)
+        group.at_depth = charge.at_depth
+        group.count += 1
+        group.tokens += match.tokens
+        group.ns += charge.ns
+        if len(group.first) < FIRST:
+            group.first.append(said.number)
+        if len(group.top) < WORST or match.tokens > group.top[-1][0]:
+            group.top = _worst([*group.top, (match.tokens, said.number)])
         return group
+
+    def _opened(self, charge: _Charge, session: Session) -> Group:
+        if charge.context is None:
+            raise ValueError("the first match of a group keeps its request")
+        return Group(session, charge.match, charge.context.request, self._proof(charge, charge.context))
 
     def _proof(self, charge: _Charge, context: RuleContext) -> Proof | None:
         if charge.proof is None:

@@ -64,11 +64,6 @@ class PromptSpeed(msgspec.Struct):
         slope, computed, ms = self.slope, request.processed_tokens, request.prompt_ms
         if not computed or not ms:
             return 0.0, slope > 0
-        start = request.cached_tokens or 0
-        saved = min(tokens, computed)
-        return ms * _work(start, saved, slope) / _work(start, computed, slope), slope > 0
-
-
-def _work(start: int, tokens: int, slope: float) -> float:
-    """What it takes to compute so many tokens from ``start`` on."""
-    return tokens * (1 + slope * (start + start + tokens) / 2)
+        twice, saved = 2 * (request.cached_tokens or 0), min(tokens, computed)
+        part, whole = saved * (1 + slope * (twice + saved) / 2), computed * (1 + slope * (twice + computed) / 2)
+        return ms * part / whole, slope > 0
