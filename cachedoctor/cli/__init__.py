@@ -38,13 +38,13 @@ app = typer.Typer(
 app.command("analyze")(analyze.analyze)
 app.command("watch", short_help="Show live what a server does with its cache.")(watch.watch)
 app.command("report")(report.report)
-app.command("diff", short_help="Say where two prompts part, and why.")(diff.diff)
+app.command("diff", short_help="Say where two prompts diverge, and why.")(diff.diff)
 app.command("redact", short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", short_help="Explain a rule, or a line of a log.")(explain.explain)
 app.command("rules")(rules.rules)
 app.command("export", short_help="Write requests, or lines, as a table.")(export.export)
 app.command("stats", short_help="Sum up requests over many logs and servers.")(stats.stats)
-app.command("compare", short_help="Say whether a change helped, and how surely.")(compare.compare)
+app.command("compare", short_help="Say whether a change helped, with a confidence interval.")(compare.compare)
 app.command("config")(config.config)
 
 

@@ -25,8 +25,13 @@ class Sink:
         self._written = False
 
     def __enter__(self) -> Sink:
-        with self._faults():
-            self._stream = self._standard() if self.path is None else self._opened(self.path)
+        try:
+            with self._faults():
+                self._stream = self._standard() if self.path is None else self._opened(self.path)
+        except BaseException:  # an interrupt, too: nobody calls __exit__
+            if self._temporary is not None:
+                _remove(self._temporary)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
@@ -73,11 +78,10 @@ class Sink:
             if not os.access(self._target, os.W_OK):
                 raise PermissionError(0, "Permission denied")
             mode = stat.S_IMODE(os.stat(self._target).st_mode)
-        temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
-        stream = open(temporary, "xb")  # noqa: SIM115  # closed by __exit__
-        self._temporary = temporary
+        self._temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
+        stream = open(self._temporary, "xb")  # noqa: SIM115  # closed by __exit__
         if mode is not None:
-            os.chmod(temporary, mode)
+            os.chmod(self._temporary, mode)
         return stream
 
     @contextlib.contextmanager
@@ -128,5 +132,5 @@ def _hint(fault: OSError, path: str | None) -> str:
 
 
 def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         os.unlink(path)
