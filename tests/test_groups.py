@@ -5,6 +5,7 @@ from __future__ import annotations
 import made
 
 from cachedoctor.doctor.groups import Groups
+from cachedoctor.doctor.speed import PromptSpeed
 from cachedoctor.model import Confidence, Facts, Mark, Request, Session
 from cachedoctor.rules.base import FindingText, Match, Proof, RequestRule, RuleContext, marked
 from cachedoctor.rules.setup import Setup
@@ -27,7 +28,7 @@ def add(groups: Groups, code: str, found: Match, of: Request) -> None:
         return Proof((Mark(s.request.index, b"line"), "label"))
 
     rule = RequestRule(code, "spy", "", lambda _: None, prove, lambda _: FindingText("", "", []))
-    groups.add(rule, found, RuleContext(of, Setup(Facts(0, "server.log")), [], None, 0, 0), SESSION)
+    groups.add(rule, found, RuleContext(of, Setup(Facts(0, "server.log")), [], None, 0, 0), SESSION, PromptSpeed())
 
 
 def test_no_fix_saves_more_than_was_computed() -> None:

@@ -114,11 +114,11 @@ def test_one_other_number_changes_the_answer() -> None:
     checks = [Check(2038, 2805, 1655, 5), Check(1600, 2237, 1655, 6)]
     r = request(prompt_tokens=2756, held_tokens=2815, prefix_between=(1783, 1783), oldest_position=2047, checks=checks)
     r.seen.tried, r.seen.restored, r.seen.restored_at = 2, 1, (1600, 2237)
-    assert replay(r, s).expected == 1783
+    assert replay(r, Setup(s)).expected == 1783
     r.seen.checks = [checks[0], Check(1700, 2337, 1655, 6)]
-    assert replay(r, s).expected == 0
+    assert replay(r, Setup(s)).expected == 0
     r.seen.oldest_position, r.seen.checks = 1500, []
-    assert replay(r, s).expected == 1783
+    assert replay(r, Setup(s)).expected == 1783
 
 
 # ---- what is missing is named
@@ -145,7 +145,7 @@ def test_missing_numbers_are_named(
 ) -> None:
     """One number less than the decision needs."""
     start = {"held_tokens": 600, "prefix_between": (400, 400), "selected_by": "lcp", "f_keep": 0.667}
-    assert replay(request(**start | fields), Session(0, "x", **session)).missing == missing  # type: ignore[arg-type]
+    assert replay(request(**start | fields), Setup(Session(0, "x", **session))).missing == missing  # type: ignore[arg-type]
 
 
 def test_the_build_is_missing_when_it_decides() -> None:
@@ -159,15 +159,15 @@ def test_the_build_is_missing_when_it_decides() -> None:
         positions_known=True,
     )
     r.seen.tried, r.seen.forced = 0, True
-    assert replay(r, s).expected == 0  # forced: only those before b8672 did that
+    assert replay(r, Setup(s)).expected == 0  # forced: only those before b8672 did that
     r.seen.checks, r.seen.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
-    assert replay(r, s).missing == ("build",)
+    assert replay(r, Setup(s)).missing == ("build",)
 
 
 def test_rounding_leaves_bounds() -> None:
     """f_keep = 0.667 of 3,004 tokens: 2,002 to 2,005."""
     s = Session(0, "x", build=9000, memory="attention")
-    found = replay(request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2002, 2005)), s)
+    found = replay(request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2002, 2005)), Setup(s))
     assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ("common_prefix",))
 
 
@@ -187,8 +187,8 @@ def test_a_list_ends_at_the_checkpoint_that_was_taken() -> None:
     s = Session(0, "x", build=9294, memory="swa", window=128)
     r = request(prompt_tokens=2810, held_tokens=2871, prefix_between=(1783, 1783), oldest_position=2103)
     r.seen.checks, r.seen.tried, r.seen.restored, r.seen.restored_at = [Check(1582, 2349, 1654, 5)], 1, 1, (1582, 2349)
-    assert would_reuse(r, s, 9294) == 1783
-    assert would_reuse(r, s, 9713) is None
+    assert would_reuse(r, Setup(s), 9294) == 1783
+    assert would_reuse(r, Setup(s), 9713) is None
 
 
 # ---- what the slot held, where the lines mislead

@@ -128,17 +128,21 @@ EVICTED = """\
 0.01.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1
 0.01.000.100 I slot launch_slot_: id  0 | task 0 | processing task, is_child = 0
 0.01.000.200 I slot update_slots: id  0 | task 0 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1838
-0.01.300.000 I slot print_timing: id  0 | task 0 | prompt eval time =     329.50 ms /  1838 tokens (    0.18 ms per token,  5578.15 tokens per second)
-0.01.300.100 I slot print_timing: id  0 | task 0 |        eval time =      19.16 ms /     6 tokens (    3.19 ms per token,   313.23 tokens per second)
+0.01.300.000 I slot print_timing: id  0 | task 0 | prompt eval time =     329.50 ms /  1838 tokens \
+(    0.18 ms per token,  5578.15 tokens per second)
+0.01.300.100 I slot print_timing: id  0 | task 0 |        eval time =      19.16 ms /     6 tokens \
+(    3.19 ms per token,   313.23 tokens per second)
 0.01.300.200 I slot      release: id  0 | task 0 | stop processing: n_tokens = 1843, truncated = 0
 0.02.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 1300200
 0.02.000.050 W srv        update:  - cache size limit reached, removing oldest entry (size = 1.237 MiB)
 0.02.000.100 I slot launch_slot_: id  0 | task 8 | processing task, is_child = 0
 0.02.000.200 I slot update_slots: id  0 | task 8 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 2838
-0.02.300.000 I slot print_timing: id  0 | task 8 | prompt eval time =     429.50 ms /  2838 tokens (    0.18 ms per token,  5578.15 tokens per second)
-0.02.300.100 I slot print_timing: id  0 | task 8 |        eval time =      19.16 ms /     6 tokens (    3.19 ms per token,   313.23 tokens per second)
+0.02.300.000 I slot print_timing: id  0 | task 8 | prompt eval time =     429.50 ms /  2838 tokens \
+(    0.18 ms per token,  5578.15 tokens per second)
+0.02.300.100 I slot print_timing: id  0 | task 8 |        eval time =      19.16 ms /     6 tokens \
+(    3.19 ms per token,   313.23 tokens per second)
 0.02.300.200 I slot      release: id  0 | task 8 | stop processing: n_tokens = 2843, truncated = 0
-"""  # noqa: E501
+"""
 
 
 def test_a_cache_that_evicts_is_on() -> None:

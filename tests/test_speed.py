@@ -36,17 +36,17 @@ def test_saved_tokens_stand_in_front_and_cost_less_than_their_share() -> None:
     """50,000 of 100,000 tokens: 37.5 s of 100 s, not half."""
     whole = request(0, 100_000, time_of(0, 100_000))
     assert whole.prompt_ms == 100_000
-    assert trained(*SPANS).ms_of(whole, 50_000) == pytest.approx(time_of(0, 50_000)) == pytest.approx(37_500)
+    assert trained(*SPANS).cost(whole, 50_000)[0] == pytest.approx(time_of(0, 50_000)) == pytest.approx(37_500)
 
 
 def test_behind_a_cached_prefix_the_depth_counts_from_there() -> None:
     part = request(50_000, 10_000, time_of(50_000, 60_000))
-    assert trained(*SPANS).ms_of(part, 4_000) == pytest.approx(time_of(50_000, 54_000))
+    assert trained(*SPANS).cost(part, 4_000)[0] == pytest.approx(time_of(50_000, 54_000))
 
 
 def test_no_more_than_was_computed_is_charged() -> None:
     one = request(0, 1000, 250.0)
-    assert trained(*SPANS).ms_of(one, 9_999_999) == pytest.approx(250.0)
+    assert trained(*SPANS).cost(one, 9_999_999)[0] == pytest.approx(250.0)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_no_more_than_was_computed_is_charged() -> None:
 def test_without_a_slope_the_mean_speed_counts(spans: tuple[tuple[int, int], ...]) -> None:
     speed = trained(*spans)
     assert speed.slope == 0.0
-    assert speed.ms_of(request(0, 1000, 500.0), 100) == pytest.approx(50.0)
+    assert speed.cost(request(0, 1000, 500.0), 100)[0] == pytest.approx(50.0)
 
 
 def test_a_server_that_gets_faster_with_depth_has_no_slope() -> None:
@@ -68,4 +68,4 @@ def test_a_server_that_gets_faster_with_depth_has_no_slope() -> None:
 
 
 def test_unknown_times_cost_nothing() -> None:
-    assert trained(*SPANS).ms_of(made.request(cached_tokens=0, processed_tokens=1000), 500) == 0.0
+    assert trained(*SPANS).cost(made.request(cached_tokens=0, processed_tokens=1000), 500)[0] == 0.0

@@ -35,7 +35,6 @@ from cachedoctor.rules.base import (
     Group,
     InputRule,
     Line,
-    Match,
     Proof,
     RequestRule,
     RuleContext,
@@ -99,7 +98,7 @@ class Diagnosis:
     def examine(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
         """Run every rule on ``request``; ``difference``: from the prompt before it, when both were given."""
         memory = self._of(session)
-        self.groups.speed(session).learn(request)
+        memory.speed.learn(request)
         if request.outcome in _DOUBTFUL and request.parent is None:
             self.doubtful += 1
         return self._ask(request, session, memory, difference)
@@ -127,7 +126,6 @@ class Diagnosis:
 
     def _forget(self, session: int) -> None:
         self._memory.pop(session, None)
-        self.groups.forget(session)
 
     def forget(self) -> None:
         """No session of the inputs so far goes on."""
@@ -152,7 +150,7 @@ class Diagnosis:
         before, served = memory.before(request)
         setup = self._setup_of(request.facts)
         s = RuleContext(request, setup, before, served, memory.n_threads, memory.steals, self._options, difference)
-        codes = self._fired(s, session)
+        codes = self._fired(s, session, memory)
         if s.slot_taken:
             memory.steals += 1
         judged = Judged(request, self._verdict(s, tuple(codes)))
@@ -167,28 +165,23 @@ class Diagnosis:
             self._setup = Setup(facts)
         return self._setup
 
-    def _fired(self, s: RuleContext, session: Session) -> list[str]:
+    def _fired(self, s: RuleContext, session: Session, memory: Memory) -> list[str]:
         """Ask the rules; returns the codes of those that matched."""
         codes: list[str] = []
-        for rule in self._plan.rules(triggers_of(s)):
-            if codes and any(code in rule.unless for code in codes):
+        for rule, unless, weak_unless, only_with in self._plan.rules(triggers_of(s)):
+            if (codes and not unless.isdisjoint(codes)) or (only_with and only_with.isdisjoint(codes)):
                 continue
-            if rule.only_with and not any(code in rule.only_with for code in codes):
+            try:
+                match = rule.decide(s)
+            except Exception as error:  # one broken rule must not end the run
+                self.failures[rule.code] = repr(error)
                 continue
-            match = self._decide(rule, s)
-            if match is None or (match.weak and any(code in rule.weak_unless for code in codes)):
+            if match is None or (match.weak and not weak_unless.isdisjoint(codes)):
                 continue
             codes.append(rule.code)
-            if self.groups.add(rule, match, s, session) and rule.code not in self._options.ignored:
+            if self.groups.add(rule, match, s, session, memory.speed) and rule.code not in self._options.ignored:
                 self.opened.append(rule.code)
         return codes
-
-    def _decide(self, rule: RequestRule, s: RuleContext) -> Match | None:
-        try:
-            return rule.decide(s)
-        except Exception as error:  # one broken rule must not end the run
-            self.failures[rule.code] = repr(error)
-            return None
 
     def _verdict(self, s: RuleContext, codes: tuple[str, ...]) -> Verdict:
         if not s.lost and not codes:

@@ -7,7 +7,6 @@ the whole. A rule is asked for its proof where a match becomes the worst. Knows 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -25,14 +24,26 @@ Key = tuple[str, str, str, str | None]
 """(code, key of the match, path, origin)."""
 
 
+class _Entry(msgspec.Struct):
+    """One cause in one input."""
+
+    key: Key
+    group: Group | None = None
+    """What is final of it."""
+    waiting: int = 0
+    """Matches that can still be taken back."""
+
+
 class _Charge(msgspec.Struct):
     """What one rule said of one request."""
 
-    key: Key
+    entry: _Entry
     rule: RequestRule
     match: Match
     ns: int
     at_depth: bool
+    context: RuleContext | None
+    """For its proof; None where it cannot become the worst of its group."""
     proof: Proof | None = None
     """None as long as nobody asked."""
 
@@ -40,7 +51,8 @@ class _Charge(msgspec.Struct):
 class _Charges(msgspec.Struct):
     """What all rules said of one request."""
 
-    context: RuleContext
+    number: int
+    """Of the request."""
     session: Session
     charges: list[_Charge] = msgspec.field(default_factory=list)
 
@@ -57,53 +69,55 @@ class Groups:
         """
         self._ignored = ignored
         self._failures = {} if failures is None else failures
-        self._final: dict[Key, Group] = {}
+        self._entries: dict[Key, _Entry] = {}
         self._waiting: dict[int, _Charges] = {}
-        self._waiting_keys: Counter[Key] = Counter()
-        self._speeds: dict[int, PromptSpeed] = {}
         self._tokens = self._ns = 0
 
-    def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session) -> bool:
-        """Count a match; returns whether it opened a new group. No fix saves more tokens than were computed."""
+    def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session, speed: PromptSpeed) -> bool:
+        """Count a match; returns whether it opened a new group. No fix saves more tokens than were computed.
+
+        ``speed``: what is known of the prompt speed of the session.
+        """
         request = context.request
         computed = request.processed_tokens
         if computed is not None and match.tokens > computed:
             match.tokens = computed
-        key = (rule.code, match.key, session.path, session.origin)
-        new = key not in self._final and key not in self._waiting_keys
         said = self._waiting.get(request.index)
         if said is None:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
-            said = self._waiting[request.index] = _Charges(context, session)
-        speed = self.speed(session)
-        ns = round(speed.ms_of(request, match.tokens) * 1e6)
-        said.charges.append(_Charge(key, rule, match, ns, speed.slope > 0))
-        self._waiting_keys[key] += 1
+            said = self._waiting[request.index] = _Charges(request.index, session)
+        key = (rule.code, match.key, session.path, session.origin)
+        entry = self._entries.get(key)
+        new = entry is None
+        if entry is None:
+            entry = self._entries[key] = _Entry(key)
+        entry.waiting += 1
+        worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
+        ms, at_depth = speed.cost(request, match.tokens)
+        said.charges.append(_Charge(entry, rule, match, round(ms * 1e6), at_depth, context if worse else None))
         return new
-
-    def speed(self, session: Session) -> PromptSpeed:
-        """What is known of the prompt speed of this session."""
-        found = self._speeds.get(session.index)
-        if found is None:
-            found = self._speeds[session.index] = PromptSpeed()
-        return found
-
-    def forget(self, session: int) -> None:
-        """Unlearn the prompt speed of the session with this number: it is over."""
-        self._speeds.pop(session, None)
 
     def retract(self, index: int) -> None:
         """Take back what was said of the request with this number, unless it is final."""
         said = self._waiting.pop(index, None)
-        if said is not None:
-            self._forget(said)
+        for charge in () if said is None else said.charges:
+            entry = charge.entry
+            entry.waiting -= 1
+            if not entry.waiting and entry.group is None:
+                del self._entries[entry.key]
 
     def items(self) -> Iterator[tuple[Key, Group]]:
         """Every group with its key, with what is not final yet."""
-        groups = {key: _copy(group) if key in self._waiting_keys else group for key, group in self._final.items()}
+        groups = {
+            key: _copy(entry.group) if entry.waiting else entry.group
+            for key, entry in self._entries.items()
+            if entry.group is not None
+        }
         for said in self._waiting.values():
-            self._count(groups, said)
+            for charge in said.charges:
+                key = charge.entry.key
+                groups[key] = self._counted(groups.get(key), charge, said)
         yield from groups.items()
 
     @property
@@ -119,25 +133,21 @@ class Groups:
     def cost_of(self, request: Request) -> tuple[int, int]:
         """Tokens and nanoseconds that count as avoidable of a request that is not final yet."""
         said = self._waiting.get(request.index)
-        if said is None:
-            return 0, 0
-        return self._dearest(said)
+        return (0, 0) if said is None else self._dearest(said)
 
     def merge(self, later: Groups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()
-        for key, group in later._final.items():
-            before = self._final.get(key)
-            if before is None:
-                self._final[key] = group
-            else:
-                _join(before, group)
+        for key, entry in later._entries.items():
+            before = self._entries.setdefault(key, entry)
+            if before is not entry and before.group is not None and entry.group is not None:
+                _join(before.group, entry.group)
         self._tokens += later._tokens
         self._ns += later._ns
 
     def renumber(self, requests: int, sessions: int) -> None:
         """Count requests and sessions from here on, once finished; whoever holds the sessions numbers them."""
-        for group in self._final.values():
+        for group in (entry.group for entry in self._entries.values() if entry.group is not None):
             group.first = [number + requests for number in group.first]
             group.top = [(tokens, number + requests) for tokens, number in group.top]
             worst = group.worst_request
@@ -145,51 +155,52 @@ class Groups:
             group.worst_request = msgspec.structs.replace(worst, index=index, session=session)
 
     def finish(self) -> None:
-        """Make all final; nothing more is learnt of the sessions so far."""
-        for said in list(self._waiting.values()):
+        """Make all final."""
+        for said in self._waiting.values():
             self._settle(said)
         self._waiting.clear()
-        self._speeds.clear()
 
     def _settle(self, said: _Charges) -> None:
-        self._count(self._final, said)
+        for charge in said.charges:
+            entry = charge.entry
+            entry.waiting -= 1
+            entry.group = self._counted(entry.group, charge, said)
         tokens, ns = self._dearest(said)
         self._tokens += tokens
         self._ns += ns
-        self._forget(said)
 
     def _dearest(self, said: _Charges) -> tuple[int, int]:
         """Tokens and nanoseconds of the dearest cause that is reported."""
-        reported = [charge for charge in said.charges if charge.key[0] not in self._ignored]
-        if not reported:
-            return 0, 0
-        charge = reported[0] if len(reported) == 1 else max(reported, key=lambda charge: charge.match.tokens)
-        return charge.match.tokens, charge.ns
-
-    def _forget(self, said: _Charges) -> None:
+        dearest: _Charge | None = None
         for charge in said.charges:
-            self._waiting_keys[charge.key] -= 1
-            if not self._waiting_keys[charge.key]:
-                del self._waiting_keys[charge.key]
+            if charge.rule.code not in self._ignored and (
+                dearest is None or charge.match.tokens > dearest.match.tokens
+            ):
+                dearest = charge
+        return (0, 0) if dearest is None else (dearest.match.tokens, dearest.ns)
 
-    def _count(self, groups: dict[Key, Group], said: _Charges) -> None:
-        request, number = said.context.request, said.context.request.index
-        for charge in said.charges:
-            match = charge.match
-            group = groups.get(charge.key)
-            if group is None:
-                group = groups[charge.key] = Group(said.session, match, request, self._proof(charge, said.context))
-            elif _rank(match) > _rank(group.worst):
-                group.worst, group.worst_request, group.session = match, request, said.session
-                group.proof = self._proof(charge, said.context)
-            group.at_depth = charge.at_depth
-            group.count += 1
-            group.tokens += match.tokens
-            group.ns += charge.ns
-            if len(group.first) < FIRST:
-                group.first.append(number)
-            if len(group.top) < WORST or match.tokens > group.top[-1][0]:
-                group.top = _worst([*group.top, (match.tokens, number)])
+    def _counted(self, group: Group | None, charge: _Charge, said: _Charges) -> Group:
+        """Count a match into its group, which shows the match from now on if that is the worst."""
+        match, context = charge.match, charge.context
+        if group is None:
+            group = self._opened(charge, said.session)
+        elif context is not None and _rank(match) > _rank(group.worst):
+            group.worst, group.worst_request, group.session = match, context.request, said.session
+            group.proof = self._proof(charge, context)
+        group.at_depth = charge.at_depth
+        group.count += 1
+        group.tokens += match.tokens
+        group.ns += charge.ns
+        if len(group.first) < FIRST:
+            group.first.append(said.number)
+        if len(group.top) < WORST or match.tokens > group.top[-1][0]:
+            group.top = _worst([*group.top, (match.tokens, said.number)])
+        return group
+
+    def _opened(self, charge: _Charge, session: Session) -> Group:
+        if charge.context is None:
+            raise ValueError("the first match of a group keeps its request")
+        return Group(session, charge.match, charge.context.request, self._proof(charge, charge.context))
 
     def _proof(self, charge: _Charge, context: RuleContext) -> Proof | None:
         if charge.proof is None:

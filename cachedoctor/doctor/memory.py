@@ -6,6 +6,7 @@ from collections import deque
 
 import msgspec
 
+from cachedoctor.doctor.speed import PromptSpeed
 from cachedoctor.model import Judged, Request
 
 WINDOW = 8
@@ -17,11 +18,14 @@ _FINAL = 64
 
 
 class Memory(msgspec.Struct):
-    """The last requests of each thread and slot."""
+    """The last requests of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
     slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
     """What each slot served, in the order of the requests."""
+    speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
+    latest: int | None = None
+    """Thread that was used last; it stands last in ``threads``."""
     n_threads: int = 0
     steals: int = 0
 
@@ -35,13 +39,19 @@ class Memory(msgspec.Struct):
         while len(served) > 1 and served[1].request.index < request.index - _FINAL:
             served.popleft()
         if request.thread is not None:
-            queue = self.threads.pop(request.thread, None)
-            if queue is None:
-                if len(self.threads) >= MAX_THREADS:
-                    del self.threads[next(iter(self.threads))]
-                queue = deque(maxlen=WINDOW)
-            self.threads[request.thread] = queue  # the one used last stands last
-            _insert(queue, judged)
+            if request.thread != self.latest:
+                self._use(request.thread)
+            _insert(self.threads[request.thread], judged)
+
+    def _use(self, thread: int) -> None:
+        """Put a thread last; of too many the one unused for longest is forgotten."""
+        queue = self.threads.pop(thread, None)
+        if queue is None:
+            if len(self.threads) >= MAX_THREADS:
+                del self.threads[next(iter(self.threads))]
+            queue = deque(maxlen=WINDOW)
+        self.threads[thread] = queue
+        self.latest = thread
 
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""
@@ -64,9 +74,10 @@ class Memory(msgspec.Struct):
 
 def _insert(queue: deque[Judged], judged: Judged) -> None:
     """Add a request in its place: nearly always the last."""
-    late = queue and queue[-1].request.index > judged.request.index
+    if not queue or queue[-1].request.index < judged.request.index:
+        queue.append(judged)
+        return
     queue.append(judged)
-    if late:
-        ordered = sorted(queue, key=lambda j: j.request.index)
-        queue.clear()
-        queue.extend(ordered)
+    ordered = sorted(queue, key=lambda j: j.request.index)
+    queue.clear()
+    queue.extend(ordered)

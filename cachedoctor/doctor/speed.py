@@ -31,11 +31,11 @@ class PromptSpeed(msgspec.Struct):
 
     def learn(self, request: Request) -> None:
         """Take a request's timing."""
-        span = _span(request)
-        if span is None or span[1] - span[0] < LEAST:
+        tokens, ms = request.processed_tokens, request.prompt_ms
+        if not tokens or not ms or tokens < LEAST:
             return
-        start, end, ms = span
-        tokens, middle = end - start, (start + end) / 2
+        start = request.cached_tokens or 0
+        middle = (start + start + tokens) / 2
         self.count += 1
         self.weight += tokens
         self.depth += tokens * middle
@@ -56,25 +56,14 @@ class PromptSpeed(msgspec.Struct):
         base = self.per_token / self.weight - rise * mean
         return rise / base if rise > 0 and base > 0 else 0.0
 
-    def ms_of(self, request: Request, tokens: int) -> float:
-        """Milliseconds that the first ``tokens`` of what this request computed took; 0 when its time is unknown."""
-        span = _span(request)
-        if span is None:
-            return 0.0
-        start, end, ms = span
-        saved = min(tokens, end - start)
-        slope = self.slope
+    def cost(self, request: Request, tokens: int) -> tuple[float, bool]:
+        """Milliseconds that the first ``tokens`` of what this request computed took; 0 when its time is unknown.
 
-        def work(first: int, last: int) -> float:
-            return (last - first) * (1 + slope * (first + last) / 2)
-
-        return ms * work(start, start + saved) / work(start, end)
-
-
-def _span(request: Request) -> tuple[int, int, float] | None:
-    """(first token computed, token behind the last, milliseconds), or None."""
-    processed, ms = request.processed_tokens, request.prompt_ms
-    if not processed or not ms:
-        return None
-    start = request.cached_tokens or 0
-    return start, start + processed, ms
+        And whether the speed at that depth is known, not only the mean speed of the request.
+        """
+        slope, computed, ms = self.slope, request.processed_tokens, request.prompt_ms
+        if not computed or not ms:
+            return 0.0, slope > 0
+        twice, saved = 2 * (request.cached_tokens or 0), min(tokens, computed)
+        part, whole = saved * (1 + slope * (twice + saved) / 2), computed * (1 + slope * (twice + computed) / 2)
+        return ms * part / whole, slope > 0

@@ -141,8 +141,8 @@ def _cut(held: Held, reused: int, new: int, found: Decision, end: int, build: in
     reused = new - 1 if reused >= new else reused
     whole = end - 1 if 6751 <= build < 7079 else end
     if held.memory in ("hybrid", "recurrent") and 0 < reused < whole:
-        return found._replace(reused=0, cleared=True)
-    return found._replace(reused=max(0, reused))
+        return Decision(0, found.threshold, found.searched, found.taken, cleared=True)
+    return Decision(max(0, reused), found.threshold, found.searched, found.taken)
 
 
 def reusable(

@@ -31,12 +31,13 @@ SCHEMA = "cachedoctor.report/1"
 _encoder = msgspec.json.Encoder()
 _HIDDEN = CheckpointRow(None, None, None, None)
 """Counts of a request whose log hides checkpoints."""
-_UPTIME = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ")
+_UPTIME = re.compile(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 
 
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
+    client, server = _split(judged)
     checkpoints = _HIDDEN if r.tried is None and not r.lost_tokens else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
@@ -46,7 +47,7 @@ def encode_request(judged: Judged) -> bytes:
             r.lost_tokens, r.outcome, r.partial, list(said.codes),
             said.expected_cached, list(said.replay_missing),
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
-            *_split(judged), r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
+            client, server, r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
             said.avoidable_tokens, said.avoidable_ns / 1e6,
         )
     )  # fmt: skip
@@ -75,11 +76,13 @@ def _split(judged: Judged) -> tuple[int | None, int | None]:
 
 def _uptime(r: Request) -> float | None:
     """Milliseconds from ``M.SS.mmm.uuu``; minutes are unbounded."""
-    found = _UPTIME.match(r.marks["start"].text) if "start" in r.marks else None
+    start = r.marks.get("start")
+    found = None if start is None else _UPTIME.match(start.text)
     if found is None:
         return None
-    minutes, seconds, millis, micros = map(int, found.groups())
-    return minutes * 60_000 + seconds * 1000 + millis + micros / 1000
+    minutes, rest = divmod(int(found[0].replace(b".", b"")), 10**8)
+    millis, micros = divmod(rest, 1000)
+    return minutes * 60_000 + millis + micros / 1000
 
 
 def _checkpoints(r: Request) -> CheckpointRow:

@@ -7,7 +7,6 @@ not, why). Knows no single cause.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -72,6 +71,12 @@ Line = tuple[Mark, str]
 class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
+    __slots__ = (
+        "_history", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
+        "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "request", "server_lost", "setup", "slot_before",
+        "slot_taken", "steals", "threads", "whole",
+    )  # fmt: skip
+
     def __init__(
         self,
         request: Request,
@@ -104,6 +109,12 @@ class RuleContext:
         self.threads = threads
         self.steals = steals
         self.difference = difference
+        self.first = None if difference is None else difference.first
+        """Where the prompts part that were given beside the log, or None."""
+        self.known = difference is not None and (self.first is None or self.first.kind != "other")
+        """The prompts themselves were given: no guess from numbers is needed."""
+        self._history: list[Request] | None = None
+        self._replayed: Replay | None = None
         self.min_prompt = options.min_prompt_tokens
         """Tokens: a request with a shorter prompt costs too little to matter."""
         prompt, lcp, reference = r.prompt_tokens, r.common_prefix_tokens, r.reference_tokens or 0
@@ -132,19 +143,23 @@ class RuleContext:
         self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
-    @cached_property
+    @property
     def history(self) -> list[Request]:
         """Earlier requests of the same thread, oldest first, at most 8."""
-        return [judged.request for judged in self.before]
+        if self._history is None:
+            self._history = [judged.request for judged in self.before]
+        return self._history
 
     def said_before(self, code: str) -> list[bool]:
         """Whether a rule, which asks about itself, fired on each request of the history."""
         return [code in judged.verdict.codes for judged in self.before]
 
-    @cached_property
+    @property
     def replayed(self) -> Replay:
         """What the server's build had to reuse, given what the slot held; names the numbers that are missing."""
-        return replay(self.request, self.facts)
+        if self._replayed is None:
+            self._replayed = replay(self.request, self.setup)
+        return self._replayed
 
     @property
     def by_the_book(self) -> bool | None:
@@ -152,23 +167,16 @@ class RuleContext:
         found, cached = self.replayed, self.request.cached_tokens
         if found.least is None or found.most is None or cached is None:
             return None
-        whole = found.decision is None or agrees(found.decision, self.request, self.facts)
+        whole = found.decision is None or agrees(found.decision, self.request, self.setup)
         return whole and found.least <= cached <= found.most
 
     def reused_by(self, build: int) -> int | None:
         """Tokens that a server of another build would have reused; None when the log does not tell."""
-        return would_reuse(self.request, self.facts, build)
+        return would_reuse(self.request, self.setup, build)
 
     def changed(self, *kinds: str) -> First | None:
         """Return the first difference of the prompts given beside the log, if it is of one of these kinds."""
-        found = self.difference.first if self.difference is not None else None
-        return found if found is not None and found.kind in kinds else None
-
-    @property
-    def known(self) -> bool:
-        """The prompts themselves were given: no guess from numbers is needed."""
-        difference = self.difference
-        return difference is not None and (difference.first is None or difference.first.kind != "other")
+        return self.first if self.first is not None and self.first.kind in kinds else None
 
 
 def _lcp_at_most(r: Request) -> int | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
-from cachedoctor.rules.replaying import PRINTS_CHECKS
 from cachedoctor.rules.rewinding import CLEARED, same_prefix, server_could_not
+from cachedoctor.rules.setup import PRINTS_CHECKS
 
 CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
 """Rules that say why there was none."""

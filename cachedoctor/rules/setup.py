@@ -8,7 +8,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
+from cachedoctor.knowledge import builds, decision
 from cachedoctor.model import Server
+
+PRINTS_CHECKS = 8352
+"""From this build on every checkpoint that is looked at is printed (not yet in b8156)."""
 
 
 class Setup:
@@ -44,3 +48,40 @@ class Setup:
         if f.starts_cold and f.at_least(8929) and f.setting("cache_idle_slots") is not False:
             return "on"  # a disabled cache makes these builds warn that --cache-idle-slots needs it
         return None
+
+    # ---- for the replay of decisions
+
+    @cached_property
+    def builds(self) -> list[int]:
+        """One build for each set of rules that may apply."""
+        f = self.facts
+        if f.build is not None:
+            return [f.build]
+        low, high = f.build_min or builds.SAMPLED[0], f.build_max or builds.NEWEST
+        return [low, *(change for change in decision.CHANGES if low < change <= high)]
+
+    @cached_property
+    def prints_searches(self) -> bool:
+        """A search for checkpoints is printed at the default level."""
+        return self.facts.at_least(builds.LOGS_REDUCED_AGAIN) is False
+
+    @cached_property
+    def prints_checks(self) -> bool | None:
+        """Every checkpoint that is looked at is printed, where the search is; None where the build leaves it open."""
+        return self.facts.at_least(PRINTS_CHECKS)
+
+    @cached_property
+    def projector(self) -> bool:
+        """A multimodal projector is loaded."""
+        return self.facts.setting("mmproj") is True
+
+    @cached_property
+    def swa(self) -> int | None:
+        """Sliding window as the start-up lines say it, tokens."""
+        found: int | None = self.facts.setting("n_swa")
+        return found
+
+    @cached_property
+    def window(self) -> int | None:
+        """Sliding window as request lines say it, or else start-up lines, tokens."""
+        return self.facts.window if self.facts.window is not None else self.swa

@@ -7,6 +7,7 @@ knows no cause.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from cachedoctor.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
 
@@ -57,17 +58,30 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
     return tuple(found)
 
 
+class Asked(NamedTuple):
+    """A rule with what silences it."""
+
+    rule: RequestRule
+    unless: frozenset[str]
+    weak_unless: frozenset[str]
+    only_with: frozenset[str]
+
+
 class Plan:
     """Which rules are asked about which triggers."""
 
     def __init__(self, rules: Iterable[AnyRule]) -> None:
-        self._rules = [rule for rule in rules if isinstance(rule, RequestRule)]
-        self._asked: dict[tuple[Trigger, ...], list[RequestRule]] = {}
+        self._rules = [
+            Asked(rule, frozenset(rule.unless), frozenset(rule.weak_unless), frozenset(rule.only_with))
+            for rule in rules
+            if isinstance(rule, RequestRule)
+        ]
+        self._asked: dict[tuple[Trigger, ...], list[Asked]] = {}
 
-    def rules(self, triggers: tuple[Trigger, ...]) -> list[RequestRule]:
+    def rules(self, triggers: tuple[Trigger, ...]) -> list[Asked]:
         """Rules for a request with these triggers, in their order; where its text is known, every rule of a loss."""
         found = self._asked.get(triggers)
         if found is None:
             shown = frozenset(triggers) | (OF_LOSS if "text" in triggers else frozenset())
-            found = self._asked[triggers] = [rule for rule in self._rules if not shown.isdisjoint(rule.on)]
+            found = self._asked[triggers] = [asked for asked in self._rules if not shown.isdisjoint(asked.rule.on)]
         return found
