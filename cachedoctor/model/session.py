@@ -98,6 +98,8 @@ class Session(msgspec.Struct):
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
     """What responses say of their requests, given beside the log or logged by the server."""
+    program: str | None = None
+    """As it writes itself, of a program that has no rules of its own."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
