@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -21,8 +22,7 @@ GROUPS = ("slot", "srv", "bare")
 """Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+_text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
 
 
 def _float(raw: bytes) -> float:
@@ -34,18 +34,21 @@ def as_pairs(raw: bytes) -> dict[str, str]:
 
     Where a name comes again, the next line has been glued to this one.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    more: dict[str, list[str]] = {}
     last = None
     for part in _text(raw).split(","):
         name, colon, value = part.partition(":")
-        if colon and name.strip():
-            last = name.strip()
-            if last in found:
+        if colon and (name := name.strip()):
+            if name in found:
                 break
-            found[last] = [value.strip()]
-        elif last is not None and part.strip():
-            found[last].append(part.strip())
-    return {name: ", ".join(parts) for name, parts in found.items()}
+            found[name] = value.strip()
+            last = name
+        elif last is not None and (rest := part.strip()):
+            more.setdefault(last, [found[last]]).append(rest)
+    for name, parts in more.items():
+        found[name] = ", ".join(parts)
+    return found
 
 
 # Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -131,6 +132,7 @@ class Session(msgspec.Struct):
         return None
 
 
+@lru_cache(maxsize=64)
 def release(version: str) -> tuple[int, ...]:
     """Numbers of a version that can be compared: ``0.10.2.post1`` and ``0.10.2rc1`` are (0, 10, 2)."""
     found = _RELEASE.match(version)

@@ -15,7 +15,8 @@ import msgspec
 
 from cachedoctor.model import PrefillBatch
 
-_COUNT = re.compile(r"\d{1,15}", re.ASCII)
+_DIGITS = 15
+"""Of a whole number; more are none of a server."""
 _SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _PRESSED = 0.9
 """Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""
@@ -46,26 +47,32 @@ def torn(pairs: Mapping[str, str]) -> bool:
 def count(pairs: Mapping[str, str], name: str) -> int | None:
     """Return a whole number of a line, or None."""
     text = pairs.get(name, "")
-    return int(text) if _COUNT.fullmatch(text) else None
+    return int(text) if text.isdigit() and text.isascii() and len(text) <= _DIGITS else None
 
 
 def share(pairs: Mapping[str, str], *names: str) -> float | None:
     """Return the first of these shares that a line has, at most 1; None without one."""
     for name in names:
-        text = pairs.get(name, "")
-        if _SHARE.fullmatch(text) and float(text) <= _MOST_SHARE:
-            return min(float(text), 1.0)
+        text = pairs.get(name)
+        if text is not None and _SHARE.fullmatch(text) and (found := float(text)) <= _MOST_SHARE:
+            return min(found, 1.0)
     return None
+
+
+def usage(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
+    """Fill in how full the pools are, which decode lines say, too."""
+    batch.token_usage = share(pairs, "token usage", "full token usage")
+    batch.swa_usage = share(pairs, "swa token usage")
+    batch.mamba_usage = share(pairs, "mamba usage")
+    return batch
 
 
 def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
     """Fill ``batch`` from the pairs of its line."""
+    usage(pairs, batch)
     batch.new_seqs = count(pairs, "#new-seq")
     batch.new_tokens = count(pairs, "#new-token")
     batch.cached_tokens = count(pairs, "#cached-token")
-    batch.token_usage = share(pairs, "token usage", "full token usage")
-    batch.swa_usage = share(pairs, "swa token usage")
-    batch.mamba_usage = share(pairs, "mamba usage")
     batch.running = count(pairs, "#running-req")
     batch.queue = count(pairs, "#queue-req")
     batch.pending_tokens = count(pairs, "#pending-token")
