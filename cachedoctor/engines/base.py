@@ -74,7 +74,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "nolimit": (r"[a-z].*", _text),
     "text": (r".*?", _text),
     "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
-    "pairs": (r".*?", as_pairs),
+    "pairs": (r".*", as_pairs),  # so do these
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -18,6 +19,7 @@ from cachedoctor.model import PrefillBatch
 _DIGITS = 15
 """Of a whole number; more are none of a server."""
 _SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
+_LONGEST_SHARE = 10
 _PRESSED = 0.9
 """Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""
 _MOST_SHARE = 2.0
@@ -54,9 +56,17 @@ def share(pairs: Mapping[str, str], *names: str) -> float | None:
     """Return the first of these shares that a line has, at most 1; None without one."""
     for name in names:
         text = pairs.get(name)
-        if text is not None and _SHARE.fullmatch(text) and (found := float(text)) <= _MOST_SHARE:
-            return min(found, 1.0)
+        if text is not None and len(text) <= _LONGEST_SHARE and (found := _share(text)) is not None:
+            return found
     return None
+
+
+@lru_cache(maxsize=1024)
+def _share(text: str) -> float | None:
+    """Read a share; a log has a hundred of them, again and again."""
+    if not _SHARE.fullmatch(text) or float(text) > _MOST_SHARE:
+        return None
+    return min(float(text), 1.0)
 
 
 def usage(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:

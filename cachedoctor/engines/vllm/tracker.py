@@ -92,11 +92,12 @@ class Tracker:
         return session
 
     def _access(self, event: Event) -> None:
-        if event.fields["method"] == "POST" and _ASKS.search(event.fields["path"]):
+        path = event.fields["path"]
+        if event.fields["method"] == "POST" and _ASKS.search(path):
             self._runs = True
             if event.fields["status"] == 200:
                 self._asked = (self._asked or 0) + 1
-                if event.fields["path"].startswith("/v1/messages") and self.session is not None:
+                if path.startswith("/v1/messages") and self.session is not None:
                     self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
 
     def _sample(self, session: Session, event: Event) -> None:
