@@ -6,13 +6,13 @@ Knows how a row becomes a pattern. Knows no particular message, no request, no r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.heads import literal_pattern, trie_pattern
+from cachedoctor.engines.heads import Heads, literal_pattern
 
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
@@ -251,11 +251,17 @@ class Catalogue:
                     heads[group_of(row)].add(head)
                 self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
-        slot, other, bare = (trie_pattern(sorted(heads[g])) for g in ("slot", "srv", "bare"))
+        self._fused = fused
+        self.pattern = Heads(heads, self._compiled)
+        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
+        one of three groups: behind a slot prefix, behind a server prefix, bare."""
+
+    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
         # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
         # digits are token ids.
-        shortcut = fused + rb"|" if fused else b""
-        self.pattern = re.compile(
+        shortcut = self._fused + rb"|" if self._fused else b""
+        slot, other, bare = heads["slot"], heads["srv"], heads["bare"]
+        return re.compile(
             rb"\n"
             + self._STAMP
             + rb"(?:"
@@ -267,8 +273,6 @@ class Catalogue:
             + rb"|(?=[ \t]*(?:\n|-?\d))))"
             rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
         )
-        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
-        one of three groups: behind a slot prefix, behind a server prefix, bare."""
 
     def candidates(self, group: str, head: bytes) -> list[Message]:
         """Rows that begin with ``head``; blanks in the log may be collapsed or doubled."""
