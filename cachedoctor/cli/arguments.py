@@ -40,25 +40,24 @@ def _choices(wanted: Any) -> tuple[Any, ...]:
     return get_args(wanted) if origin is Literal else ()
 
 
-def _plainly(params: list[Any]) -> None:
+def _plainly(params: list[Any]) -> list[Any]:
     for param in params:
-        if isinstance(param, (TyperArgument, TyperOption)):
+        if isinstance(param, (TyperArgument, TyperOption)) and not isinstance(param.get_runtime_param, partial):
             param.get_runtime_param = partial(_Reader, param.get_runtime_param)  # type: ignore[method-assign, assignment]
+    return params
 
 
 class Command(TyperCommand):
     """A command of typer, each of whose words is read by ``_Reader``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words behind the command."""
-        _plainly(self.params)
-        return super().parse_args(ctx, args)
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return what can stand behind the command."""
+        return _plainly(super().get_params(ctx))
 
 
 class Group(TyperGroup):
     """The same for what stands before a command."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words up to the command."""
-        _plainly(self.params)
-        return super().parse_args(ctx, args)
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return what can stand before a command."""
+        return _plainly(super().get_params(ctx))
