@@ -1,7 +1,7 @@
 """Why was my prompt recomputed? Reads llama-server logs and answers with evidence.
 
-The whole public API: ``analyze(path) -> Report`` and ``diff(a, b) -> PromptDiff``. Importing this package imports
-nothing heavy.
+The whole public API: ``analyze(path) -> Report``, ``diff(a, b) -> PromptDiff``, the types of what they return, and
+``CacheDoctorError``. Importing this package imports nothing heavy; a type is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -12,10 +12,101 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from cachedoctor.model import PromptDiff, Report
+    from cachedoctor.model import (
+        Advice,
+        Answer,
+        Answers,
+        BatchPeriod,
+        CacheDoctorError,
+        CacheSample,
+        CheckpointRow,
+        Confidence,
+        Cost,
+        Counters,
+        Edit,
+        Evidence,
+        Excerpt,
+        Finding,
+        First,
+        InputInfo,
+        Memory,
+        NotEvaluated,
+        Outcome,
+        PrefillBatch,
+        PromptDiff,
+        Remedy,
+        Report,
+        RequestLines,
+        RequestRow,
+        Restart,
+        Rows,
+        RuledOut,
+        RuleInfo,
+        SamplePeriod,
+        Session,
+        Setting,
+        Severity,
+        Side,
+        SlotReuse,
+        Totals,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyze", "diff"]
+__all__ = [
+    "Advice",
+    "Answer",
+    "Answers",
+    "BatchPeriod",
+    "CacheDoctorError",
+    "CacheSample",
+    "CheckpointRow",
+    "Confidence",
+    "Cost",
+    "Counters",
+    "Edit",
+    "Evidence",
+    "Excerpt",
+    "Finding",
+    "First",
+    "InputInfo",
+    "Memory",
+    "NotEvaluated",
+    "Outcome",
+    "PrefillBatch",
+    "PromptDiff",
+    "Remedy",
+    "Report",
+    "RequestLines",
+    "RequestRow",
+    "Restart",
+    "Rows",
+    "RuleInfo",
+    "RuledOut",
+    "SamplePeriod",
+    "Session",
+    "Setting",
+    "Severity",
+    "Side",
+    "SlotReuse",
+    "Totals",
+    "__version__",
+    "analyze",
+    "diff",
+]
+
+if not TYPE_CHECKING:  # so that mypy still finds names that are not there
+
+    def __getattr__(name: str) -> object:
+        """Import a type of the public API when it is asked for."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from cachedoctor import model
+
+        return getattr(model, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def analyze(
@@ -47,7 +138,7 @@ def analyze(
         ignore: rules not to report.
 
     Raises:
-        CacheDoctorError: no input can be read, or an argument cannot be used.
+        CacheDoctorError: no input can be read, or an argument cannot be used (``message`` and ``hint`` say why).
     """
     from cachedoctor.doctor.run import Beside, analyze_paths
 
@@ -75,7 +166,7 @@ def diff(
         build: of llama.cpp, for what it could reuse.
 
     Raises:
-        CacheDoctorError: an input cannot be used.
+        CacheDoctorError: an input or an argument cannot be used (``message`` and ``hint`` say why).
     """
     from cachedoctor.prompts.session import Ask, answer
 

@@ -43,11 +43,12 @@ for _name in ("log", "cmdline", "requests", "slots"):
 _PAGE = re.compile(r"\]\(([^)#:]+\.md)\)")
 _EXAMPLE = re.compile(r"\[([^\]]+)\]\(((?!\.\./)[^)#:]+/[^)#:]+)\)")
 _RULES = "docs/rules"
+_USAGE = "docs/usage/index"
 
 
 def _tree(_: Sphinx, name: str, source: list[str]) -> None:
-    """Append the table of pages that Sphinx wants to the two pages that list others."""
-    if name not in (root_doc, _RULES):
+    """Append the table of pages that Sphinx wants to the pages that list others."""
+    if name not in (root_doc, _RULES, _USAGE):
         return
     pages = dict.fromkeys(_PAGE.findall(source[0]))
     source[0] += "\n```{toctree}\n:hidden:\n\n" + "".join(f"{page}\n" for page in pages) + "```\n"

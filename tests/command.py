@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
+
+from forks import FORKS, PATIENCE, Process, Stream, early
 
 PYTHON = [sys.executable, "-m", "cachedoctor"]
 
@@ -43,18 +47,60 @@ THIRD = TURN.format(task=19, tokens=2135, similarity=SIMILARITY.format(tokens=21
 LOG = (FIRST + SECOND).encode()
 
 
+Started = subprocess.Popen[bytes] | Process
+
+
+UTF8 = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
+"""An environment in which streams are UTF-8 wherever tests run."""
+
+
+def start(
+    *args: object,
+    stdin: Stream = subprocess.PIPE,
+    stdout: Stream = subprocess.PIPE,
+    stderr: Stream = subprocess.PIPE,
+    folder: str | None = None,
+    env: Mapping[str, str] | None = None,
+    preexec_fn: Callable[[], object] | None = None,
+) -> Started:
+    """Start cachedoctor, in ``folder``: forked from a warm process, unless something may change how it starts."""
+    words = [os.fsdecode(os.fspath(arg)) for arg in args]  # type: ignore[call-overload]
+    variables = dict(os.environ if env is None else env)
+    if FORKS and preexec_fn is None and early(variables) in (early(os.environ), early({**os.environ, **UTF8})):
+        return Process(words, folder or os.getcwd(), variables, stdin, stdout, stderr)
+    return subprocess.Popen(
+        [*PYTHON, *words], stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env=variables,
+        preexec_fn=preexec_fn,  # noqa: PLW1509
+    )  # fmt: skip
+
+
 def run(
     *args: object, stdin: bytes | None = None, shell: str = "", folder: str | None = None, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run cachedoctor, in ``folder``; ``shell`` is appended to the command line and interpreted."""
-    command = [*PYTHON, *map(os.fspath, args)]  # type: ignore[call-overload]
-    if shell:
-        command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
+    """Run cachedoctor, in ``folder``; ``shell`` is appended to the command line of a real start and interpreted."""
     quiet = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")}
-    source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-    return subprocess.run(
-        command, capture_output=True, timeout=60, cwd=folder, env={**quiet, **env}, check=False, **source
-    )  # type: ignore[call-overload, no-any-return]
+    if shell:
+        command = ["bash", "-c", f'"$@" {shell}', "bash", *PYTHON, *map(os.fspath, args)]  # type: ignore[call-overload]
+        source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+        return subprocess.run(
+            command, capture_output=True, timeout=PATIENCE, cwd=folder, env={**quiet, **env}, check=False, **source
+        )  # type: ignore[call-overload, no-any-return]
+    source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    with start(*args, stdin=source, folder=folder, env={**quiet, **env}) as process:
+        try:
+            out, error = process.communicate(stdin, timeout=PATIENCE)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+
+def wait_for(happened: Callable[[], object], what: str) -> None:
+    """Wait until something happened."""
+    ends = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < ends, f"no {what}"
+        time.sleep(0.01)
 
 
 def one_line(done: subprocess.CompletedProcess[bytes], *words: str) -> None:

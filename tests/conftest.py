@@ -9,12 +9,13 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import LOG
+from hypothesis import settings
 from terminals import VARIABLES
 
 from cachedoctor.doctor.analyzer import Analyzer
@@ -37,6 +38,25 @@ FIXTURES = ROOT / "fixtures"
 MEASURED: list[dict[str, Any]] = tomllib.loads((FIXTURES / "measured" / "cases.toml").read_text("utf-8"))["case"]
 """Logs of servers whose logs have no requests."""
 CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
+
+
+# Seconds are no matter of a test: on a busy machine any of them would fail now and then.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run sweeps as well")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave sweeps out, unless --all, -m or the name of a test (FILE::TEST) asks for them."""
+    if config.getoption("--all") or config.option.markexpr or any("::" in arg for arg in config.args):
+        return
+    sweeps = [item for item in items if item.get_closest_marker("sweep")]
+    if sweeps:
+        config.hook.pytest_deselected(items=sweeps)
+        items[:] = [item for item in items if not item.get_closest_marker("sweep")]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,6 +93,30 @@ def given_of(folder: Path) -> list[Given]:
     """The options of the command line that lies beside the log of a case, if any."""
     line = case_of(folder).get("cmdline")
     return [] if line is None else parse(line)
+
+
+def _spread() -> set[Path]:
+    """Cases that each bring a build with a kind of memory, a rule or an input beside the log that none before had."""
+    seen: set[Any] = set()
+    chosen = set()
+    for folder in CASES:
+        known = case_of(folder)
+        features = {(known.get("build"), known.get("memory")), log_of(folder).suffix, *known.keys()}
+        features |= {word.split()[0] for word in known["expect"]}
+        if not features <= seen:
+            chosen.add(folder)
+        seen |= features
+    return chosen
+
+
+def _swept() -> Iterator[Any]:
+    spread = _spread()
+    for folder in CASES:
+        yield pytest.param(folder, id=folder.name, marks=[] if folder in spread else [pytest.mark.sweep])
+
+
+every_case = pytest.mark.parametrize("case", list(_swept()))
+"""For what hardly differs from case to case: those that differ by their features, and all in a sweep."""
 
 
 def json_of(

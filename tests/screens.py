@@ -9,12 +9,11 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Iterator
 
-from command import PYTHON
+from command import UTF8, Started, start
 
 PATIENCE = 120
 """Seconds after which a test gives up; nothing here measures."""
@@ -27,7 +26,7 @@ _ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """Reads what a process writes to its terminal."""
 
-    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+    def __init__(self, process: Started, fd: int) -> None:
         self.process = process
         self._fd = fd
         self.written = b""
@@ -72,11 +71,9 @@ def on_terminal(*args: object, columns: int = 80, rows: int = 24, stdin: int | N
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
-    environment = {**keep, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "FORCE_HYPERLINK": "0"}
-    with subprocess.Popen(
-        [*PYTHON, *map(str, args)], stdin=theirs if stdin is None else stdin, stdout=theirs, stderr=theirs,
-        env=environment,
-    ) as process:  # fmt: skip
+    environment = {**keep, "TERM": "xterm-256color", **UTF8, "FORCE_HYPERLINK": "0"}
+    streams = {"stdin": theirs if stdin is None else stdin, "stdout": theirs, "stderr": theirs}
+    with start(*args, **streams, env=environment) as process:
         os.close(theirs)
         try:
             yield Terminal(process, ours)

@@ -6,7 +6,8 @@ import io
 import os
 import pty
 import subprocess
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 VARIABLES = ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TERM", "FORCE_HYPERLINK")
 """What the environment may say of colours and links."""
@@ -25,15 +26,13 @@ class Stream(io.StringIO):
         return self._tty
 
 
-def in_terminal(command: list[str], which: Literal["stdout", "stderr"], **env: str) -> tuple[int, bytes, bytes]:
-    """Run ``command`` with one of its streams on a terminal; gives its status, the other stream, and the terminal."""
+def in_terminal(begin: Callable[..., Any], which: Literal["stdout", "stderr"], **env: str) -> tuple[int, bytes, bytes]:
+    """``begin`` a process with one of its streams on a terminal; gives its status, the other stream, the terminal."""
     above, below = pty.openpty()
     quiet = {k: v for k, v in os.environ.items() if k not in VARIABLES}
     other = "stderr" if which == "stdout" else "stdout"
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, **{which: below, other: subprocess.PIPE},  # type: ignore[call-overload]
-        env={**quiet, "TERM": "xterm", "COLUMNS": "80", **env},
-    )  # fmt: skip
+    variables = {**quiet, "TERM": "xterm", "COLUMNS": "80", **env}
+    process = begin(stdin=subprocess.DEVNULL, **{which: below, other: subprocess.PIPE}, env=variables)
     os.close(below)
     shown = b""
     with process:

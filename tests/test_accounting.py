@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import FIXTURES, content_of, report_of
 
 from cachedoctor.engines.llamacpp.accounting import NEAR, common_prefix, derive_counts, judge
 from cachedoctor.engines.llamacpp.threads import MAX_THREADS, Threads
@@ -50,6 +51,26 @@ def test_what_was_read_is_not_derived() -> None:
     r = request(prompt_tokens=2104, cached_tokens=2039, processed_tokens=65, released_tokens=2109, generated_tokens=6)
     derive_counts(r)
     assert (r.prompt_tokens, r.cached_tokens, r.derived) == (2104, 2039, [])
+
+
+@pytest.mark.parametrize(("printed", "reused"), [(1899, 1899), (1901, None), (5000, None)])
+def test_more_reused_than_the_prompt_is_long_is_of_another_request(printed: int, reused: int | None) -> None:
+    """Lines of two requests, where those between them are missing: what was reused is unknown."""
+    (only,) = report_of(
+        "slot launch_slot_: id  0 | task 7 | processing task\n"
+        "slot update_slots: id  0 | task 7 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1900\n"
+        f"slot update_slots: id  0 | task 7 | n_tokens = {printed}, memory_seq_rm [{printed}, end)\n"
+        "slot release: id  0 | task 7 | stop processing: n_tokens = 1905, truncated = 0\n"
+    )["requests"]
+    assert (only["prompt_tokens"], only["cached_tokens"]) == (1900, reused)
+
+
+def test_chunks_that_were_moved_are_no_common_prefix() -> None:
+    """``reusing chunk with size 507, shifting KV cache [1964, 2471) -> [1872, 2379)``: 1,872 tokens stayed in front."""
+    log = content_of(FIXTURES / "cases" / "option-without-effect-dense-b8672")
+    last = report_of(log)["requests"][-1]
+    assert (last["prompt_tokens"], last["cached_tokens"]) == (2379, 2378)
+    assert 1871 <= last["common_prefix_tokens"] <= 1873, "a share of three decimals leaves one token open"
 
 
 def test_the_second_witness_wins() -> None:

@@ -81,6 +81,7 @@ def test_the_library_does_the_same():
         cachedoctor.analyze(metrics=[log(BILLING)])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", ["text", "concise", "html", "markdown", "sarif", "github", "jsonl"])
 def test_every_format_can_be_written(format):
     done = run("analyze", "--metrics", metrics(BILLING), "--responses", usage(BILLING), "-f", format)
@@ -151,6 +152,7 @@ def test_one_line_says_what_is_wrong(option, file, words):
     one_line(done, *words)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("option", ["--metrics", "--responses"])
 @pytest.mark.parametrize(
     ("content", "words"),

@@ -115,6 +115,7 @@ def _xz_with_dictionary(data: bytes, code: int) -> bytes:
     return bytes(packed)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_header_that_claims_gigabytes_costs_none(tmp_path: Path, name: str) -> None:
     """In a process that may use 1 GiB: it ends with a word, or with what the small content is."""

@@ -63,6 +63,7 @@ def body(*messages: str, system: str = "You are the clerk of a small harbour off
 # ---- the contract of the JSON
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(
     "options", [[], ["--full"], ["--hash-text", "--full"], ["--template", PROMPTS / "template.jinja"]]
@@ -86,7 +87,7 @@ def test_real_pairs_keep_the_contract(name: str, options: list[object]) -> None:
 def test_the_schema_is_strict_and_knows_every_kind() -> None:
     """A changed contract fails the schema; a new recogniser must be entered."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert {"billing-header", *_GENERIC} == set(SCHEMA["$defs"]["first"]["properties"]["kind"]["enum"])
+    assert {"billing-header", *_GENERIC} == set(SCHEMA["$defs"]["First"]["properties"]["kind"]["enum"])
     found = answer(PROMPTS / "timestamp" / "a.json", PROMPTS / "timestamp" / "b.json")
     wrong = [
         {**found, "new": 1},
@@ -146,6 +147,7 @@ BAD: dict[str, tuple[bytes, list[str]]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", BAD)
 def test_bad_prompts_are_one_line_with_a_hint(tmp_path: Path, name: str) -> None:
     """On either side: status 2, nothing on standard output."""

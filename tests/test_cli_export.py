@@ -6,12 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import polars as pl
 import pytest
-from command import FIRST, LOG, PYTHON, one_line, run
+from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
 
 
 def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> None:
@@ -25,6 +24,7 @@ def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> No
     one_line(done, "--format")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", ["requests", "events"])
 def test_the_standard_output_takes_every_format(log: Path, tmp_path: Path, table: str) -> None:
     for ending in ("csv", "ndjson", "parquet"):
@@ -50,6 +50,7 @@ def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: s
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.txt", "t.parquet"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", ["requests", "events"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "ndjson"])
 def test_a_full_disk_is_one_line(log: Path, table: str, ending: str) -> None:
@@ -75,16 +76,16 @@ def test_an_interrupt_keeps_the_old_table(tmp_path: Path, table: str, number: si
     os.mkfifo(tmp_path / "live.log")
     target = tmp_path / "t.parquet"
     target.write_text("old")
-    command = [*PYTHON, "export", str(tmp_path / "live.log"), "--table", table, "-o", str(target)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    with (tmp_path / "live.log").open("w") as pipe:
+    command = ["export", tmp_path / "live.log", "--table", table, "-o", target]
+    with (
+        start(*command, stdin=None, stdout=None, stderr=subprocess.DEVNULL) as process,
+        (tmp_path / "live.log").open("w") as pipe,
+    ):
         pipe.write(FIRST)
         pipe.flush()
-        limit = time.monotonic() + 30
-        while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < limit:  # the temporary file beside it
-            time.sleep(0.05)
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 3, "temporary file beside it")
         process.send_signal(number)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
     assert target.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["live.log", "t.parquet"]
 

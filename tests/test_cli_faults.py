@@ -18,31 +18,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import FIRST, HEAD, LOG, PYTHON, SECOND, THIRD, TURN, one_line, run
+from command import FIRST, HEAD, LOG, SECOND, THIRD, TURN, Started, one_line, run, start
 
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import FORMATS
 from cachedoctor.sources.file import FileSource
 
-PATIENCE = 60
+PATIENCE = 120
 """Seconds after which a test gives up; nothing here measures."""
 MANY = HEAD + "".join(TURN.format(task=9 * n, tokens=1900, similarity="", diff="") for n in range(2500))
 """More requests than are kept in memory."""
 
 
 @contextlib.contextmanager
-def started(*args: object, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def started(*args: object, **options: object) -> Iterator[Started]:
     """Run cachedoctor in the background; a test that fails does not leave it behind."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    with subprocess.Popen([*PYTHON, *map(str, args)], **pipes) as process:  # type: ignore[call-overload]
+    with start(*args, **{"stdin": subprocess.DEVNULL, **options}) as process:  # type: ignore[arg-type]
         try:
             yield process
         finally:
             process.kill()
 
 
-def read_until(process: subprocess.Popen[bytes], words: bytes) -> bytes:
+def read_until(process: Started, words: bytes) -> bytes:
     """Read the output until it holds ``words``."""
     assert process.stdout is not None
     seen, end = b"", time.monotonic() + PATIENCE
@@ -320,6 +319,7 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("size", [0, 100])
 def test_a_disk_that_fills_up_keeps_the_old_report(log: Path, tmp_path: Path, form: str, size: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command import FIRST, LOG, PYTHON, SECOND, THIRD, one_line, run
+from command import FIRST, LOG, SECOND, THIRD, Started, one_line, run, start
 
 from cachedoctor.cli import live
 from cachedoctor.doctor.analyzer import Analyzer
@@ -29,17 +29,16 @@ PATIENCE = 120
 
 
 @contextlib.contextmanager
-def started(*args: object, stdin: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
+def started(*args: object, stdin: int = subprocess.PIPE) -> Iterator[Started]:
     """Run ``analyze`` in the background; a test that fails does not leave it behind."""
-    command = [*PYTHON, "analyze", *map(str, args)]
-    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with start("analyze", *args, stdin=stdin) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
+def read_until(process: Started, words: bytes) -> None:
     """Read the output until it holds ``words``."""
     assert process.stdout is not None
     seen, end = b"", time.monotonic() + PATIENCE
@@ -50,13 +49,13 @@ def read_until(process: subprocess.Popen[bytes], words: bytes) -> None:
         seen += part
 
 
-def write(process: subprocess.Popen[bytes], text: str) -> None:
+def write(process: Started, text: str) -> None:
     assert process.stdin is not None
     process.stdin.write(text.encode())
     process.stdin.flush()
 
 
-def feed(process: subprocess.Popen[bytes], text: str) -> None:
+def feed(process: Started, text: str) -> None:
     """Write, and wait until the process has taken it out of the pipe: what was written before it is analysed then."""
     write(process, text)
     assert process.stdin is not None

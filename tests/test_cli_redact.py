@@ -6,11 +6,12 @@ import gzip
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from command import LOG, PYTHON, one_line, run
+from command import LOG, PATIENCE, one_line, run, start, wait_for
+
+from cachedoctor.cli import sink
 
 
 @pytest.fixture(scope="module")
@@ -106,31 +107,41 @@ def test_nothing_recognised(data: bytes, word: str) -> None:
 def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
     out = tmp_path / "safe.log"
     out.write_bytes(b"old")
-    process = subprocess.Popen(
-        [*PYTHON, "redact", "-", "-o", str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    process.stdin.write(LOG)
-    process.stdin.flush()
-    ends = time.monotonic() + 30
-    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < ends:
-        time.sleep(0.02)  # the temporary file shows that it is at work
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
+    with start("redact", "-", "-o", out) as process:
+        assert process.stdin is not None
+        process.stdin.write(LOG)
+        process.stdin.flush()
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 2, "temporary file: it is not at work")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
     assert out.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["safe.log"]
 
 
+def test_an_interrupt_while_the_file_is_opened_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is there already, and the block that would remove it has not begun."""
+
+    def interrupted(path: str, mode: str) -> None:
+        open(path, mode).close()
+        assert len(list(tmp_path.iterdir())) == 2
+        raise KeyboardInterrupt
+
+    out = tmp_path / "safe.log"
+    out.write_bytes(b"old")
+    monkeypatch.setattr(sink, "open", interrupted, raising=False)
+    with pytest.raises(KeyboardInterrupt), sink.Sink(str(out)):
+        pass
+    assert out.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["safe.log"]
+
+
 def test_a_live_input_is_redacted_as_it_arrives() -> None:
-    process = subprocess.Popen(
-        [*PYTHON, "redact"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"srv    load_model: loading model '/home/jane/x.gguf'\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == b"srv    load_model: loading model '<path-1>'\n"
-    process.stdin.close()
-    assert process.wait(timeout=30) == 0
-    process.stdout.close()
+    with start("redact", stderr=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"srv    load_model: loading model '/home/jane/x.gguf'\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"srv    load_model: loading model '<path-1>'\n"
+        process.stdin.close()
+        assert process.wait(timeout=PATIENCE) == 0

@@ -24,6 +24,7 @@ LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
         ("Nov 20 12:00:02 box llama-server[42]: " + LAUNCH, "--11-20T12:00:02"),
         ("<30>Feb  3 01:02:03 box llama-server: " + LAUNCH, "--02-03T01:02:03"),
         ('{"log":"' + LAUNCH + '\\n","time":"2026-11-20T12:00:00.280092Z"}', "2026-11-20T12:00:00.280092Z"),
+        ('{"log":"' + LAUNCH + " " * 300 + '\\n","time":"2026-11-20T12:00:00.280092Z"}', "2026-11-20T12:00:00.280092Z"),
         ("[53409] 0.00.118.712 I " + LAUNCH, None),
         ("llama-1  | " + LAUNCH, None),
         ("Foo 20 12:00:02 box llama-server[42]: " + LAUNCH, None),

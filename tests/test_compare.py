@@ -105,6 +105,7 @@ def test_the_same_report_twice_makes_no_difference() -> None:
         assert "No difference" in compare_words.verdict(shown)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES[::9], ids=lambda folder: folder.name)
 def test_a_real_log_against_itself(case: Path) -> None:
     one = cachedoctor.analyze(log_of(case))

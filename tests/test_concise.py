@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command import FIRST, LOG, PYTHON, SECOND, run
+from command import FIRST, LOG, SECOND, run, start
 from conftest import CASES
 
 from cachedoctor.cli import live
@@ -129,9 +128,7 @@ def test_live_lines_wait_for_a_silence_and_only_what_changed_is_said_again(monke
 
 def test_a_pipe_that_pauses() -> None:
     """The line is there before the end of the input."""
-    with subprocess.Popen(
-        [*PYTHON, "analyze", "-f", "concise"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:  # fmt: skip
+    with start("analyze", "-f", "concise", stderr=None) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(LOG)

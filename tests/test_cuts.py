@@ -25,11 +25,13 @@ def bytewise(data: bytes) -> Iterator[bytes]:
     return (data[at : at + 1] for at in range(len(data)))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("log", SMALL, ids=range(len(SMALL)))
 def test_byte_by_byte(log: bytes) -> None:
     assert json_of(bytewise(log)) == json_of([log])
 
 
+@pytest.mark.sweep
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.sampled_from(LOGS), st.lists(st.integers(0, 60_000), max_size=12))
 def test_cut_anywhere(log: bytes, places: list[int]) -> None:

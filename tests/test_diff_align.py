@@ -7,6 +7,7 @@ import pytest
 from hostile_inputs import SEQUENCES, tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
 
 from cachedoctor.model import Edit
 from cachedoctor.prompts import anchors
@@ -18,6 +19,7 @@ from cachedoctor.prompts.align import (
     edit_script,
     summary,
 )
+from cachedoctor.prompts.edit_distance import equal_runs
 
 # Few different tokens repeat a lot, many hardly ever: both ends of what anchors see.
 FEW = st.lists(st.integers(0, 3), max_size=60)
@@ -189,6 +191,26 @@ def test_a_large_gap_without_anchors_is_one_replaced_block():
     assert [e.op for e in edit_script([0, *a, 9], [0, *b, 9])] == ["equal", "replace", "equal"]
 
 
+def judged(a, b):
+    """The same by a library."""
+    return [(block.a, block.b, block.size) for block in Levenshtein.editops(a, b).as_matching_blocks() if block.size]
+
+
+@settings(deadline=None, max_examples=400)
+@given(PAIRS)
+def test_a_small_gap_is_aligned_as_a_library_does_it(pair):
+    numbered = anchors.Pair(*pair)
+    assert equal_runs(*pair) == judged(numbered.a, numbered.b)
+
+
+@pytest.mark.parametrize("different", [3, 500])
+def test_so_is_the_largest(different):
+    a, b = (random.Random(seed).choices(range(different), k=SMALL) for seed in (1, 2))
+    assert equal_runs(a, b) == judged(a, b)
+    assert equal_runs(a, b[: SMALL // 3]) == judged(a, b[: SMALL // 3])
+
+
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", SEQUENCES)
 def test_no_input_takes_quadratic_time(case, monkeypatch):
     """The tokens looked at for anchors stay within the rounds allowed (the seconds: benchmarks/hostile.py)."""

@@ -115,6 +115,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.sweep
 @settings(max_examples=300, deadline=None)
 @given(
     st.binary(max_size=300)

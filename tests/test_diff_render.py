@@ -287,6 +287,7 @@ BODY = st.fixed_dictionaries(
 ) | st.fixed_dictionaries({"input": ANY | st.lists(PART | MESSAGE | ANY, max_size=4)})
 
 
+@pytest.mark.sweep
 @settings(max_examples=200, deadline=None)
 @given(BODY, st.sampled_from([LAB.text, QWEN_LIKE]))
 def test_any_body_renders_or_is_refused(value, template):

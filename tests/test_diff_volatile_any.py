@@ -68,6 +68,7 @@ def check(found):
     assert max(len(found.a), len(found.b)) <= MAX_SHOWN
 
 
+@pytest.mark.sweep
 @given(TEXTS, TEXTS, TEXTS)
 @settings(max_examples=300, deadline=None)
 def test_any_text(common, a, b):
@@ -77,6 +78,7 @@ def test_any_text(common, a, b):
         check(recognise(one, two, offset))
 
 
+@pytest.mark.sweep
 @given(BODIES, BODIES, TEXTS)
 @settings(max_examples=300, deadline=None)
 def test_any_body(a, b, rendered):
@@ -88,6 +90,7 @@ def test_any_body(a, b, rendered):
     check(recognise(one, text(rendered), common_prefix(one.text, rendered)))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("piece", PIECES)
 def test_long_repetitions(piece):
     """The kind is that of a short text of the same making: no limit of the search changes the answer."""

@@ -175,6 +175,35 @@ def test_endless_docker_part_is_released() -> None:
     assert [size for size in sizes if size] == [(4 << 20) + 16384 + 1] * 2
 
 
+def test_parts_of_too_many_lines_come_out_one_by_one() -> None:
+    unwrapper = Unwrapper()
+    given = [unwrapper.feed(f"web{number}-1  | {docker(SRV)}".encode(), number) for number in range(1, 300)]
+    assert [number for number, segments in enumerate(given, 1) if segments] == list(range(257, 300))
+
+
+def test_only_so_many_uncertain_prefixes_are_remembered() -> None:
+    names = [f"model {number}" for number in range(257)]
+    shown = "".join(f"[{name}] {UP}\n" for name in names)
+    found = unwrap(shown + f"[{names[255]}] text\n[{names[256]}] text\n")
+    assert found[names[255]] == [(256, UP), (258, "text")]
+    assert found[None] == [(257, UP), (259, f"[{names[256]}] text")]
+
+
+def test_it_is_settled_where_no_line_before_has_a_say() -> None:
+    """A log may be cut there, and its parts read by themselves."""
+
+    def settled(text: str) -> bool:
+        unwrapper = Unwrapper()
+        unwrapper.feed(text.encode(), 1)
+        return unwrapper.settled
+
+    assert settled(f"{UP}\n{docker(SRV)}{docker('.' + chr(10))}")
+    assert not settled(docker(SRV))
+    assert not settled(f"[53409] {UP}\n")
+    assert not settled("2026-05-29 11:02:40 [DEBUG]\n")
+    assert not settled(f"2026-05-29 11:02:40 {UP}\n")
+
+
 def test_cri_parts_join() -> None:
     stamp = "2026-11-20T12:00:00.013123Z"
     text = f"{stamp} stderr P {UP[:40]}\n{stamp} stdout F out\n{stamp} stderr F {UP[40:]}\n{stamp} stderr F \n"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import subprocess
-import sys
 from typing import Any
 
+import command
 import jsonschema
+import msgspec
 import pytest
 from conftest import ROOT
 from hypothesis import given, settings
@@ -335,7 +335,7 @@ def test_no_bytes_raise(data: bytes) -> None:
     """Whatever is given, there is an answer, and it can be written in both formats."""
     for answer in explain(data):
         line_text.render(answer, io.StringIO())
-        SCHEMA.validate(line_json.as_dict(answer, "0"))
+        SCHEMA.validate(msgspec.to_builtins(line_json.document(answer, "0")))
 
 
 HOSTILE = (
@@ -367,11 +367,7 @@ def test_a_line_of_blanks_or_separators_ends(row: str) -> None:
 
 
 def run(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    env = {**os.environ, "COLUMNS": "80", "PYTHONUTF8": "1", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "cachedoctor", "explain", *args], cwd=ROOT, env=env, input=stdin,
-        capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
+    return command.run("explain", *args, stdin=stdin, COLUMNS="80", NO_COLOR="1")
 
 
 def test_the_command_explains_a_line() -> None:

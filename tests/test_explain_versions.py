@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import jsonschema
+import msgspec
 import pytest
 from command import run
 from conftest import ROOT
@@ -70,7 +71,7 @@ def test_a_sample_is_explained_by_its_row(engine: str, row: Message) -> None:
     assert all("not known" not in reading.meaning for reading in found.fields)
     assert found.levels[0].first == row.first
     assert all("left aside" not in part.meaning for part in found.parts)
-    SCHEMA.validate(line_json.as_dict(next(explain(row.sample.encode())), "0"))
+    SCHEMA.validate(msgspec.to_builtins(line_json.document(next(explain(row.sample.encode())), "0")))
 
 
 def test_what_stands_before_a_message_of_vllm() -> None:
@@ -126,7 +127,7 @@ def test_versions_in_words_and_levels() -> None:
     assert "0.28.0 to 0.33.0: INFO" in text
     assert one("Enabling prefix caching by default").levels[0].shown == "only with VLLM_LOGGING_LEVEL=DEBUG"
     assert "Builds of llama.cpp" not in text
-    version = line_json.as_dict(next(explain(PREFILL.encode())), "0")["readings"][0]["versions"]
+    version = msgspec.to_builtins(line_json.document(next(explain(PREFILL.encode())), "0"))["readings"][0]["versions"]
     assert version == {"program": "SGLang", "first": "0.5.4", "last": "0.5.23"}
 
 
@@ -173,7 +174,7 @@ def test_a_line_of_llama_server_stays_one() -> None:
     ):
         assert (one(before + line).engine, one(before + line).message) == ("llama.cpp", "seq_rm")
     (answer,) = explain(line.encode())
-    assert line_json.as_dict(answer, "0")["readings"][0]["versions"] is None
+    assert msgspec.to_builtins(line_json.document(answer, "0"))["readings"][0]["versions"] is None
 
 
 @pytest.mark.parametrize(

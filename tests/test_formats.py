@@ -18,6 +18,7 @@ from cachedoctor.report.stored import read
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 
+@pytest.mark.sweep
 @every_format
 @pytest.mark.parametrize("case", TEXTS)
 def test_a_stored_report_gives_the_same_bytes(name: str, case: str) -> None:
@@ -27,6 +28,7 @@ def test_a_stored_report_gives_the_same_bytes(name: str, case: str) -> None:
     assert written(name, stored) == written(name, report_of_case(folder))
 
 
+@pytest.mark.sweep
 @every_format
 def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
     """With the exit status of any other format: 1 only where --fail-on was reached."""
@@ -53,6 +55,7 @@ def test_every_format_says_which_rules_are_off(name: str) -> None:
     assert ("CD101, CD105" in shown or '"CD101","CD105"' in shown) is (name != "concise")
 
 
+@pytest.mark.sweep
 @every_format
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_reports_can_be_written(name: str, odd: str) -> None:
@@ -64,6 +67,7 @@ def test_odd_reports_can_be_written(name: str, odd: str) -> None:
     assert narrow.isascii() or name not in ("text", "markdown", "github")
 
 
+@pytest.mark.sweep
 @every_format
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_no_text_of_others_controls_the_output(name: str, payload: str) -> None:

@@ -11,12 +11,14 @@ COUNTS = {"log": 40, "messages": 40, "diff": 100, "template": 40, "cmdline": 60}
 """Inputs of the slower targets; the others take 200."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", TARGETS)
 def test_changed_inputs(name: str) -> None:
     for data in cases(TARGETS[name], 11, COUNTS.get(name, 200)):
         TARGETS[name].check(data)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", TARGETS)
 @settings(deadline=None, derandomize=True, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.binary(max_size=400))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import CASES
+from conftest import every_case
 from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
@@ -48,7 +48,7 @@ def commands(report: Report) -> tuple[list[Command], str]:
     return found, last
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+@every_case
 def test_an_annotation_per_finding(case: Path) -> None:
     """At the line that proves it, its claim first, each fix with its commands."""
     report = report_of_case(case)

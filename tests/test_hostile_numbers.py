@@ -60,6 +60,7 @@ def numbers(value: Any) -> list[int]:
     return [value] if isinstance(value, int) else []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: v[:24])
 def test_a_number_that_no_server_prints(value: str) -> None:
     """No message lets it raise, no rule fails on it, and what is reported fits 64 bits."""
@@ -80,6 +81,7 @@ def test_a_number_that_no_server_prints(value: str) -> None:
     assert len(list(stored.read(out.getvalue(), "report.json").requests)) == len(found["requests"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: v[:24])
 def test_a_line_with_such_a_number_is_explained_or_is_not(value: str) -> None:
     for line in lines_with(value)[::40]:

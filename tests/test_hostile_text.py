@@ -128,6 +128,7 @@ def test_the_difference_of_two_prompts(payload: str) -> None:
     json.loads(out.getvalue())
 
 
+@pytest.mark.sweep
 @ALL
 @pytest.mark.parametrize("ending", [".csv", ".ndjson"])
 def test_the_table_of_requests(tmp_path: Path, payload: str, ending: str) -> None:
@@ -145,6 +146,7 @@ def test_the_table_of_requests(tmp_path: Path, payload: str, ending: str) -> Non
         assert json.loads(raw.split("\n")[0])["path"] == payload
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("third", range(3))
 def test_errors_on_standard_error(third: int) -> None:
     """Of every command, with hostile names of files, rules and lines."""

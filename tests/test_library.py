@@ -8,12 +8,14 @@ import io
 import re
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
 from conftest import FIXTURES, ROOT
 
 import cachedoctor
-from cachedoctor.model import CacheDoctorError, Finding, Report, RequestRow
+from cachedoctor import CacheDoctorError, Finding, PromptDiff, Report, RequestRow, model
 
 PAGE = (ROOT / "docs" / "library.md").read_text("utf-8")
 LOG = FIXTURES / "cases" / "billing-header-hybrid" / "server.log"
@@ -40,6 +42,38 @@ def test_a_typed_program_uses_it():
                           env={"PYTHONPATH": str(ROOT)})  # fmt: skip
     assert done.stdout == '1 {"schema":"cachedoctor.report/1"," False no-such-rule: no such rule\n', done.stderr
     assert (ROOT / "cachedoctor" / "py.typed").is_file()
+
+
+def structs_in(kind: object) -> set[type]:
+    """The structs that an annotation names."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return {kind}
+    return {struct for part in get_args(kind) for struct in structs_in(part)}
+
+
+def reachable(kind: type) -> set[type]:
+    """A struct and all that its fields hold."""
+    found, left = set(), {kind}
+    while left:
+        found |= left
+        left = {s for struct in left for hint in get_type_hints(struct).values() for s in structs_in(hint)} - found
+    return found
+
+
+def test_the_top_has_every_type_that_a_caller_can_meet():
+    """Not those of what only rules read of a session."""
+    met = reachable(Report) | reachable(PromptDiff) | {model.RequestRow, model.CacheSample, model.PrefillBatch}
+    assert {model.Evidence, model.Edit, model.Setting} < met
+    names = {kind.__name__ for kind in met if kind.__module__.startswith("cachedoctor")}
+    assert names - {"Given", "Mark", "Sizes"} <= set(cachedoctor.__all__) <= set(dir(cachedoctor))
+    for name in set(cachedoctor.__all__) - {"__version__", "analyze", "diff"}:
+        assert getattr(cachedoctor, name) is getattr(model, name)
+    with pytest.raises(AttributeError, match="no attribute 'Reprot'"):
+        cachedoctor.Reprot  # noqa: B018
+
+
+def test_every_type_of_the_top_is_on_the_page():
+    assert [name for name in cachedoctor.__all__ if name != "__version__" and name not in PAGE] == []
 
 
 @pytest.mark.parametrize("kind", [Report, Finding, RequestRow])

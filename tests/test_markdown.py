@@ -10,7 +10,7 @@ from pathlib import Path
 import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
-from conftest import CASES
+from conftest import every_case
 from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
@@ -104,7 +104,7 @@ def rendered(report: Report, look: Look | None = None) -> Rendered:
     return page
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+@every_case
 def test_every_case_renders(case: Path) -> None:
     """An issue holds 65,536 characters; every finding has its heading, every quoted line stands in a block."""
     report = report_of_case(case)

@@ -6,10 +6,12 @@ import io
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from conftest import FIXTURES, MEASURED
+from findings_text import Expected, findings_text
+from syrupy.assertion import SnapshotAssertion
 
 import cachedoctor
 from cachedoctor.report import json_v1
@@ -42,6 +44,19 @@ def test_the_findings_are_the_causes_by_construction(case: dict[str, Any]) -> No
     for entry in want:
         assert any(f[: len(entry)] == entry for f in found), f"{entry} is not among {found}"
     assert not set(case["absent"]) & {code for code, _, _ in found}
+
+
+class MeasuredExpected(Expected):
+    """Snapshots in ``fixtures/measured/expected/``."""
+
+    folders: ClassVar[dict[str, Path]] = {case["name"]: FIXTURES / "measured" / "expected" for case in MEASURED}
+
+
+@by_case
+def test_findings_read_as_before(case: dict[str, Any], snapshot: SnapshotAssertion) -> None:
+    """Each word of each finding; ``pytest --snapshot-update`` accepts a change that was looked at."""
+    said = findings_text(report_of(case)).replace(f"{FIXTURES}/", "")  # dumps beside a log are named with their folder
+    assert said == snapshot.use_extension(MeasuredExpected)(name=case["name"])
 
 
 @by_case

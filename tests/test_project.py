@@ -1,5 +1,6 @@
 """What holds for the repository as a whole."""
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import cachedoctor
 
@@ -49,11 +51,35 @@ def test_no_path_of_a_machine_is_in_the_repository():
     assert found == []
 
 
-def test_every_dependency_has_its_reason_in_the_architecture_page():
+def needed(requirements: list[str]) -> set[str]:
+    """Names of what an installation brings, without extras."""
+    names, left = set(), list(map(Requirement, requirements))
+    while left:
+        entry = left.pop()
+        if entry.name in names or not (entry.marker is None or entry.marker.evaluate({"extra": ""})):
+            continue
+        names.add(entry.name)
+        left += map(Requirement, importlib.metadata.requires(entry.name) or [])
+    return names
+
+
+def test_an_installation_without_extras_is_small():
+    """Under 40 MB, without what Python compiles of it."""
+    names = needed(PROJECT["project"]["dependencies"])
+    assert {"msgspec", "pygments"} <= names
+    files = [file for name in names for file in importlib.metadata.files(name) or () if file.suffix != ".pyc"]
+    files = [path for file in files if (path := Path(file.locate())).is_file()]
+    files += [path for path in (ROOT / "cachedoctor").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sum(path.stat().st_size for path in files) < 40_000_000
+    assert names.isdisjoint({"polars", "numpy", "duckdb", "rapidfuzz"})
+
+
+def test_every_dependency_has_its_reason_on_its_page():
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     wanted = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
+    wanted += [entry for extra in project["optional-dependencies"].values() for entry in extra]
     wanted += [entry for group in groups.values() for entry in group if isinstance(entry, str)]
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     names = [re.match(r"[\w.-]+", entry)[0] for entry in wanted]
     assert [name for name in names if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", page)] == []
 
@@ -71,10 +97,16 @@ def test_license_is_the_one_that_the_package_names():
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    code = "import sys, cachedoctor; print(*{m.partition('.')[0] for m in sys.modules})"
+    """Of others and of ours; a type that is asked for brings the model and nothing else of ours."""
+    code = "import sys, cachedoctor; print(*sys.modules); cachedoctor.Report; print(*sys.modules)"
     env = {k: v for k, v in os.environ.items() if not k.startswith(("COV", "PYTHONSTARTUP"))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=env)
-    assert set(done.stdout.split()) & {"polars", "rich", "typer", "msgspec", "regex", "rapidfuzz"} == set()
+    before, after = (set(line.split()) for line in done.stdout.splitlines())
+    assert {m for m in before if m.startswith("cachedoctor")} == {"cachedoctor"}
+    assert before.isdisjoint({"polars", "rich", "typer", "msgspec", "regex", "jinja2"})
+    assert "cachedoctor.model" in after
+    assert {m for m in after if m.startswith("cachedoctor.")} == {m for m in after if m.startswith("cachedoctor.model")}
+    assert after.isdisjoint({"polars", "rich", "typer", "regex", "jinja2"})
 
 
 @pytest.mark.parametrize(
@@ -86,6 +118,7 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/make-rules-doc",
         "scripts/make-examples",
         "scripts/make-tables-doc",
+        "scripts/make-schemas",
         "scripts/make-man",
         "scripts/docs",
         "benchmarks/run",
@@ -106,6 +139,8 @@ def test_scripts_can_be_executed(script):
         "docs/performance.md",
         "docs/examples/README.md",
         "docs/tables.md",
+        "docs/dependencies.md",
+        *(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "usage").glob("*.md")),
     ],
 )
 def test_links_between_pages_lead_somewhere(page):

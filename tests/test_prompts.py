@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import command
 import jsonschema
 import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
@@ -248,8 +248,8 @@ def test_the_case_files_are_matched_whole() -> None:
 
 
 def run(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cachedoctor", "analyze", *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = command.run("analyze", *args)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_the_command_says_how_many_were_matched(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CASES, ROOT, content_of, report_of
+from conftest import ROOT, content_of, every_case, report_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from secret_places import SECRETS, log_with
@@ -75,6 +75,7 @@ WRAPPERS = [
 SAMPLES = [line for line in LINES if line.strip()]
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=80)
 @given(SECRET, st.integers(0), st.integers(0), st.sampled_from(WRAPPERS), st.booleans())
 def test_a_secret_at_any_place_of_any_line_is_gone(secret: str, line: int, place: int, wrap: Any, inside: bool) -> None:
@@ -95,6 +96,32 @@ def test_a_secret_that_two_records_share_is_gone() -> None:
     assert "hunter" not in out
     assert json.loads(out.split("\n")[0])["log"] == "0.00.010.665 I srv    load_model: loading model '<path-1>'"
     assert json.loads(out.split("\n")[1])["log"] == "\n"
+
+
+def test_a_number_longer_than_any_of_the_server_is_none() -> None:
+    """Where a pointer stands, a key of hexadecimal digits may."""
+    line = "0.00.824.587 W srv        update:    - prompt 0x{}:    1901 tokens, checkpoints:  2,     0.317 MiB"
+    assert one(line.format("7f0616805480")) == line.format("7f0616805480")
+    assert one(line.format("deadbeef" * 8)) == line.format("deadbeef" * 8).replace("0x" + "deadbeef" * 8, "<text-1>")
+
+
+TOO_LONG = "request (2807 tokens) exceeds the available context size (2048 tokens)"
+FORCED = (
+    "slot update_slots: id  0 | task 9 | forcing full prompt re-processing due to lack of cache data "
+    "(likely due to SWA, see {})"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("srv    send_error: task id = 14, error: {}", TOO_LONG),
+        (FORCED, "https://github.com/ggml-org/llama.cpp/pull/13194"),
+    ],
+)
+def test_what_stands_around_a_known_text_is_gone(line: str, kept: str) -> None:
+    assert kept in one(line.format(kept))
+    assert "zq" not in one(line.format(f"{kept}/zqsecret")) + one(line.format(f"zqsecret/{kept}, try increasing it"))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +152,7 @@ def test_crlf_and_escapes_do_not_change_the_report() -> None:
 # ---- what stays
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+@every_case
 def test_the_report_of_a_case_stays(case: Path) -> None:
     log = content_of(case)
     assert same_report(log) == []
@@ -155,6 +182,7 @@ def _wrapped(line: str, number: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("wrapper", _wrapped("", 0))
 def test_the_report_of_a_wrapped_log_stays(wrapper: str) -> None:
     log = "".join(_wrapped(line, i)[wrapper] for i, line in enumerate(LINES))
@@ -219,10 +247,13 @@ def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: p
     tokens = Tokens()
     assert tokens.give("text", b"a") == b"<text-1>"
     assert tokens.give("text", b"b") == tokens.give("text", b"b") != tokens.give("text", b"c")
-    assert tokens.give("text", b"b") != Tokens().give("text", b"b"), "not to be looked up in a table of hashes"
+    other = Tokens()
+    other.give("text", b"a")  # numbered, as in the first
+    assert tokens.give("text", b"b") != other.give("text", b"b"), "not to be looked up in a table of hashes"
     assert facts(f" {tokens.give('text', b'b').decode()} | a") == facts(" <text-1> | a")
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=15)
 @given(st.lists(st.integers(0, 40_000), max_size=6))
 @example([1, 2, 3])
@@ -251,6 +282,7 @@ PART = st.text(st.sampled_from("0123456789abcfgmnot-:/ .;=|\"'éSM"), max_size=1
 TEXT = st.lists(PART, max_size=7).map("".join)
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=300)
 @given(TEXT, TEXT)
 @example(" 01.e51; cc_entrypoint=cli; cch= | b791f;", " 01.e51; cc_entrypoint=cli; cch= | 0ed9c;")
@@ -283,6 +315,7 @@ FRAGMENT = st.binary(max_size=8) | st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=40)
 @given(st.lists(FRAGMENT, max_size=40).map(b"".join))
 def test_any_bytes_give_as_many_lines_and_the_same_report(data: bytes) -> None:

@@ -26,6 +26,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_every_line_comes_once_and_in_order(tmp_path: Path, seed: int) -> None:
     """Another process writes and rotates as fast as it can, by rename and by copy, with numbers and with dates."""

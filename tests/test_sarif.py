@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from conftest import CASES, FIXTURES, content_of
+from conftest import FIXTURES, content_of, every_case
 from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
@@ -56,7 +56,7 @@ def marks_of(report: Report) -> dict[str, str]:
     return dict(zip((result["ruleId"] for result in results), marks, strict=True))
 
 
-@pytest.mark.parametrize("case", CASES[::2], ids=lambda folder: folder.name)
+@every_case
 def test_a_result_per_finding(case: Path) -> None:
     report = report_of_case(case)
     run = run_of(report)

@@ -9,15 +9,13 @@ import os
 import random
 import re
 import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import msgspec
 import pytest
-from command import FIRST, LOG, PYTHON, one_line, run
+from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
 from conftest import CASES, ROOT, log_of
 from test_frames import request, written
 
@@ -311,15 +309,12 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "live.log")
     target, temporary = tmp_path / "out.txt", tmp_path / "tmp"
     temporary.mkdir()
-    command = [*PYTHON, "stats", str(tmp_path / "live.log"), "-o", str(target)]
-    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE)
-    with (tmp_path / "live.log").open("w") as pipe:
+    command, env = ["stats", tmp_path / "live.log", "-o", target], {**os.environ, "TMPDIR": str(temporary)}
+    with start(*command, stdin=None, stdout=None, env=env) as process, (tmp_path / "live.log").open("w") as pipe:
         pipe.write(FIRST)
         pipe.flush()
-        limit = time.monotonic() + 30
-        while not any(temporary.iterdir()) and time.monotonic() < limit:
-            time.sleep(0.05)
+        wait_for(lambda: any(temporary.iterdir()), "temporary folder")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
     assert not target.exists()
     assert list(temporary.iterdir()) == []

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from command import run
-from conftest import CASES, content_of, given_of, json_of, prompts_of
+from conftest import CASES, content_of, every_case, given_of, json_of, prompts_of
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.report import json_v1, text
 from cachedoctor.report.stored import read
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+@every_case
 def test_a_report_that_was_read_back_is_the_same(case: Path) -> None:
     """In JSON to the byte, findings with differences of prompts included."""
     data = json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case))

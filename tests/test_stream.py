@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command import FIRST, HEAD, LOG, PYTHON, SECOND, THIRD, run
-from conftest import CASES, ROOT, content_of, given_of, json_of, prompts_of
+from conftest import CASES, ROOT, content_of, every_case, given_of, json_of, prompts_of
 from referencing import Registry, Resource
 from test_cli_live import IDLE, PATIENCE, feed, read_until, started, write
 
@@ -56,7 +56,7 @@ def last(lines: list[Line]) -> list[Line]:
     return [held[index] for index in sorted(held)]
 
 
-@pytest.mark.parametrize("case", CASES[::2], ids=lambda folder: folder.name)
+@every_case
 def test_every_case_keeps_the_contract_and_ends_as_the_report(case: Path) -> None:
     """Each line is valid; what holds in the end is what the JSON report says; events come in the order of the lines."""
     lines = lines_of(stream_of([content_of(case)], prompts_of(case), given_of(case)))
@@ -77,6 +77,7 @@ def test_every_case_keeps_the_contract_and_ends_as_the_report(case: Path) -> Non
     assert bool(numbers) == bool(report["sessions"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES[::6], ids=lambda folder: folder.name)
 def test_no_cut_of_the_bytes_changes_anything(case: Path) -> None:
     """Neither the lines nor their order."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from command import LOG, PYTHON, run
+from command import LOG, run, start
 from conftest import ROOT
 from terminals import Stream, in_terminal
 
@@ -56,6 +57,7 @@ def test_when_there_are_colours(
         assert terminal.look(True).color is False  # nobody looks at a file through a terminal
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "command",
     [
@@ -105,7 +107,7 @@ def test_the_width_of_lists_and_lines() -> None:
 
 def linked(args: tuple[object, ...], **env: str) -> bytes:
     """What ``analyze`` prints on a terminal."""
-    status, _, out = in_terminal([*PYTHON, "analyze", *map(str, args)], "stdout", **env)
+    status, _, out = in_terminal(partial(start, "analyze", *args), "stdout", **env)
     assert status == 0
     return out
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command import FIRST, HEAD, LOG, PYTHON, SECOND, THIRD, TURN, one_line, run
+from command import FIRST, HEAD, LOG, SECOND, THIRD, TURN, Started, one_line, run, start
 from conftest import CASES, content_of
 from rich.cells import cell_len
 from screens import ENTER, LEAVE, PATIENCE, on_terminal
@@ -289,10 +289,8 @@ def test_without_colours_no_colour_is_drawn(log: Path) -> None:
 
 
 @contextlib.contextmanager
-def watching(*args: object) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [*PYTHON, "watch", *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+def watching(*args: object) -> Iterator[Started]:
+    with start("watch", *args, stdin=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:

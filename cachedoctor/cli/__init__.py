@@ -40,13 +40,15 @@ app = typer.Typer(
 app.command("analyze", cls=Command)(analyze.analyze)
 app.command("watch", cls=Command, short_help="Show live what a server does with its cache.")(watch.watch)
 app.command("report", cls=Command)(report.report)
-app.command("diff", cls=Command, short_help="Say where two prompts part, and why.")(diff.diff)
+app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
 app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)
 app.command("rules", cls=Command)(rules.rules)
 app.command("export", cls=Command, short_help="Write requests, or lines, as a table.")(export.export)
 app.command("stats", cls=Command, short_help="Sum up requests over many logs and servers.")(stats.stats)
-app.command("compare", cls=Command, short_help="Say whether a change helped, and how surely.")(compare.compare)
+app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
+    compare.compare
+)
 app.command("config", cls=Command)(config.config)
 
 

@@ -56,13 +56,18 @@ def export(
 ) -> None:
     """Write a table: a row per request (token counts, slot choice, outcome, rules), per measurement, or per line.
 
-    Columns are described in docs/tables.md. Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in
-    the input was recognised, and nothing was written; 130 interrupted (FILE is not written).
+    Columns are described in docs/tables.md. Parquet needs polars: pip install 'cachedoctor[tables]'. Exit status:
+    0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised, and nothing was written;
+    130 interrupted (FILE is not written).
     """
+    from cachedoctor.frames.extra import require_polars
     from cachedoctor.sources.unpack import MAX_BYTES
 
+    ending = _ending(output, format)
+    if ending == "parquet":
+        require_polars("parquet")
     progress = Progress(logs, quiet)
-    job = _Job(logs, output, table, _ending(output, format), build, max_unpacked or MAX_BYTES, progress, quiet)
+    job = _Job(logs, output, table, ending, build, max_unpacked or MAX_BYTES, progress, quiet)
     spare_inputs(output, logs)
     try:
         with Interrupts(), Sink(output) as sink:

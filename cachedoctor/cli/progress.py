@@ -6,7 +6,6 @@ Knows bytes and the terminal; knows no log. Never a reason to fail, and nothing 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import time
@@ -16,14 +15,14 @@ from typing import TYPE_CHECKING
 from cachedoctor.cli.terminal import dumb
 
 if TYPE_CHECKING:
+    from rich import progress as rich_progress
+
     from cachedoctor.model import Finding
 
 _PATIENCE = 0.5
-"""Seconds before it is shown: short work needs none."""
+"""Seconds before it is shown: short work needs none, and need not import rich for it."""
 _EVERY = 0.1
 """Seconds between two drawings."""
-_BAR = 20
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 class Progress:
@@ -34,16 +33,15 @@ class Progress:
         self._on = not quiet and error is not None and error.isatty() and not dumb()
         self._total = _size(paths) if self._on else None
         self._read = 0
-        self._start = time.monotonic()
-        self._due = self._start + _PATIENCE
-        self._shown = False
+        self._due = time.monotonic() + _PATIENCE
+        self._row: rich_progress.Progress | None = None
 
     def read(self, count: int) -> None:
         """Take notice of ``count`` bytes more, as they are stored."""
         self._read += count
         if self._on and (now := time.monotonic()) >= self._due:
             self._due = now + _EVERY
-            self._draw(now - self._start)
+            self._draw()
 
     def step(self, _: list[str], silent: bool, __: Callable[[], list[Finding]]) -> None:
         """Close at the first silence: the input is written while it is read, so there is no end to wait for."""
@@ -52,51 +50,50 @@ class Progress:
 
     def hide(self) -> None:
         """Remove the row until it is drawn again: something else is about to be printed."""
-        if self._shown:
-            self._shown = False
-            self._write("\r\x1b[K")
+        if self._row is not None and self._row.live.is_started:
+            try:
+                self._row.stop()
+            except OSError:
+                self._on = False
 
     def close(self) -> None:
         """Remove the row for good."""
         self.hide()
         self._on = False
 
-    def _draw(self, seconds: float) -> None:
-        columns = shutil.get_terminal_size((80, 24)).columns
-        self._shown = True
-        self._write(f"\r{row(self._read, self._total, seconds)[: columns - 1]}\x1b[K")
-
-    def _write(self, text: str) -> None:
+    def _draw(self) -> None:
         try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            if self._row is None:
+                self._row = _row(self._total)
+            self._row.update(self._row.task_ids[0], completed=self._read)
+            if self._row.live.is_started:
+                self._row.refresh()
+            else:
+                self._row.start()
         except OSError:
-            self._on = self._shown = False
+            self._on = False
 
 
-def row(read: int, total: int | None, seconds: float) -> str:
-    """Say how much was read in ``seconds``, of how much where that is known."""
-    if not total:
-        return f"reading  {amount(read)}"
-    share = min(read / total, 1)
-    full = int(share * _BAR)
-    left = seconds / share - seconds if share else 0.0
-    bar = f"[{'=' * full}{' ' * (_BAR - full)}]"
-    return f"reading  {bar} {share:4.0%}  {amount(read)} of {amount(total)}{_left(left)}"
+def _row(total: int | None) -> rich_progress.Progress:
+    """Make a row that is not shown yet; rich is imported here and not before."""
+    from rich import progress
+    from rich.console import Console
 
+    class Terminal(Console):
+        """One that keeps its cursor: who is killed, or suspended by Ctrl-Z, could not give it back."""
 
-def _left(seconds: float) -> str:
-    if seconds < 1:
-        return ""
-    return f"  {seconds:.0f} s left" if seconds < 90 else f"  {seconds / 60:.0f} min left"
+        def show_cursor(self, show: bool = True) -> bool:
+            """Change nothing."""
+            return False
 
-
-def amount(count: float) -> str:
-    """Write a number of bytes in the unit that fits it, of 1,000."""
-    unit = 0
-    while count >= 999.5 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit < 3 or count >= 99.95 else f"{count:.1f} {_UNITS[unit]}"
+    row = progress.Progress(
+        progress.TextColumn("reading"), progress.BarColumn(20), progress.TaskProgressColumn(),
+        progress.DownloadColumn(), progress.TimeRemainingColumn(),
+        console=Terminal(stderr=True, force_terminal=True, force_interactive=True), auto_refresh=False, transient=True,
+        redirect_stdout=False, redirect_stderr=False, get_time=time.monotonic,
+    )  # fmt: skip
+    row.add_task("", total=total)
+    return row
 
 
 def _size(paths: Iterable[str]) -> int | None:

@@ -24,8 +24,13 @@ class Sink:
         self._written = False
 
     def __enter__(self) -> Sink:
-        with self._faults():
-            self._stream = self._standard() if self.path is None else self._opened(self.path)
+        try:
+            with self._faults():
+                self._stream = self._standard() if self.path is None else self._opened(self.path)
+        except BaseException:  # an interrupt, too: nobody calls __exit__
+            if self._temporary is not None:
+                _remove(self._temporary)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
@@ -74,11 +79,10 @@ class Sink:
             mode = stat.S_IMODE(os.stat(self._target).st_mode)
         import secrets  # brings much with it
 
-        temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
-        stream = open(temporary, "xb")  # noqa: SIM115  # closed by __exit__
-        self._temporary = temporary
+        self._temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
+        stream = open(self._temporary, "xb")  # noqa: SIM115  # closed by __exit__
         if mode is not None:
-            os.chmod(temporary, mode)
+            os.chmod(self._temporary, mode)
         return stream
 
     @contextlib.contextmanager
@@ -129,5 +133,5 @@ def _hint(fault: OSError, path: str | None) -> str:
 
 
 def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         os.unlink(path)

@@ -59,14 +59,16 @@ def stats(
 ) -> None:
     """Sum up requests over many logs and servers: reuse, recomputed and lost tokens, time, speed.
 
-    Every log is a server of its own; the rotations of one log belong together. Exit status: 0 written; 2 wrong usage or
-    an unreadable input (the others are summed up); 3 nothing in the inputs was recognised, or has requests (logs of
-    vLLM and SGLang have none); 130 interrupted.
+    Every log is a server of its own; the rotations of one log belong together. Needs polars: pip install
+    'cachedoctor[tables]'. Exit status: 0 written; 2 wrong usage or an unreadable input (the others are summed up);
+    3 nothing in the inputs was recognised, or has requests (logs of vLLM and SGLang have none); 130 interrupted.
     """
     from cachedoctor.doctor.statistics import Gathering
+    from cachedoctor.frames.extra import require_polars
     from cachedoctor.report import stats_forms
     from cachedoctor.sources.unpack import MAX_BYTES
 
+    require_polars("stats")
     spare_inputs(output, inputs)
     progress = Progress(inputs, quiet)
     gathering = Gathering(inputs, build, max_unpacked or MAX_BYTES, progress.read)

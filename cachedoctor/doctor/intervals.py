@@ -1,6 +1,9 @@
 """How sure a difference of two ratios is, when the requests of one conversation are alike.
 
-A bootstrap over conversations: a ratio is a sum by a sum, and whole conversations are drawn anew. Knows numbers only.
+A bootstrap by conversation: a ratio is a sum by a sum, and whole conversations are drawn, 2,000 times with a fixed
+seed. The interval is widened for few conversations as Student's t is; tests simulate that it holds the truth in 95 of
+100 comparisons. More than 400 conversations are put into 400 groups, so that the time of a draw does not grow. Knows
+numbers only.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 FEWEST = 5
-"""Conversations on each side below which no interval is given: it would be wrong too often (docs/usage.md)."""
+"""Conversations on each side below which no interval is given: it would be wrong too often (docs/usage/compare.md)."""
 _DRAWS = 2000
 _BINS = 400
 """Above this number conversations are thrown together at random: the time of a draw does not grow with them."""

@@ -1,7 +1,9 @@
 """Reads logs in several processes, with the report of one: by files, and by the lives of the servers in large files.
 
-Every part is analysed on its own and the parts are joined in order. Where a part turns out not to end between two lives
-that know nothing of each other, its file is read once more as a whole. Knows processes; knows no line and no rule.
+Every part is analysed on its own and the parts are joined in order. Where a part turns out not to end between two
+lives that know nothing of each other, its file is read once more as a whole. The reader of a part tells at its end
+whether it was right (``Part.settled``: one server, awake, had requests, nothing half received). Requests, sessions and
+lines are numbered while the parts are joined. Knows processes; knows no line and no rule.
 """
 
 from __future__ import annotations

@@ -61,7 +61,11 @@ class Events:
 
 
 def write(table: Table, rows: Iterator[bytes], out: IO[bytes], ending: Ending) -> None:
-    """Write a table; polars is imported here and not before."""
+    """Write a table.
+
+    Raises:
+        CacheDoctorError: it is parquet, and polars is not installed.
+    """
     from cachedoctor.frames import tables
 
     tables.write(table, rows, out, ending)

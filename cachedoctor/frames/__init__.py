@@ -1,4 +1,4 @@
-"""Tables: parquet, csv and ndjson files, and sums over them. The only room that imports polars.
+"""Tables: parquet, csv and ndjson files, and sums over them. The only room that imports polars, which is optional.
 
 Knows columns and the structs of the model; knows no log and no rule.
 """

@@ -1,6 +1,7 @@
-"""Writes a table: rows come as JSON, one by one, and go out as parquet, csv or ndjson in batches.
+"""Writes a table: rows come as JSON, one by one, and go out as parquet (which needs polars), csv or ndjson.
 
-Knows polars and columns. Knows nothing of how a row came about, and not where the bytes go.
+Parquet is written in a thread and the rows are made in the first one: a signal must be heard while a log is read.
+Knows columns. Knows nothing of how a row came about, and not where the bytes go.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from cachedoctor.frames.columns import Column, Ending, Kind, Table
+from cachedoctor.frames import csv
+from cachedoctor.frames.columns import Ending, Kind, Table
+from cachedoctor.frames.extra import require_polars
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -24,8 +27,6 @@ _BATCH = 4096
 """Rows held at a time."""
 _GROUP = 1 << 14
 """Rows of a row group in parquet."""
-_UNSEEN = r"[\p{C}\p{Zl}\p{Zp}\x{034f}\x{fe00}-\x{fe0f}\x{e0100}-\x{e01ef}]"
-"""What controls a terminal or is not drawn, as a pattern of polars."""
 
 
 def schema_of(table: Table) -> pl.Schema:
@@ -46,17 +47,16 @@ def schema_of(table: Table) -> pl.Schema:
 def write(table: Table, rows: Iterable[bytes], out: IO[bytes], ending: Ending) -> None:
     """Write ``rows``, JSON objects that have all columns in their order; memory does not grow with their number.
 
-    In csv lists are joined by blanks, spans are ``pos_min-pos_max``, and no cell controls a terminal or is run by a
-    spreadsheet.
+    Raises:
+        CacheDoctorError: it is parquet, and polars is not installed.
     """
     if ending == "ndjson":
         for row in rows:
             out.write(row + b"\n")
     elif ending == "csv":
-        safe = [_csv_cell(column) for column in table.columns]
-        for number, batch in enumerate(_batches(table, rows)):
-            batch.select(safe).write_csv(out, include_header=not number)
+        out.writelines(csv.lines(table, rows))
     else:
+        require_polars("parquet")
         _write_parquet(table, rows, out)
 
 
@@ -138,22 +138,3 @@ def _meanings(table: Table) -> str:
     """What the columns of the file mean, for who opens it without this program."""
     columns = {c.name: {"unit": c.unit or None, "description": c.words} for c in table.columns}
     return msgspec.json.encode({"schema": table.schema, "columns": columns}).decode()
-
-
-def _csv_cell(column: Column) -> pl.Expr:
-    import polars as pl
-
-    cell = pl.col(column.name)
-    if column.kind == "spans":
-        low, high = (pl.element().struct.field(name).cast(pl.String) for name in ("pos_min", "pos_max"))
-        return cell.list.eval(pl.concat_str([low, pl.lit("-"), high])).list.join(" ")
-    if column.kind == "names":
-        cell = cell.list.join(" ")
-    elif column.kind != "text":
-        return cell
-    # Where a list is separated by semicolons, a spreadsheet begins another cell behind one.
-    seen = cell.str.replace_all(_UNSEEN, "\ufffd").str.replace_all(r"(;\s*)([=+@-])", "$1'$2")
-    # What begins like a formula would be run by a spreadsheet; with ./ before it, a path is still the same file.
-    if column.name == "path":
-        return seen.str.replace(r"^([=+@]|-.)", "./$1")
-    return seen.str.replace(r"^([=+@-])", "'$1")

@@ -1,7 +1,9 @@
 """Reads the Prometheus text format (0.0.4) and OpenMetrics, as far as counters need it: samples, types and help texts.
 
 A line that breaks the grammar is left out and counted; what is not such a dump at all is refused. Memory is bounded by
-the samples that the caller wants, whatever the size of the dump. Knows no series by name.
+the samples that the caller wants, whatever the size of the dump. The parser of ``prometheus_client`` ends at the first
+line that breaks the grammar, so that a dump with a shell prompt in front of it would say nothing, and keeps every
+sample of a family. Knows no series by name.
 """
 
 from __future__ import annotations

@@ -1,22 +1,43 @@
-"""How large a number of a report may be. Checked where JSON is read; sums of them stay exact and overflow nothing.
+"""Numbers and words of a report: how large they may be, and what the contract promises of them.
 
-Knows bounds only.
+``ge`` and ``le`` are checked where JSON is read: sums of such numbers stay exact and overflow nothing. ``contract`` is
+what the schemas say instead (scripts/make-schemas); it is narrower, and nobody checks it while reading.
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
+from msgspec import Meta
 
 MOST = 1 << 53
 """Tokens, lines, positions of one request."""
 LONGEST = 1e15
 """Milliseconds of one request."""
 
-Count = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
-Ms = Annotated[float, msgspec.Meta(ge=0, le=LONGEST)]
-Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_FROM_0 = {"contract": {"minimum": 0}}
+_FROM_1 = {"contract": {"minimum": 1}}
+_FROM_MINUS_1 = {"contract": {"minimum": -1}}
+
+Count = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema=_FROM_0)]
+Positive = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema=_FROM_1)]
+"""A build, or a number of things of which there is one."""
+SlotId = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema=_FROM_MINUS_1)]
+Position = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema={"contract": {}})]
+"""Of a token in the memory of a slot."""
+Ms = Annotated[float, Meta(ge=0, le=LONGEST, extra_json_schema=_FROM_0)]
+Long = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra_json_schema=_FROM_0)]
 """A number that names something, or a sum."""
-LongMs = Annotated[float, msgspec.Meta(ge=0, le=1e30)]
+LineNumber = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra_json_schema=_FROM_1)]
+TaskId = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra_json_schema=_FROM_MINUS_1)]
+LongMs = Annotated[float, Meta(ge=0, le=1e30, extra_json_schema=_FROM_0)]
 """A sum of times."""
+Amount = Annotated[int, Meta(extra_json_schema=_FROM_0)]
+"""Of tokens, requests ... as a log prints it."""
+Rate = Annotated[float, Meta(extra_json_schema=_FROM_0)]
+Share = Annotated[float, Meta(extra_json_schema={"contract": {"minimum": 0, "maximum": 1}})]
+
+Text = Annotated[str, Meta(extra_json_schema={"contract": {"minLength": 1}})]
+Code = Annotated[str, Meta(extra_json_schema={"contract": {"pattern": "^CD[0-9]{3}$"}})]
+Name = Annotated[str, Meta(extra_json_schema={"contract": {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"}})]
+Url = Annotated[str, Meta(extra_json_schema={"contract": {"format": "uri"}})]

@@ -30,6 +30,7 @@ class ComparedSide(msgspec.Struct):
     cached_tokens: int
     processed_tokens: int
     prompt_ms: float
+    """Milliseconds."""
     prompt_tokens_median: float | None
 
 
@@ -38,18 +39,26 @@ class Measure(msgspec.Struct):
 
     name: str
     unit: str
+    """share (0 to 1), tokens or ms."""
     scope: Literal["all", "later"]
     """``later``: without the first request of each conversation."""
     good: Literal["higher", "lower"]
+    """Which way is better."""
     before: float | None
+    """A sum by a sum, not a mean of ratios."""
     after: float | None
     difference: float | None
+    """After minus before."""
     low: float | None
+    """95 % interval of the difference; None with fewer than 5 conversations on a side."""
     high: float | None
     """95 % interval of the difference; None with too few conversations."""
     conversations_before: int
+    """Conversations that tell this measure."""
     conversations_after: int
     verdict: Verdict
+    """same: equal, or certainly no larger than one point or one per cent. unsure: the interval holds 0, or there
+    is none."""
     why: str
     """What the verdict rests on, in a sentence."""
 
@@ -63,7 +72,9 @@ class FindingSide(msgspec.Struct):
     requests: int
     """Requests that there were; findings count children of ``n > 1`` requests, and so does this."""
     tokens: int
+    """Avoidable tokens."""
     ms: float | None
+    """Avoidable time, milliseconds."""
     claims: list[str]
     of: Literal["requests", "servers"]
     """What they are about: requests, or whole servers."""
@@ -73,12 +84,13 @@ class FindingChange(msgspec.Struct):
     """What became of a finding."""
 
     change: Change
+    """came, stayed, went; hidden: AFTER could not have shown it; revealed: BEFORE could not."""
     code: str
     name: str
     before: FindingSide | None
     after: FindingSide | None
     sure: bool
-    """False where as few requests might have missed it by chance."""
+    """False where as few requests might have missed it by chance, and where it could not be seen."""
     note: str
     """Why it is not sure, or why it is hidden; else empty."""
     enable: str

@@ -5,9 +5,11 @@ Unknown is None, never 0. Knows no engine, no rule, no file.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from cachedoctor.model.bounds import Count
+from cachedoctor.model.bounds import Amount, Count, LineNumber
 
 
 class Counters(msgspec.Struct):
@@ -22,21 +24,21 @@ class Counters(msgspec.Struct):
     engine: str | None = None
     """Label ``engine`` or rank; None where there is none."""
     model: str | None = None
-    looked_up: int | None = None
+    looked_up: Amount | None = None
     """Prompt tokens that were looked up in the prefix cache."""
-    reused: int | None = None
+    reused: Amount | None = None
     """Of these, tokens that were found."""
-    prompt_tokens: int | None = None
+    prompt_tokens: Amount | None = None
     """Prompt tokens of all requests, reused ones included."""
-    computed: int | None = None
+    computed: Amount | None = None
     """Prompt tokens that were computed."""
-    external_looked_up: int | None = None
-    external_reused: int | None = None
-    requests: int | None = None
+    external_looked_up: Amount | None = None
+    external_reused: Amount | None = None
+    requests: Amount | None = None
     """Requests that ended."""
-    preemptions: int | None = None
+    preemptions: Amount | None = None
     """Times that a running request had to give up its memory (retractions of SGLang)."""
-    evicted: int | None = None
+    evicted: Amount | None = None
     """Tokens that left the cache for want of room."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
     """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
@@ -45,19 +47,22 @@ class Counters(msgspec.Struct):
 class Answer(msgspec.Struct):
     """What one response says of its request, in tokens; or, without them, what a logged prompt shares with others."""
 
-    prompt_tokens: int | None
+    prompt_tokens: Amount | None
     """Reused ones included, whatever the endpoint prints."""
-    cached_tokens: int | None
+    cached_tokens: Amount | None
     """None where the server was not asked to say it."""
-    line: int | None = None
+    line: LineNumber | None = None
     """Where in its input it stands."""
-    prefix: int | None = None
+    prefix: Amount | None = None
     """Longest common prefix with the best earlier prompt, where the log has them; None for the first.
 
     In the unit of ``length``. It may be longer where the log has cut one of them.
     """
-    length: int | None = None
+    length: Amount | None = None
     """Length of the prompt, where the log has it, in bytes or characters as ``prefix`` is."""
+
+
+_EACH = msgspec.Meta(extra_json_schema={"contract": {"maxItems": 10_000}})
 
 
 class Answers(msgspec.Struct):
@@ -68,9 +73,10 @@ class Answers(msgspec.Struct):
     """``responses``: given beside the log; ``log``: the server logged them."""
     requests: Count = 0
     told: Count = 0
-    """Of these, those that say how much was reused."""
-    prompt_tokens: int = 0
-    """Of those that say it."""
-    cached_tokens: int = 0
-    each: list[Answer] = msgspec.field(default_factory=list)
+    """Of these, those that say how much was reused; the sums are over them."""
+    prompt_tokens: Amount = 0
+    """Reused ones included, whatever the endpoint prints."""
+    cached_tokens: Amount = 0
+    """Reused."""
+    each: Annotated[list[Answer], _EACH] = msgspec.field(default_factory=list)
     """The first 10,000."""

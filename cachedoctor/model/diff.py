@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Long
+from cachedoctor.model.bounds import Amount, LineNumber, Long, Text
 
 Op = Literal["equal", "replace", "insert", "delete", "move"]
+
+
+_INPUTS = [
+    "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump",
+]  # fmt: skip
+_DIFFERENCES = [
+    "billing-header", "timestamp", "uuid", "random-id", "counter", "path", "git-state", "json-key-order",
+    "json-spacing", "tool-added", "tool-removed", "tools-reordered", "tool-edited", "reasoning-dropped",
+    "reasoning-added", "message-edited", "message-removed", "message-inserted", "message-moved", "front-truncated",
+    "compacted", "whitespace", "retokenised", "image", "template", "special-token", "appended", "other",
+]  # fmt: skip
 
 
 class Advice(msgspec.Struct):
     """What to do about a difference, and commands that can be copied."""
 
-    text: str
-    commands: list[str] = msgspec.field(default_factory=list)
+    text: Text
+    commands: list[Text] = msgspec.field(default_factory=list)
 
 
 class Side(msgspec.Struct):
     """One of the two prompts in numbers."""
 
-    path: str
-    kind: str
+    path: Text
+    """As given, with #N for one of many; <stdin> is the standard input."""
+    kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": _INPUTS}})]
     chars: Long
-    """Code points."""
+    """Code points of the rendered prompt."""
     tokens: Long
 
 
@@ -32,21 +44,23 @@ class First(msgspec.Struct):
     """The first difference."""
 
     token: Long
-    """Index of the first differing token: the length of the common prefix in tokens."""
+    """Index of the first differing token: the length of the common prefix in tokens, from 0."""
     char: Long
-    """Offset of the first differing code point of the rendered prompt."""
-    line: Long
-    column: Long
+    """Offset of the first differing code point of the rendered prompt, from 0."""
+    line: LineNumber
+    column: LineNumber
     place: str | None
-    """Path in the request, ``system[0].text``."""
-    kind: str
-    """Name of the recogniser that knew it: ``billing-header``, ``timestamp``, ..."""
+    """Path in the request, ``system[0].text``; None for plain text and for what the template wrote."""
+    kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": _DIFFERENCES}})]
+    """What it is (docs/diff.md): the recogniser that knew it."""
     field: str | None
-    """What varies in it: ``cch``."""
+    """What varies in it, such as ``cch``; with --hash-text a hash if it comes from the prompt."""
     a: str
+    """The few differing tokens as text; with --hash-text length and hash of it."""
     b: str
     """The few differing tokens as text."""
     advice: list[Advice]
+    """What to do about it, the most specific first."""
 
 
 class Excerpt(msgspec.Struct):
@@ -68,8 +82,10 @@ class Edit(msgspec.Struct):
     """
 
     op: Op
-    a: tuple[int, int]
-    b: tuple[int, int]
+    a: tuple[Amount, Amount]
+    """Tokens of a, from and to; of a move: where the block was."""
+    b: tuple[Amount, Amount]
+    """Tokens of b, from and to."""
 
 
 class PromptDiff(msgspec.Struct):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.model.bounds import Positive
+
 
 class Part(msgspec.Struct):
     """A piece of a line, and what it says."""
@@ -42,8 +44,8 @@ class Level(msgspec.Struct):
 class Wording(msgspec.Struct):
     """Another wording of the same message, and the builds in which it was seen."""
 
-    first: int
-    last: int
+    first: Positive
+    last: Positive
     text: str
 
 

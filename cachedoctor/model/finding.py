@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Count, Long, LongMs
+from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Url
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
@@ -21,10 +21,11 @@ class Evidence(msgspec.Struct):
     path: str
     session: Count
     """Index of the session."""
-    line: Long
+    line: LineNumber
     """Number of the line, from 1."""
     text: str
-    """The line without its wrapper, as it was logged: hostile, and perhaps secret. Formats show less of it."""
+    """The line without its wrapper, as it was logged: hostile, and perhaps secret. Formats show less of it.
+    Do not print it to a terminal unescaped."""
     role: Literal["primary", "related"]
     label: str
     """What the line shows."""
@@ -37,7 +38,8 @@ class Cost(msgspec.Struct):
     ms: LongMs | None
     """Milliseconds; None where the log has no timings."""
     ms_from: Literal["depth", "mean"] | None = None
-    """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request."""
+    """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request.
+    Added after the first release of v1: may be missing."""
 
 
 class Remedy(msgspec.Struct):
@@ -45,20 +47,48 @@ class Remedy(msgspec.Struct):
 
     text: str
     commands: list[str] = msgspec.field(default_factory=list)
+    """To be copied."""
 
 
 class RuledOut(msgspec.Struct):
     """A look-alike, and the line of thought that excludes it."""
 
-    name: str
+    name: Name
     why: str
+
+
+_SIDE = {
+    "type": "object",
+    "required": ["path", "kind", "chars", "tokens"],
+    "properties": {
+        "path": {"type": "string"},
+        "kind": {"type": "string"},
+        "chars": {"type": "integer", "minimum": 0},
+        "tokens": {"type": "integer", "minimum": 0},
+    },
+}
+_DIFFERENCE = {
+    "type": ["object", "null"],
+    "required": ["a", "b", "first", "common_prefix_tokens", "exact"],
+    "properties": {
+        "a": _SIDE,
+        "b": _SIDE,
+        "first": {
+            "type": ["object", "null"],
+            "required": ["token", "char", "line", "column", "place", "kind", "field", "a", "b", "advice"],
+        },
+        "common_prefix_tokens": {"type": "integer", "minimum": 0},
+        "exact": {"type": "boolean", "description": "Token counts are the model's own."},
+    },
+}
+"""What the contract says of ``diff``: less than cachedoctor.diff/1, as kinds may be added."""
 
 
 class Finding(msgspec.Struct):
     """A cause, grouped over all requests that it hit."""
 
-    code: str
-    name: str
+    code: Code
+    name: Name
     severity: Severity
     confidence: Confidence
     claim: str
@@ -70,22 +100,24 @@ class Finding(msgspec.Struct):
     evidence: list[Evidence]
     """The line that proves it first; none where no line but the command line does."""
     cost: Cost
+    """What the fix would have saved."""
     why: str
     """Why the cache could not be used."""
     ruled_out: list[RuledOut]
     """Look-alikes, and what excludes them."""
-    diff: Any
-    """The difference of two prompts that proves it, or None."""
+    diff: Annotated[Any, msgspec.Meta(extra_json_schema={"contract": _DIFFERENCE})]
+    """Where two prompts given beside the log part, or None. 'first' is as in cachedoctor.diff/1."""
     remedies: list[Remedy]
     """What to do, the best first."""
-    references: list[str]
+    references: list[Url]
     """Addresses of what is known of it upstream."""
     path: str | None = None
-    """Input that it is about; None in reports of earlier versions."""
+    """Input that it is about. Added after the first release of v1: may be missing."""
     origin: str | None = None
-    """Server that the wrapper names, as in its session."""
+    """Server that the wrapper names, as in its session. Added after the first release of v1: may be missing."""
     key: str = ""
-    """Cause, where a code has several: findings of one code differ in key, path or origin."""
+    """Cause, where a code has several: findings of one code differ in key, path or origin.
+    Added after the first release of v1: may be missing."""
 
     @property
     def primary(self) -> Evidence | None:
@@ -101,8 +133,8 @@ class Finding(msgspec.Struct):
 class NotEvaluated(msgspec.Struct):
     """A rule that the log could not have shown."""
 
-    code: str
-    name: str
+    code: Code
+    name: Name
     reason: str
     enable: str
     """What would make it possible, for this build."""
@@ -115,15 +147,15 @@ class Restart(msgspec.Struct):
     """``llama-server ...`` stands for what the user has."""
     text: str
     """What to know before: prompts will stand in the log; what these builds cannot show."""
-    codes: list[str]
+    codes: list[Code]
     """Rules that it enables."""
 
 
 class RuleInfo(msgspec.Struct):
     """A rule as a report names it."""
 
-    code: str
-    name: str
+    code: Code
+    name: Name
     summary: str
-    url: str
+    url: Url
     """Of its page, relative to the root of the repository."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Count, Long
+from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Rate, Share
 from cachedoctor.model.lines import Mark
 
 Since = Literal["start", "reset", "log"]
@@ -33,30 +33,33 @@ class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
 
     engine: str | None
     since: Since
-    first_line: Long
-    last_line: Long
+    """What began it: a start of the server, a reset of its cache, or the begin of the log."""
+    first_line: LineNumber
+    last_line: LineNumber
     samples: Count = 0
     busy: Count = 0
     """Samples with prompt tokens in them."""
-    seconds: float = 0.0
+    seconds: Rate = 0.0
     """Time that the busy samples cover."""
-    prompt_tokens: int | None = None
+    prompt_tokens: Amount | None = None
     """Sum over the samples; None where they do not tell, as in CacheSample."""
-    computed_tokens: int | None = None
-    within: int | None = None
+    computed_tokens: Amount | None = None
+    """Sum over the samples, as there."""
+    within: Amount | None = None
     """Tokens by which the sum may be off: rates are rounded, and the first interval is known to a second only."""
-    generated_tokens: int | None = None
-    answered: int | None = None
+    generated_tokens: Amount | None = None
+    """Of replies, as a sum over the samples."""
+    answered: Amount | None = None
     """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
     rates: Count = 0
     """Samples that print a hit rate."""
-    first_rate: float | None = None
+    first_rate: Share | None = None
     """Of the first busy sample that prints one."""
-    last_rate: float | None = None
-    least_rate: float | None = None
-    most_rate: float | None = None
-    last_external_rate: float | None = None
-    kv_usage: float | None = None
+    last_rate: Share | None = None
+    least_rate: Share | None = None
+    most_rate: Share | None = None
+    last_external_rate: Share | None = None
+    kv_usage: Share | None = None
     """The highest."""
     waiting: Count = 0
     """The most requests that waited at once."""
@@ -69,13 +72,16 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
 
     rank: str | None
     since: Since
-    first_line: Long
-    last_line: Long
+    """What began it: a start of the server, a reset of its cache, or the begin of the log."""
+    first_line: LineNumber
+    last_line: LineNumber
     batches: Count = 0
     seqs: Count = 0
     """Requests admitted, as far as batches can be told apart from their continuations; no probes."""
     new_tokens: Long = 0
+    """Computed."""
     cached_tokens: Long = 0
+    """Reused."""
     wholes: Count = 0
     """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks.
 
@@ -83,38 +89,45 @@ class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
     """
     cold: Count = 0
     """Of these, those that reused nothing."""
-    cached_least: int | None = None
+    cached_least: Amount | None = None
     """Reused tokens of the whole requests behind the first: the fewest."""
-    cached_most: int | None = None
-    best_share: float | None = None
+    cached_most: Amount | None = None
+    """The most."""
+    best_share: Share | None = None
     """The largest part of its own prompt that one of them reused."""
     whole_tokens: Long = 0
     """Prompt tokens of all whole requests."""
     whole_cached: Long = 0
     """Tokens that the whole requests behind the first reused."""
-    smallest_prompt: int | None = None
+    smallest_prompt: Amount | None = None
     """Tokens of the shortest whole request."""
-    largest_prompt: int | None = None
+    largest_prompt: Amount | None = None
     """Tokens of the longest whole request."""
     full_new_tokens: Long = 0
     """Of new_tokens, those of batches with a token_usage of FULL or more."""
     full_cached_tokens: Long = 0
+    """Of cached_tokens, those of batches with a full KV pool."""
     states_new_tokens: Long = 0
     """Of new_tokens, those of batches with a mamba_usage of STATES_FULL or more."""
     states_cached_tokens: Long = 0
+    """Of cached_tokens, those of batches with a full pool of states."""
     bursts: Count = 0
     """Batches of BURST new requests or more that reused nothing."""
     burst_seqs: Count = 0
+    """Requests in them."""
     burst_new_tokens: Long = 0
+    """Tokens computed in them."""
     after_burst_seqs: Count = 0
     """Requests admitted behind the last of them."""
     after_burst_cached: Long = 0
     """Tokens that these reused."""
-    token_usage: float | None = None
+    token_usage: Share | None = None
     """The highest. What only the cache holds is not in it: it can be given up at once (0.4.3 to 0.5.23)."""
-    swa_usage: float | None = None
-    mamba_usage: float | None = None
-    usage_at_mamba: float | None = None
+    swa_usage: Share | None = None
+    """The highest."""
+    mamba_usage: Share | None = None
+    """The highest."""
+    usage_at_mamba: Share | None = None
     """token_usage of the batch with the highest mamba_usage."""
     retracted: Count = 0
     """Requests that were put back into the queue because the memory was full."""

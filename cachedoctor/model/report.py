@@ -7,19 +7,23 @@ from typing import IO, Annotated, Protocol
 
 import msgspec
 
-from cachedoctor.model.bounds import MOST, Count, Long, LongMs
+from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
 
-_FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
-_FromZero = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+_FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 1}})]
+_Prompt = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
+_Reused = Annotated[int, msgspec.Meta(ge=0, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
+_Slot = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST, extra_json_schema={"contract": {"minimum": 0, "maximum": 7}})]
+_CELLS = {"contract": {"minItems": 1, "maxItems": 64}}
 
 
 class InputInfo(msgspec.Struct):
     """One input and how much of it was understood."""
 
     path: str
+    """As given; - is the standard input."""
     engine: str | None = None
     """The one that wrote most of it, ``llama.cpp``, ``vllm``, ``sglang`` ...; None where nothing was recognised."""
     bytes: Long = 0
@@ -35,13 +39,14 @@ class Totals(msgspec.Struct):
     """Sums over all requests with known accounting; children of ``n > 1`` requests are left out."""
 
     requests: Long = 0
+    """All requests, those with unknown accounting included."""
     prompt_tokens: Long = 0
     """Tokens: cached + processed."""
     cached_tokens: Long = 0
     """Tokens that were reused."""
     processed_tokens: Long = 0
     """Tokens that were computed."""
-    reuse: float | None = None
+    reuse: Share | None = None
     """Share of the prompt tokens that was reused, from 0 to 1; None without any."""
     prompt_ms: LongMs = 0.0
     """Milliseconds in which prompts were computed."""
@@ -56,13 +61,14 @@ class SlotReuse(msgspec.Struct):
 
     session: Count
     """The session with the most requests."""
-    slot: Count | None
+    slot: _Slot | None
     """None for all slots from 8 on together."""
-    requests: Count
+    requests: Positive
     step: _FromOne
-    """Requests of each cell; the last one may hold fewer."""
-    cells: list[tuple[_FromOne, _FromZero] | None]
-    """Prompt tokens and how many of them were reused, at most 64 times; None where the log does not say."""
+    """Requests of each cell, a power of two; the last one may hold fewer."""
+    cells: Annotated[list[tuple[_Prompt, _Reused] | None], msgspec.Meta(extra_json_schema=_CELLS)]
+    """Prompt tokens and how many of them were reused, at most 64 times, in the order in which the requests ended; None
+    where the log does not say."""
 
 
 class RequestLines(Protocol):

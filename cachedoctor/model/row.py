@@ -6,12 +6,22 @@ Knows the columns. Knows nothing of how a value came about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from cachedoctor.model.bounds import Count, Long, Ms
+from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Ms, Position, Share, SlotId, TaskId
 from cachedoctor.model.request import Outcome
+
+_SELECTED_BY = {"contract": {"enum": ["lcp", "lru", "id"]}}
+_MISSING = {
+    "contract": {
+        "enum": [
+            "build", "checkpoints_held", "common_prefix", "image_positions", "memory", "oldest_position",
+            "prompt_length", "slot_length", "window",
+        ]
+    }
+}  # fmt: skip
 
 
 class CheckpointRow(msgspec.Struct):
@@ -21,9 +31,9 @@ class CheckpointRow(msgspec.Struct):
     restored: Count | None
     created: Count | None
     erased: Count | None
-    held: list[tuple[Count, Count]] = msgspec.field(default_factory=list)
+    held: list[tuple[Position, Position]] = msgspec.field(default_factory=list)
     """(pos_min, pos_max) of those that the slot is known to have held, where tokens were lost."""
-    restored_at: tuple[Count, Count] | None = None
+    restored_at: tuple[Position, Position] | None = None
     """(pos_min, pos_max) of the one that was restored."""
 
 
@@ -31,32 +41,45 @@ class RequestRow(msgspec.Struct):
     """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
 
     index: Count
+    """Position in this array."""
     session: Count
     path: str
-    slot: Count
-    task: Long
+    slot: SlotId
+    task: TaskId
     parent: Long | None
+    """Task of which this is one of the n > 1 choices."""
     thread: Count | None
-    first_line: Count
-    last_line: Count
+    """Conversation, numbered in the session."""
+    first_line: LineNumber
+    last_line: LineNumber
     prompt_tokens: Count | None
     cached_tokens: Count | None
     processed_tokens: Count | None
     generated_tokens: Count | None
     derived: list[str]
+    """Names of the fields that were computed from other numbers."""
     prompt_ms: Ms | None
-    selected_by: str | None
-    similarity: float | None
-    f_keep: float | None
+    selected_by: Annotated[str, msgspec.Meta(extra_json_schema=_SELECTED_BY)] | None
+    similarity: Share | None
+    """Share of the new prompt that the slot already held."""
+    f_keep: Share | None
+    """Share of what the slot held that the new prompt kept."""
     common_prefix_tokens: Count | None
     restored_from_ram: bool | None
     checkpoints: CheckpointRow
+    """Context checkpoints; None where the build hides them."""
     lost_tokens: Count | None
+    """What could have been reused and was not."""
     outcome: Outcome
     partial: bool
-    codes: list[str]
+    """The log lacks the beginning or the end of it."""
+    codes: list[Code]
+    """Findings that this request belongs to."""
     expected_cached: Count | None = None
-    replay_missing: list[str] = msgspec.field(default_factory=list)
+    """Tokens that this build had to reuse, given what the slot held. Null where nothing was lost, or where the log
+    lacks a number."""
+    replay_missing: list[Annotated[str, msgspec.Meta(extra_json_schema=_MISSING)]] = msgspec.field(default_factory=list)
+    """The numbers that the log lacks for expected_cached."""
     turn: Count | None = None
     """0 for the first request of its conversation."""
     reference_tokens: Count | None = None

@@ -14,25 +14,30 @@ class StatsRow(msgspec.Struct):
     """Sums over the requests of one group; None where no request of it tells. Children of ``n > 1`` are left out."""
 
     group: str | None
-    """None: the log does not say to which group they belong."""
+    """None: the log does not say to which group they belong; in the table of all requests always None."""
     requests: int
+    """Children of n > 1 requests are left out."""
     unknown_requests: int
     """Of these, those of which the log does not tell the prompt's length and reuse; they are in no sum below."""
     prompt_tokens: int | None
     cached_tokens: int | None
     processed_tokens: int | None
     reuse: float | None
-    """Cached by prompt tokens."""
+    """Cached by prompt tokens, 0 to 1."""
     lost_tokens: int | None
     client_lost_tokens: int | None
     server_lost_tokens: int | None
     avoidable_tokens: int | None
+    """What the fixes would have saved, as in the totals of a report."""
     avoidable_ms: float | None
     prompt_ms: float | None
+    """Milliseconds."""
     prompt_ms_p50: float | None
+    """Of one request, exact to 0.5 %."""
     prompt_ms_p90: float | None
     """Of one request."""
     speed_p50: float | None
+    """Computed prompt tokens per second of one request, exact to 0.5 %."""
     speed_p90: float | None
     """Computed prompt tokens per second, of one request."""
 
@@ -41,6 +46,7 @@ class StatsTable(msgspec.Struct):
     """The groups of one kind; the overall table has one row."""
 
     by: By | None
+    """None: all requests, one row."""
     rows: list[StatsRow]
 
 
@@ -50,6 +56,7 @@ class StatsInput(msgspec.Struct):
     path: str
     kind: Literal["log", "report", "table"]
     error: str | None = None
+    """Why it could not be read to its end."""
 
 
 class Stats(msgspec.Struct):

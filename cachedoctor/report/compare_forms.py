@@ -1,4 +1,4 @@
-"""A comparison as text, markdown and JSON (``cachedoctor.compare/1``, docs/schemas/compare-v1.schema.json: frozen).
+"""A comparison as text, markdown and JSON (``cachedoctor.compare/1``, frozen).
 
 Knows Comparison and the forms. Knows nothing of how a number came about.
 """
@@ -11,18 +11,32 @@ from typing import IO, Literal
 
 import msgspec
 
-from cachedoctor.model import Comparison, FindingChange
+from cachedoctor.model import ComparedSide, Comparison, Difference, FindingChange, Measure, Verdict
 from cachedoctor.report import compare_words as words
 from cachedoctor.report import quoted, text_table
 from cachedoctor.report.base import Look
+from cachedoctor.report.contract import Tool
 from cachedoctor.report.markdown_safe import cell, code, prose, table
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_table import Heading, Row
 
-SCHEMA = "cachedoctor.compare/1"
 Form = Literal["text", "json", "markdown"]
 _HEADINGS = [Heading("before"), Heading("after"), Heading("difference"), Heading("95 % interval")]
+
+
+class CompareDocument(msgspec.Struct):
+    """Two reports side by side. Unknown values are None. Within version 1 keys are only added."""
+
+    schema: Literal["cachedoctor.compare/1"]
+    tool: Tool
+    before: ComparedSide
+    after: ComparedSide
+    verdict: Verdict
+    why: str
+    measures: list[Measure]
+    findings: list[FindingChange]
+    differences: list[Difference]
 
 
 def write(form: Form, shown: Comparison, out: IO[bytes], look: Look) -> None:
@@ -32,9 +46,12 @@ def write(form: Form, shown: Comparison, out: IO[bytes], look: Look) -> None:
 
 
 def _json(shown: Comparison, _: Look) -> bytes:
-    rest = msgspec.structs.asdict(shown)
-    head = {"schema": SCHEMA, "tool": {"name": "cachedoctor", "version": rest.pop("tool_version")}}
-    return msgspec.json.encode(head | rest) + b"\n"
+    tool = Tool("cachedoctor", shown.tool_version)
+    document = CompareDocument(
+        "cachedoctor.compare/1", tool, shown.before, shown.after, shown.verdict, shown.why, shown.measures,
+        shown.findings, shown.differences,
+    )  # fmt: skip
+    return msgspec.json.encode(document) + b"\n"
 
 
 # ---- text

@@ -1,4 +1,4 @@
-"""Sums over many logs as text, markdown, csv and JSON (``cachedoctor.stats/1``, docs/schemas/stats-v1.schema.json).
+"""Sums over many logs as text, markdown, csv and JSON (``cachedoctor.stats/1``, frozen).
 
 Knows Stats and the forms. Knows nothing of how a number came about.
 """
@@ -13,22 +13,31 @@ from typing import IO, Literal
 
 import msgspec
 
-from cachedoctor.model import Stats, StatsRow, StatsTable
+from cachedoctor.model import Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.report import quoted, stats_cells, text_table
 from cachedoctor.report.base import Look
+from cachedoctor.report.contract import Tool
 from cachedoctor.report.markdown_safe import cell, table
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import visible
 from cachedoctor.report.text_words import count
 
-SCHEMA = "cachedoctor.stats/1"
 Form = Literal["text", "json", "csv", "markdown"]
 _MOST = 40
 """Groups that a person reads; the other forms have all."""
 _VALUES = StatsRow.__struct_fields__[1:]
 
 _FORMULA = re.compile(r"(;\s*)([=+@-])")
+
+
+class StatsDocument(msgspec.Struct):
+    """Sums over the requests of many logs. Unknown values are None."""
+
+    schema: Literal["cachedoctor.stats/1"]
+    tool: Tool
+    inputs: list[StatsInput]
+    tables: list[StatsTable]
 
 
 def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
@@ -64,8 +73,8 @@ def _read(stats: Stats) -> str:
 
 
 def _json(stats: Stats, _: Look) -> bytes:
-    head = {"schema": SCHEMA, "tool": {"name": "cachedoctor", "version": stats.tool_version}}
-    return msgspec.json.encode(head | {"inputs": stats.inputs, "tables": stats.tables}) + b"\n"
+    tool = Tool("cachedoctor", stats.tool_version)
+    return msgspec.json.encode(StatsDocument("cachedoctor.stats/1", tool, stats.inputs, stats.tables)) + b"\n"
 
 
 def _csv(stats: Stats, _: Look) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import assert_type
 
 import cachedoctor
-from cachedoctor.model import CacheDoctorError, Finding, First, PromptDiff, Report, RequestRow, Session, Totals
+from cachedoctor import CacheDoctorError, Finding, First, PromptDiff, Report, RequestRow, Session, Totals
 from cachedoctor.report.base import FormatName, Look, write
 
 

@@ -1,0 +1,148 @@
+"""Small logs in, whole reports out: what one line more or less, or one number, must change, and what it must not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from conftest import FIXTURES, content_of, report_of
+
+TRACE = """\
+0.00.006.179 I srv    load_model: loading model '/models/dense.gguf'
+0.00.025.155 I print_info: n_swa                 = 0
+0.00.045.884 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'
+0.00.052.415 I srv          init: listening on http://127.0.0.1:8080
+"""
+SPEED = "    0.10 ms per token, 10000.00 tokens per second"
+
+
+def turn(
+    task: int,
+    prompt: int,
+    reply: int,
+    *,
+    cached: int = 0,
+    choice: str = "selected slot by LRU, t_last = -1",
+    reuse: str = "",
+    computed: int | None,
+) -> str:
+    """Lines of b11549 on one request; ``reuse`` takes the place of the lines that give prompt and reuse.
+
+    Args:
+        computed: tokens of its timing line; without one it was cancelled, or the log is torn.
+    """
+    slot = f"slot {{}}: id  0 | task {task} | "
+    shown = reuse or (
+        f"{slot.format('  operator()')}new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = {prompt}\n"
+        f"{slot.format('  operator()')}cached n_tokens = {cached}, memory_seq_rm [{cached}, end)\n"
+    )
+    timings = "".join(
+        f"{slot.format('print_timing')}{what} time =     100.00 ms / {tokens:5} tokens ({SPEED})\n"
+        for what, tokens in (("prompt eval", computed or 0), ("       eval", reply))
+    )
+    lines = (
+        f"slot get_availabl: id  0 | task -1 | {choice}\n"
+        f"{slot.format('launch_slot_')}processing task, is_child = 0\n"
+        f"{shown}"
+        f"{timings if computed is not None else ''}"
+        f"{slot.format('     release')}stop processing: n_tokens = {prompt + reply - 1}, truncated = 0\n"
+    )
+    return "".join(f"0.01.000.000 I {line}" for line in lines.splitlines(keepends=True))
+
+
+def requests(log: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = report_of(log)["requests"]
+    return found
+
+
+# ---- counts of a request
+
+
+def torn(reused: int, computed: int | None) -> tuple[int | None, ...]:
+    """Counts of a request of 1,966 tokens with these reuse and timing lines; None: no timing line."""
+    second = turn(9, 1966, 6, cached=reused, computed=computed)
+    found = requests(TRACE + turn(0, 1896, 6, computed=1896) + second)[1]
+    return found["prompt_tokens"], found["cached_tokens"], found["processed_tokens"]
+
+
+@pytest.mark.parametrize(("reused", "cached"), [(1900, 1900), (1966, 1966), (1967, None), (5000, None)])
+def test_no_request_reuses_more_than_its_prompt(reused: int, cached: int | None) -> None:
+    """A torn log mixes the lines of two requests: a reuse line of more than the prompt is another one's."""
+    assert torn(reused, None) == (1966, cached, None)
+    assert torn(reused, 2100) == (1966, cached, 2100), "no timing of this request either"
+
+
+def test_the_timing_line_says_what_a_foreign_reuse_line_cannot() -> None:
+    """1,966 tokens of which 66 were computed: 1,900 were reused, whatever the line of another request says."""
+    assert torn(5000, 66) == (1966, 1900, 66)
+
+
+# ---- conversations
+
+
+def dropped_reasoning(matched: int, choice: str, reuse: str = "") -> dict[str, Any]:
+    """The second of two prompts: it shares ``matched`` tokens with the first one and its reply, 4,000 together."""
+    cut = turn(4000, 1150, 6, cached=matched, computed=1150 - matched, choice=choice, reuse=reuse)
+    return requests(TRACE + turn(0, 1000, 3001, computed=1000) + cut)[1]
+
+
+def similar(matched: int) -> str:
+    """The choice of a slot with 4,000 tokens, ``matched`` of which are the beginning of 1,150."""
+    shares = f"f_sim_best = {matched / 1150:.3f} (> 0.100 thold), f_keep = {matched / 4000:.3f}"
+    return f"selected slot by LCP similarity, {shares}"
+
+
+@pytest.mark.parametrize(("matched", "goes_on"), [(1000, True), (1003, True), (1004, False), (1006, False)])
+def test_an_exact_prefix_must_end_where_the_reply_begins(matched: int, goes_on: bool) -> None:
+    """The prefix is printed: three tokens into the reply at most are those that every reply begins with."""
+    exact = f" - checking sim = 0.870 ({matched}/1150) > 0.100\nslot get_availabl: id  0 | task -1 | {similar(matched)}"
+    assert (dropped_reasoning(matched, exact)["thread"] == 0) is goes_on
+
+
+@pytest.mark.parametrize(("matched", "goes_on"), [(1004, True), (1006, True), (1010, False)])
+def test_a_rounded_prefix_may_end_a_little_behind(matched: int, goes_on: bool) -> None:
+    """The default level prints shares of three decimals: up to eight tokens behind the prompt is still its end."""
+    hidden = "slot   operator(): id  0 | task 4000 | n_gen =      1, tg = 100.00 t/s, tg_3s = 100.00 t/s\n"
+    assert (dropped_reasoning(matched, similar(matched), reuse=hidden)["thread"] == 0) is goes_on
+
+
+# ---- checkpoints of a sliding window
+
+
+@pytest.mark.parametrize(("window", "saved"), [(128, 1950), (1024, 1438)])
+def test_a_checkpoint_must_reach_back_a_whole_window(window: int, saved: int) -> None:
+    """1,965 tokens match; the dropped checkpoint of 1,950 tokens begins at 1,182, and the next token sees a window.
+
+    With 128 tokens of window it would have been enough. With 1,024 the tokens from 941 on are needed: only the one of
+    1,438 tokens has them (from 670 on).
+    """
+    text = content_of(FIXTURES / "cases" / "checkpoint-evicted-hybrid-b8672").decode()
+    text = re.sub(r"(arch +=) qwen35", r"\1 gemma3", text)
+    text = re.sub(r"(n_swa +=) 0", rf"\1 {window}", text)
+    text = re.sub(r"pos_min = (\d+), pos_max", lambda m: f"pos_min = {int(m[1]) - 767}, pos_max", text)
+    text = re.sub(r"\[(\d+), (\d+)\] against", lambda m: f"[{int(m[1]) - 767}, {m[2]}] against", text)
+    (finding,) = (f for f in report_of(text)["findings"] if f["code"] == "CD203")
+    assert finding["cost"]["tokens"] == saved
+    assert f"a checkpoint of {saved:,} tokens" in finding["claim"]
+
+
+# ---- slots that change hands
+
+
+@pytest.mark.parametrize(("requests_read", "lost", "sure"), [(3, 1837, False), (4, 3449, False), (5, 5357, True)])
+def test_lengths_must_alternate_three_times_to_show_two_conversations(
+    requests_read: int, lost: int, sure: bool
+) -> None:
+    """1,841, 1,616, 1,912: one came back, or one changed its head twice. 1,692 and 1,984 after it leave no doubt.
+
+    Without a RAM prompt cache each return costs what the conversation had: 1,846 - 9, 1,621 - 9, 1,917 - 9 tokens.
+    """
+    lines = content_of(FIXTURES / "cases" / "slot-taken-b6301").decode().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines, 1) if "all slots are idle" in line]
+    (finding,) = report_of("".join(lines[: ends[requests_read]]))["findings"]
+    assert (finding["code"], finding["cost"]["tokens"]) == ("CD301", lost)
+    assert finding["confidence"] == ("medium" if sure else "low")
+    (other,) = finding["ruled_out"]
+    assert other["name"] == "prefix-diverges-early"
+    assert other["why"].startswith("not excluded") is not sure
