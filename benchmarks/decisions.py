@@ -32,8 +32,9 @@ from typing import NamedTuple
 import runs
 
 from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.model import Request, Session
-from cachedoctor.rules.base import Situation
+from cachedoctor.model import Judged, Request, Session
+from cachedoctor.rules.base import RuleContext
+from cachedoctor.rules.setup import Setup
 
 KINDS = ("equal", "rounded", "explained", "DIFFERENT", "missing")
 
@@ -54,7 +55,7 @@ class Watching(Analyzer):
         super().__init__(build)
         self.seen: list[tuple[Request, Session]] = []
 
-    def _ask(self, request: Request) -> list[str]:
+    def _ask(self, request: Request) -> Judged:
         self.seen.append((request, self._sessions[request.session]))
         return super()._ask(request)
 
@@ -73,11 +74,11 @@ def judge(work: tuple[Path, bool]) -> tuple[Path, list[Row]]:
 
 def compare(request: Request, session: Session, run: Path) -> Row:
     """Judge one request."""
-    situation = Situation(request, session, [], None, 0, 0)
-    found, memory = situation.replayed, session.memory or "not shown"
+    context = RuleContext(request, Setup(session), [], None, 0, 0)
+    found, memory = context.replayed, session.memory or "not shown"
     if found.missing:
         return Row("missing", memory, ", ".join(found.missing))
-    if situation.by_the_book:
+    if context.by_the_book:
         return Row("equal" if found.expected is not None else "rounded", memory, "")
     why = explain(request, run)
     if why:

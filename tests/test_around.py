@@ -149,7 +149,7 @@ def told(report: Report) -> Any:
 
     sessions, findings = msgspec.to_builtins([report.sessions, report.findings], str_keys=True)
     for session in sessions:
-        session["seen"] = sorted(session["seen"])
+        session["seen"], session["shows"] = sorted(session["seen"]), sorted(session["shows"])
     return bare([sessions, findings, [json.loads(line) for line in report.requests.lines()]])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import made
 import pytest
 from conftest import CASES, log_of, report_of
 
 from cachedoctor.doctor.equipment import Returns
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import Mark, Request, Session, Setting, Sizes
+from cachedoctor.model import Mark, Session, Setting, Sizes
 from cachedoctor.rules import advice, cd406_option_unknown, cd407_option_without_effect
 
 LOADED = "0.00.006.179 I srv    load_model: loading model '/models/x.gguf'\n"
@@ -27,11 +28,13 @@ def server(line: str, **facts: Any) -> Session:
 
 
 def unknown(line: str, build: int | None = 11549, **facts: Any) -> list[str]:
-    return [note.words.claim for note in cd406_option_unknown.inspect(server(line, build=build, **facts), set())]
+    return [note.words.claim for note in cd406_option_unknown.inspect(server(line, build=build, **facts))]
 
 
-def idle(line: str, fired: set[str] | None = None, **facts: Any) -> list[str]:
-    return [note.words.claim for note in cd407_option_without_effect.inspect(server(line, **facts), fired or set())]
+def idle(line: str, fired: frozenset[str] = frozenset(), **facts: Any) -> list[str]:
+    """Claims of what is said where these codes fired in the input."""
+    found = cd407_option_without_effect.inspect(server(line, **facts))
+    return [note.words.claim for note in found if fired.isdisjoint(note.unless)]
 
 
 # ---- CD406
@@ -54,7 +57,7 @@ def idle(line: str, fired: set[str] | None = None, **facts: Any) -> list[str]:
 )
 def test_an_option_of_another_build_and_its_name_here(build: int, option: str, fix: str | None) -> None:
     """The right name with the value that was given, or the words that there is none."""
-    (note,) = cd406_option_unknown.inspect(server(f"llama-server {option}", build=build), set())
+    (note,) = cd406_option_unknown.inspect(server(f"llama-server {option}", build=build))
     commands = [command for remedy in note.words.remedies for command in remedy.commands]
     assert commands == ([fix] if fix else [])
     assert option.split()[0] in note.words.claim
@@ -65,7 +68,7 @@ def test_an_option_of_another_build_and_its_name_here(build: int, option: str, f
 @pytest.mark.parametrize("option", ["--no-kv-unified", "--no-cache-prompt", "--no-clear-idle"])
 def test_a_switch_off_is_not_replaced_by_what_switches_on(option: str) -> None:
     """b6900 has none of them; --kv-unified would do the opposite."""
-    (note,) = cd406_option_unknown.inspect(server(f"llama-server {option}", build=6900), set())
+    (note,) = cd406_option_unknown.inspect(server(f"llama-server {option}", build=6900))
     (remedy,) = note.words.remedies
     assert "--no-" in remedy.text
     assert "--kv-unified" not in remedy.text
@@ -93,7 +96,7 @@ def test_where_the_build_is_a_range_or_unknown_nothing_is_claimed() -> None:
 def test_a_variable_is_ignored_and_has_another_name() -> None:
     """The server does not refuse it."""
     session = server("LLAMA_CHAT_TEMPLATE_KWARGS={} llama-server", build=9538)
-    (note,) = cd406_option_unknown.inspect(session, set())
+    (note,) = cd406_option_unknown.inspect(session)
     assert "ignored" in note.words.why
     assert "LLAMA_ARG_CHAT_TEMPLATE_KWARGS" in note.words.remedies[0].text
     assert unknown("LLAMA_CHAT_TEMPLATE_KWARGS={} llama-server", 9294) == []
@@ -131,7 +134,7 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
         ("--no-cache-prompt --cache-reuse 9", {}, "--cache-reuse then does nothing"),
         ("--cache-ram 0", {"settings": {"cache_ram_mib": 8192}}, "the log says 8192"),
         ("--kv-unified", {"settings": {"kv_unified": False}}, "the log says off"),
-        ("-np 4", {"n_slots": 1, "seen": {"init_slots"}}, "the log says 1 slot,"),
+        ("-np 4", {"n_slots": 1, "shows": frozenset({"slot_count"})}, "the log says 1 slot,"),
     ],
 )
 def test_an_option_that_does_nothing_here(line: str, facts: dict[str, Any], part: str) -> None:
@@ -148,15 +151,15 @@ def test_an_option_that_does_nothing_here(line: str, facts: dict[str, Any], part
         ("--cache-reuse 256", {"memory": "attention"}),
         ("--cache-reuse 256", {"memory": "swa", "settings": {"swa_full": True}}),
         ("--cache-reuse 0", {"memory": "hybrid"}),
-        ("--cache-reuse 256", {"memory": "hybrid", "fired": {"CD210"}}),  # said there already
+        ("--cache-reuse 256", {"memory": "hybrid", "fired": frozenset({"CD210"})}),  # said there already
         ("--ctx-checkpoints 64", {"memory": "hybrid"}),
-        ("--ctx-checkpoints 64", {"memory": "attention", "seen": {"ckpt_created"}}),
+        ("--ctx-checkpoints 64", {"memory": "attention", "shows": frozenset({"checkpoints"})}),
         ("--ctx-checkpoints 0", {"memory": "attention"}),
         ("--cache-idle-slots", {"settings": {"cache_ram_mib": 8192}}),
         ("--cache-idle-slots", {"build": 9713, "settings": {"kv_unified": False}}),
         ("-c 32768 -np 4 -kvu", {"n_slots": 4, "settings": {"kv_unified": True}}),
         ("-c 32768 -np 1", {"n_slots": 1, "settings": {"kv_unified": False}}),
-        ("-c 32768 -np 4", {"n_slots": 4, "settings": {"kv_unified": False}, "fired": {"CD403"}}),
+        ("-c 32768 -np 4", {"n_slots": 4, "settings": {"kv_unified": False}, "fired": frozenset({"CD403"})}),
         ("-c 0 -np 4", {"n_slots": 4, "settings": {"kv_unified": False}}),
         ("--cache-ram 8192", {"settings": {"cache_ram_mib": 8192}}),
         ("--cache-ram 0", {"settings": {"cache_ram_mib": Setting(0, None)}}),
@@ -236,7 +239,7 @@ def test_as_many_slots_as_conversations_in_use_at_once() -> None:
     for order, at_once in [("AAAA", 0), ("ABC", 0), ("ABA", 2), ("ABCA", 3), ("ABABCD", 2), ("ABCABC", 3)]:
         session, returns = Session(0, "x"), Returns()
         for index, name in enumerate(order):
-            returns.note(Request(index, 0, "x", 0, index, 1, 1, thread=ord(name)), session)
+            returns.note(made.request(index=index, thread=ord(name)), session)
         assert session.at_once == at_once, order
 
 
@@ -328,5 +331,5 @@ def test_sizes_are_read_from_the_log() -> None:
 def test_marks_of_a_note_are_lines() -> None:
     """A note without a line has no evidence, and one with a line quotes it."""
     session = server("llama-server --swa-full", memory="hybrid", settings={"swa_full": False})
-    (note,) = cd407_option_without_effect.inspect(session, set())
+    (note,) = cd407_option_without_effect.inspect(session)
     assert note.evidence == [(Mark(7, b"the line"), "the server switches it off")]

@@ -65,12 +65,13 @@ def test_an_unknown_input_says_nothing_when_its_rule_is_switched_off():
     assert report_of(b"hello\n", Options(ignored=frozenset({"CD903"})))[0]["findings"] == []
 
 
-def test_a_rule_that_fails_does_not_matter_when_it_is_switched_off(monkeypatch):
+@pytest.mark.parametrize("step", ["decide", "prove", "say"])
+def test_a_rule_that_fails_does_not_matter_when_it_is_switched_off(monkeypatch, step):
     from cachedoctor.rules import registry
 
     rules, _ = registry.load()
     broken = next(rule for rule in rules if rule.code == "CD101")
-    monkeypatch.setattr(broken, "check", lambda _: 1 / 0)
+    monkeypatch.setattr(broken, step, lambda *_: 1 / 0)
     for ignored, crashed in [(frozenset(), True), (frozenset({"CD101"}), False)]:
         analyzer = Analyzer(options=Options(ignored=ignored))
         analyzer.open("server.log")

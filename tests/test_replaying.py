@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import made
 import pytest
 from conftest import CASES, FIXTURES, content_of
 
 from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.model import Check, Request, Session
-from cachedoctor.rules.base import Situation
+from cachedoctor.model import Check, Judged, Request, Session
+from cachedoctor.rules.base import RuleContext
 from cachedoctor.rules.replaying import replay, would_reuse
+from cachedoctor.rules.setup import Setup
 
 OFF = {"CD109", "CD111"}
 """Causes that the replay does not know: the body says "cache_prompt": false; another adapter clears the slot."""
@@ -25,34 +27,37 @@ class Watching(Analyzer):
 
     def __init__(self, build: int | None = None) -> None:
         super().__init__(build)
-        self.seen: list[Request] = []
+        self.seen: list[Judged] = []
 
-    def _ask(self, request: Request) -> list[str]:
-        self.seen.append(request)
-        return super()._ask(request)
+    def _ask(self, request: Request) -> Judged:
+        judged = super()._ask(request)
+        self.seen.append(judged)
+        return judged
 
 
-def watch(log: bytes, build: int | None = None) -> list[tuple[Request, Situation]]:
+def watch(log: bytes, build: int | None = None) -> list[tuple[Request, RuleContext]]:
     """Requests with a count of reused tokens."""
+    return [(judged.request, context) for judged, context in judgements(log, build)]
+
+
+def judgements(log: bytes, build: int | None = None) -> list[tuple[Judged, RuleContext]]:
     watching = Watching(build)
     watching.open("server.log")
     watching.feed(log)
-    sessions = watching.finish().sessions
-    by_index = {session.index: session for session in sessions}
+    watching.finish()
     return [
-        (r, Situation(r, by_index[r.session], [], None, 0, 0))
-        for r in watching.seen
+        (judged, RuleContext(r, Setup(r.facts), [], None, 0, 0))
+        for judged, r in ((judged, judged.request) for judged in watching.seen)
         if r.parent is None and r.cached_tokens is not None and not r.partial
     ]
 
 
-def case(name: str, build: int | None = None) -> list[tuple[Request, Situation]]:
+def case(name: str, build: int | None = None) -> list[tuple[Request, RuleContext]]:
     return watch(content_of(FIXTURES / "cases" / name), build)
 
 
 def request(**fields: object) -> Request:
-    start = {"index": 0, "session": 0, "path": "x", "slot": 0, "task": 0, "first_line": 1, "last_line": 2}
-    return Request(**{**start, **fields})  # type: ignore[arg-type]
+    return made.request(**fields)
 
 
 # ---- every bundled log
@@ -61,9 +66,9 @@ def request(**fields: object) -> Request:
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_server_did_what_its_build_does(folder: Path) -> None:
     """Tokens reused, whether it searched, its threshold, the checkpoint it took; where the log shows enough."""
-    for r, situation in watch(content_of(folder)):
-        if situation.by_the_book is False:
-            assert OFF & {*r.codes}, (r.task, r.cached_tokens, situation.replayed)
+    for judged, context in judgements(content_of(folder)):
+        if context.by_the_book is False:
+            assert OFF & {*judged.verdict.codes}, (judged.request.task, context.replayed)
 
 
 def test_enough_is_shown_to_be_worth_it() -> None:
@@ -71,9 +76,9 @@ def test_enough_is_shown_to_be_worth_it() -> None:
     known: Counter[str | None] = Counter()
     total = 0
     for folder in CASES:
-        for _, situation in watch(content_of(folder)):
+        for _, context in watch(content_of(folder)):
             total += 1
-            known[situation.session.memory] += situation.by_the_book is True
+            known[context.facts.memory] += context.by_the_book is True
     assert known.total() > total * 0.7
     assert min(known[memory] for memory in ("attention", "swa", "hybrid", "recurrent")) > 10
 
@@ -93,13 +98,13 @@ def test_enough_is_shown_to_be_worth_it() -> None:
 )
 def test_another_build_would_have_decided_otherwise(name: str, true: int, other: int) -> None:
     """The same log, said to be of a build with other rules, does not agree."""
-    assert False not in [situation.by_the_book for _, situation in case(name, true)]
-    assert False in [situation.by_the_book for _, situation in case(name, other)]
+    assert False not in [context.by_the_book for _, context in case(name, true)]
+    assert False in [context.by_the_book for _, context in case(name, other)]
 
 
 def test_a_prompt_that_was_not_to_be_cached() -> None:
     """The body said so; the replay says what was lost by it."""
-    found = [(r.cached_tokens, situation.replayed.expected) for r, situation in case("cache-prompt-off-dense")]
+    found = [(r.cached_tokens, context.replayed.expected) for r, context in case("cache-prompt-off-dense")]
     assert found == [(0, 0), (0, 1843), (0, 1913), (0, 1983)]
 
 
@@ -108,11 +113,11 @@ def test_one_other_number_changes_the_answer() -> None:
     s = Session(0, "x", build=8672, memory="swa", window=128)
     checks = [Check(2038, 2805, 1655, 5), Check(1600, 2237, 1655, 6)]
     r = request(prompt_tokens=2756, held_tokens=2815, prefix_between=(1783, 1783), oldest_position=2047, checks=checks)
-    r.tried, r.restored, r.restored_at = 2, 1, (1600, 2237)
+    r.seen.tried, r.seen.restored, r.seen.restored_at = 2, 1, (1600, 2237)
     assert replay(r, s).expected == 1783
-    r.checks = [checks[0], Check(1700, 2337, 1655, 6)]
+    r.seen.checks = [checks[0], Check(1700, 2337, 1655, 6)]
     assert replay(r, s).expected == 0
-    r.oldest_position, r.checks = 1500, []
+    r.seen.oldest_position, r.seen.checks = 1500, []
     assert replay(r, s).expected == 1783
 
 
@@ -153,9 +158,9 @@ def test_the_build_is_missing_when_it_decides() -> None:
         held_positions=[(2935, 2935)],
         positions_known=True,
     )
-    r.tried, r.forced = 0, True
+    r.seen.tried, r.seen.forced = 0, True
     assert replay(r, s).expected == 0  # forced: only those before b8672 did that
-    r.checks, r.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
+    r.seen.checks, r.seen.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
     assert replay(r, s).missing == ("build",)
 
 
@@ -163,7 +168,7 @@ def test_rounding_leaves_bounds() -> None:
     """f_keep = 0.667 of 3,004 tokens: 2,002 to 2,005."""
     s = Session(0, "x", build=9000, memory="attention")
     found = replay(request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2002, 2005)), s)
-    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ["common_prefix"])
+    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ("common_prefix",))
 
 
 # ---- what another build would have done
@@ -181,7 +186,7 @@ def test_a_list_ends_at_the_checkpoint_that_was_taken() -> None:
     """What a stricter build would have found behind it is unknown."""
     s = Session(0, "x", build=9294, memory="swa", window=128)
     r = request(prompt_tokens=2810, held_tokens=2871, prefix_between=(1783, 1783), oldest_position=2103)
-    r.checks, r.tried, r.restored, r.restored_at = [Check(1582, 2349, 1654, 5)], 1, 1, (1582, 2349)
+    r.seen.checks, r.seen.tried, r.seen.restored, r.seen.restored_at = [Check(1582, 2349, 1654, 5)], 1, 1, (1582, 2349)
     assert would_reuse(r, s, 9294) == 1783
     assert would_reuse(r, s, 9713) is None
 

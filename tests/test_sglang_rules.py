@@ -9,7 +9,7 @@ import pytest
 
 from cachedoctor.model import Answer, Answers, BatchPeriod, Counters, First, Mark, PromptDiff, Session, Setting, Side
 from cachedoctor.rules import registry
-from cachedoctor.rules.base import Note
+from cachedoctor.rules.base import SessionFinding, SessionRule
 from cachedoctor.rules.batches import strategy
 
 RULES = {rule.code: rule for rule in registry.load()[0] if rule.engine == "sglang"}
@@ -71,14 +71,14 @@ def session(
     return made
 
 
-def notes(code: str, one: Session, fired: frozenset[str] = frozenset()) -> list[Note]:
+def notes(code: str, one: Session) -> list[SessionFinding]:
     """What a rule says of a session."""
-    inspect = RULES[code].inspect
-    assert inspect is not None
-    return inspect(one, set(fired))
+    rule = RULES[code]
+    assert isinstance(rule, SessionRule)
+    return rule.inspect(one)
 
 
-def note(code: str, one: Session) -> Note:
+def note(code: str, one: Session) -> SessionFinding:
     (found,) = notes(code, one)
     return found
 
@@ -87,12 +87,12 @@ def codes(one: Session) -> set[str]:
     """The rules that fire, asked in their order as a report does."""
     fired: set[str] = set()
     for rule in registry.load()[0]:
-        if rule.engine == "sglang" and rule.inspect is not None and rule.inspect(one, set(fired)):
-            fired.add(rule.code)
+        if isinstance(rule, SessionRule) and rule.engine == "sglang" and fired.isdisjoint(rule.unless):
+            fired |= {rule.code for _ in rule.inspect(one)}
     return fired
 
 
-def commands(found: Note) -> str:
+def commands(found: SessionFinding) -> str:
     return "\n".join(command for remedy in found.words.remedies for command in remedy.commands)
 
 

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Request, Session
+import made
+
+from cachedoctor.model import Facts, Judged, Verdict
 from cachedoctor.rules import cd105_history_rewritten as cd105
 from cachedoctor.rules import cd108_prefix_diverges_early as cd108
-from cachedoctor.rules.base import Situation
+from cachedoctor.rules.base import RuleContext
+from cachedoctor.rules.setup import Setup
 
 
-def request(index: int, prompt: int, codes: list[str]) -> Request:
-    return Request(
-        index, 0, "log", 0, index, 1, 2, thread=0, held_thread=0, thread_turn=index, prompt_tokens=prompt,
-        codes=codes, common_prefix_tokens=100, lcp_exact=True, ram_looked=True, restored_from_ram=False,
+def judged(index: int, prompt: int, *codes: str) -> Judged:
+    request = made.request(
+        index=index, thread=0, held_thread=0, thread_turn=index, prompt_tokens=prompt, common_prefix_tokens=100,
+        lcp_exact=True, ram_looked=True, restored_from_ram=False,
     )  # fmt: skip
+    return Judged(request, Verdict(codes))
 
 
-def situation(prompt: int, *before: Request) -> Situation:
-    return Situation(
-        request(len(before), prompt, []), Session(0, "log", None), list(before), before[-1] if before else None, 1, 0
-    )
+def context(prompt: int, *before: Judged) -> RuleContext:
+    request, served = judged(len(before), prompt).request, before[-1].request if before else None
+    return RuleContext(request, Setup(Facts(0, "log")), before, served, 1, 0)
 
 
 def test_a_changed_head_seen_once_has_low_confidence() -> None:
-    assert cd108._confidence(situation(2000, request(0, 1500, []))) == "low"
+    assert cd108._confidence(context(2000, judged(0, 1500))) == "low"
 
 
 def test_a_changed_head_seen_again_has_high_confidence() -> None:
-    assert cd108._confidence(situation(2500, request(0, 1500, []), request(1, 2000, ["CD108"]))) == "high"
+    assert cd108._confidence(context(2500, judged(0, 1500), judged(1, 2000, "CD108"))) == "high"
 
 
 def test_a_prefix_that_ends_in_the_first_prompt_may_be_a_new_conversation() -> None:
-    assert cd105._in_first_prompt(situation(2000, request(0, 1500, [])))
-    assert not cd105._in_first_prompt(situation(2000, request(0, 90, [])))
+    assert cd105._in_first_prompt(context(2000, judged(0, 1500)))
+    assert not cd105._in_first_prompt(context(2000, judged(0, 90)))

@@ -58,7 +58,7 @@ def test_a_slot_is_idle_before_its_first_request_and_after_each() -> None:
     (slot,) = view_of(FIRST).servers[0].slots
     assert (slot.state, slot.request) == ("idle", None)
     assert slot.last is not None
-    assert (slot.last.task, slot.last.prompt_tokens) == (0, 1900)
+    assert (slot.last.request.task, slot.last.request.prompt_tokens) == (0, 1900)
 
 
 def test_a_slot_of_which_no_line_tells_is_unknown() -> None:
@@ -107,7 +107,7 @@ def test_progress_of_an_earlier_task_says_nothing_of_this_one() -> None:
     assert slot.request is not None
     assert slot.request.task == 9
     assert slot.last is not None
-    assert slot.last.task == 0
+    assert slot.last.request.task == 0
 
 
 def test_a_terse_log_says_unknown_and_never_0() -> None:

@@ -203,7 +203,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
 def _stream(job: _Job, sink: Sink) -> Stream:
     from cachedoctor.cli.stream import Stream
 
-    return Stream(sink, job.settings.options.ignored)
+    return Stream(sink)
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:

@@ -20,7 +20,7 @@ from cachedoctor.report.text_request import cost, fix, lost, sentence
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.model import Finding, Request, Session
+    from cachedoctor.model import Finding, Judged, Session
 
 _TOLD = 256
 """Requests of which it is remembered that they were printed: more than can be judged anew."""
@@ -47,12 +47,13 @@ class Lines(Witness):
             self._text.write("\n")  # before the report
         self._flush()
 
-    def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Word the requests that lost tokens, each once, and the findings that are new."""
-        for request, session in judged:
-            if lost(request) and request.index not in self._told:
-                self._told.append(request.index)
-                self._row((sentence(request, quoted.session(session).origin), ""))
+        for one, session in judged:
+            number = one.request.index
+            if lost(one.request) and number not in self._told:
+                self._told.append(number)
+                self._row((sentence(one, quoted.session(session).origin), ""))
         for found in findings:
             key = found.identity
             if key not in self._findings:

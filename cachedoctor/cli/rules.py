@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from cachedoctor.report.base import Look
-    from cachedoctor.rules.base import Rule
+    from cachedoctor.rules.base import AnyRule
 
 _SEVERITY = {"by-cost": "by cost"}
 
@@ -41,7 +41,7 @@ def rules(
         raise typer.Exit(2)
 
 
-def _json(rules: list[Rule], out: IO[bytes]) -> None:
+def _json(rules: list[AnyRule], out: IO[bytes]) -> None:
     import msgspec
 
     fields = ("code", "name", "severity", "summary", "url")
@@ -49,7 +49,7 @@ def _json(rules: list[Rule], out: IO[bytes]) -> None:
     out.write(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
 
 
-def _table(rules: list[Rule], out: IO[bytes], look: Look) -> None:
+def _table(rules: list[AnyRule], out: IO[bytes], look: Look) -> None:
     import io
 
     from cachedoctor.report.text_page import Page

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 class Stream:
     """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
 
-    def __init__(self, sink: Sink, ignored: frozenset[str]) -> None:
-        """``ignored``: codes of rules that are not reported."""
-        self.witness = Narration(ignored)
+    def __init__(self, sink: Sink) -> None:
+        self.witness = Narration()
         self._sink = sink
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:

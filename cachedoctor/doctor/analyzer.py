@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 import cachedoctor
 from cachedoctor.doctor.diagnosis import Diagnosis
 from cachedoctor.doctor.equipment import Returns
@@ -21,7 +19,7 @@ from cachedoctor.doctor.part import Part, add_input
 from cachedoctor.doctor.reuse import Reuse
 from cachedoctor.doctor.rows import RowSpool
 from cachedoctor.doctor.servers import Servers
-from cachedoctor.doctor.spool import Spool
+from cachedoctor.doctor.spool import OPEN, Spool
 from cachedoctor.doctor.sums import Sums
 from cachedoctor.doctor.whole import restart
 from cachedoctor.engines.llamacpp.tracker import Tracker
@@ -31,8 +29,10 @@ from cachedoctor.model import (
     Finding,
     Given,
     InputInfo,
+    Judged,
     Options,
     PrefillBatch,
+    PromptDiff,
     Report,
     Request,
     RuleInfo,
@@ -42,7 +42,7 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.report.json_v1 import encode_row, encoder
+from cachedoctor.report.json_v1 import encode_request, encode_row
 from cachedoctor.report.served import LLAMA
 from cachedoctor.rules import registry
 
@@ -85,11 +85,13 @@ class Analyzer:
         self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = Returns()
         self._witness = witness
-        self._spool = Spool(encoder(options.ignored) if keeps_requests else None) if witness is None else witness.spool
+        self._spool = Spool(encode_request if keeps_requests else None) if witness is None else witness.spool
         self._inputs: list[InputInfo] = []
         self._sessions = self._lives.sessions
         self._sums = Sums()
         self._reuse = Reuse()
+        self._differences: dict[int, PromptDiff] = {}
+        """What changed in the last requests that were given beside the log, by their number."""
         self._settled = False
         self._number = 0
         self._servers = Servers(
@@ -186,46 +188,50 @@ class Analyzer:
         new, self._new = self._new, []
         return new
 
-    def _examine(self, tracker: Tracker, count: int | None = None) -> None:
-        """Ask the rules about the first ``count`` finished requests, else all, however the input was cut into chunks.
+    def _examine(self, tracker: Tracker) -> None:
+        """Ask the rules about the finished requests, however the input was cut into chunks.
 
-        Nothing that they rest on has changed since. Several at once, step by step, so that the processor's cache holds
-        what a step needs.
+        Several at once, step by step, so that the processor's cache holds what a step needs.
         """
-        known = len(self._new)
-        revised, finished = tracker.revised, tracker.finished[:count]
-        if revised:
-            tracker.revised = []
-            for request in revised:
-                self._new += self._diagnosis.revise(request, self._sessions[request.session])
-        if not finished and not revised:
+        if not tracker.finished:
             return
-        del tracker.finished[:count]
-        for request in finished:
-            self._new += self._ask(request)
+        finished, tracker.finished[:] = tracker.finished[:], []
+        judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
+        opened, self._diagnosis.opened = self._diagnosis.opened, []
+        self._new += opened
         if self._witness is not None:
-            judged = [(self._shown(request), self._sessions[request.session]) for request in (*revised, *finished)]
-            self._witness.examined(judged, self.findings() if len(self._new) > known else [])
-        for request in finished:
-            self._sums.add(request)
-            self._reuse.add(request, self._sessions[request.session])
-        for request in finished:
-            self._spool.add(request)
+            told = [(one, self._sessions[one.request.session]) for one in judged]
+            self._witness.examined(told, self.findings() if opened else [])
+        for one in judged:
+            request = one.request
+            if request.revision:
+                self._spool.revise(one)
+            else:
+                self._sums.add(request)
+                self._reuse.add(request, self._sessions[request.session])
+                self._spool.add(one)
 
-    def _shown(self, request: Request) -> Request:
-        """A request without the codes of rules that are switched off."""
-        if self._ignored.isdisjoint(request.codes):
-            return request
-        return msgspec.structs.replace(request, codes=[code for code in request.codes if code not in self._ignored])
+    def _ask_again(self, request: Request) -> Judged:
+        """Judge a request anew that was given before; by its number it takes the place of what it was."""
+        return self._diagnosis.revise(request, self._sessions[request.session], self._differences.get(request.index))
 
-    def _ask(self, request: Request) -> list[str]:
-        session = self._sessions[request.session]
+    def _ask(self, request: Request) -> Judged:
+        session, difference = self._sessions[request.session], None
         if self._prompts is not None and request.parent is None:
-            request.difference = self._prompts.difference(request)
-            if self._prompts.matched:
-                session.settings.setdefault("prompts_given", Setting(True, None))
+            difference = self._difference(request, session, self._prompts)
         self._returns.note(request, session)
-        return self._diagnosis.examine(request, session)
+        return self._diagnosis.examine(request, session, difference)
+
+    def _difference(self, request: Request, session: Session, prompts: Prompts) -> PromptDiff | None:
+        """What changed from the prompt before, remembered as long as the request may be revised."""
+        difference = prompts.difference(request)
+        if prompts.matched:
+            session.settings.setdefault("prompts_given", Setting(True, None))
+        if difference is not None:
+            self._differences[request.index] = difference
+            if len(self._differences) > OPEN:
+                del self._differences[next(iter(self._differences))]
+        return difference
 
     def _close_trackers(self) -> None:
         for tracker in self._servers.trackers:

@@ -47,10 +47,15 @@ def _servers(before: Report, after: Report) -> Iterator[Difference]:
     names = dict.fromkeys(name for some in sessions for s in some for name in s.settings if name != "restarted")
     changed = []
     for name in names:
-        was, now = (_values([s.setting(name) for s in some]) for some in sessions)
+        was, now = (_values([_setting(s, name) for s in some]) for some in sessions)
         if was != now and _UNKNOWN not in (was, now):
             changed.append(Difference(name, was, now, ""))
     yield from changed[:_MOST]
+
+
+def _setting(session: Session, name: str) -> object:
+    found = session.settings.get(name)
+    return None if found is None else found.value
 
 
 def _same_builds(before: list[Session], after: list[Session]) -> bool:

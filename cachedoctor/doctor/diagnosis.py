@@ -5,26 +5,46 @@ Knows rules as such, not one of them by name. State is bounded: 8 requests per t
 
 from __future__ import annotations
 
+import msgspec
+
 from cachedoctor.doctor.groups import Groups, Key
 from cachedoctor.doctor.memory import Memory
 from cachedoctor.doctor.unanswered import not_evaluated
 from cachedoctor.doctor.whole import noted, short
 from cachedoctor.model import (
+    NO_VERDICT,
     SEVERITY_ORDER,
     Cost,
     Evidence,
+    Facts,
     Finding,
+    Judged,
     Mark,
     NotEvaluated,
     Options,
+    PromptDiff,
     Request,
     Session,
     Severity,
+    Verdict,
 )
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words
+from cachedoctor.rules.base import (
+    AnyRule,
+    FindingText,
+    Group,
+    InputRule,
+    Line,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    SessionRule,
+)
 from cachedoctor.rules.registry import Broken
-from cachedoctor.rules.signs import Plan, signs_of
+from cachedoctor.rules.setup import Setup
+from cachedoctor.rules.signs import Plan, triggers_of
 
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
@@ -32,19 +52,25 @@ _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"slept", "stale", "slot_file"})
 """Marks of requests that a rule may speak about though they lost nothing."""
+_OF_SLOTS = "CD3"
+"""How the codes of causes begin for which the client changed nothing: its slot was taken."""
 
 
 class Diagnosis:
     """Feeds on finished requests; ``findings`` can be asked for at any time."""
 
-    def __init__(self, rules: list[Rule], broken: list[Broken], options: Options = DEFAULTS) -> None:
+    def __init__(self, rules: list[AnyRule], broken: list[Broken], options: Options = DEFAULTS) -> None:
         self._rules = rules
         self._options = options
         self._plan = Plan(rules)
         self._broken = broken
         self.failures: dict[str, str] = {}
         """What rules failed with, by code."""
-        self.groups = Groups(options.ignored)
+        self.groups = Groups(options.ignored, self.failures)
+        self.opened: list[str] = []
+        """Codes of findings that are new; for whoever takes them out."""
+        self._setup = Setup(Facts(-1, ""))
+        """Of the server that was asked for last."""
         self._memory: dict[int, Memory] = {}
         self._lives: dict[tuple[str, str | None], int] = {}
         """Last session of each server, by path and origin."""
@@ -63,25 +89,20 @@ class Diagnosis:
         """Time that the fixes would have saved, milliseconds."""
         return self.groups.avoidable_ms
 
-    def revise(self, request: Request, session: Session) -> list[str]:
-        """Examine a request again whose conversation was mistaken; returns the codes that opened a new finding."""
+    def revise(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
+        """Examine a request again whose conversation was mistaken: what was said of its number is taken back."""
         memory = self._of(session)
-        self.groups.retract(request)
-        request.codes.clear()
-        request.expected_cached, request.replay_missing = None, []
-        request.avoidable_tokens = request.avoidable_ns = 0
-        for queue in (*memory.threads.values(), *memory.slots.values()):
-            if request in queue:
-                queue.remove(request)
-        return self._ask(request, session, memory)
+        self.groups.retract(request.index)
+        memory.forget(request.index)
+        return self._ask(request, session, memory, difference)
 
-    def examine(self, request: Request, session: Session) -> list[str]:
-        """Run every rule on ``request``; returns the codes that opened a new finding."""
+    def examine(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
+        """Run every rule on ``request``; ``difference``: from the prompt before it, when both were given."""
         memory = self._of(session)
         self.groups.speed(session).learn(request)
         if request.outcome in _DOUBTFUL and request.parent is None:
             self.doubtful += 1
-        return self._ask(request, session, memory)
+        return self._ask(request, session, memory, difference)
 
     def absorb(self, groups: Groups, doubtful: int, failures: dict[str, str]) -> None:
         """Take what was found in a later part of the logs."""
@@ -115,61 +136,90 @@ class Diagnosis:
         self._lives.clear()
         self._latest = None
 
-    def _ask(self, request: Request, session: Session, memory: Memory) -> list[str]:
+    def _ask(self, request: Request, session: Session, memory: Memory, difference: PromptDiff | None) -> Judged:
         thread = request.thread
         if thread is not None and thread >= memory.n_threads:
             memory.n_threads = thread + 1
         if request.outcome in _HEALTHY and not (
             request.partial
             or request.shifted
-            or "restarted" in session.settings
+            or "restarted" in request.facts.settings
             or not _TELLING.isdisjoint(request.marks)
         ):
-            memory.remember(request)  # nothing that any rule could report
-            return []
-        # Requests may be asked about when later ones are known.
-        number = request.index
-        history = [r for r in memory.threads.get(thread, ()) if r.index < number] if thread is not None else []
-        served = next((r for r in reversed(memory.slots.get(request.slot, ())) if r.index < number), None)
-        situation = Situation(request, session, history, served, memory.n_threads, memory.steals, self._options)
-        if situation.lost:
-            request.expected_cached, request.replay_missing = situation.replayed.expected, situation.replayed.lacking
-        opened = []
-        for rule in self._plan.rules(signs_of(situation)):
-            hit = self._check(rule, situation)
-            if hit is None:
-                continue
-            situation.fired.add(rule.code)
-            request.codes.append(rule.code)
-            if self.groups.add(rule.code, hit, request, session) and rule.code not in self._options.ignored:
-                opened.append(rule.code)
-        if request.codes:
-            request.avoidable_tokens, request.avoidable_ns = self.groups.cost_of(request)
-        if situation.slot_taken:
+            judged = Judged(request)  # nothing that any rule could report
+            memory.remember(judged)
+            return judged
+        before, served = memory.before(request)
+        setup = self._setup_of(request.facts)
+        s = RuleContext(request, setup, before, served, memory.n_threads, memory.steals, self._options, difference)
+        codes = self._fired(s, session)
+        if s.slot_taken:
             memory.steals += 1
-        memory.remember(request)
-        return opened
+        judged = Judged(request, self._verdict(s, tuple(codes)))
+        memory.remember(judged)
+        if self._options.ignored.isdisjoint(codes):
+            return judged
+        shown = msgspec.structs.replace(judged.verdict, codes=tuple(c for c in codes if c not in self._options.ignored))
+        return Judged(request, shown)
 
-    def _check(self, rule: Rule, situation: Situation) -> Hit | None:
+    def _setup_of(self, facts: Facts) -> Setup:
+        if self._setup.facts is not facts:
+            self._setup = Setup(facts)
+        return self._setup
+
+    def _fired(self, s: RuleContext, session: Session) -> list[str]:
+        """Ask the rules; returns the codes of those that matched."""
+        codes: list[str] = []
+        for rule in self._plan.rules(triggers_of(s)):
+            if codes and any(code in rule.unless for code in codes):
+                continue
+            if rule.only_with and not any(code in rule.only_with for code in codes):
+                continue
+            match = self._decide(rule, s)
+            if match is None or (match.weak and any(code in rule.weak_unless for code in codes)):
+                continue
+            codes.append(rule.code)
+            if self.groups.add(rule, match, s, session) and rule.code not in self._options.ignored:
+                self.opened.append(rule.code)
+        return codes
+
+    def _decide(self, rule: RequestRule, s: RuleContext) -> Match | None:
         try:
-            return rule.check(situation)
+            return rule.decide(s)
         except Exception as error:  # one broken rule must not end the run
             self.failures[rule.code] = repr(error)
             return None
+
+    def _verdict(self, s: RuleContext, codes: tuple[str, ...]) -> Verdict:
+        if not s.lost and not codes:
+            return NO_VERDICT
+        expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
+        tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
+        slot_lost = bool(codes) and all(code.startswith(_OF_SLOTS) for code in codes)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost)
 
     # ---- what the report needs
 
     def findings(self) -> list[Finding]:
         """All findings, the costliest first."""
-        by_code = {rule.code: rule for rule in self._rules}
+        by_code = {rule.code: rule for rule in self._rules if isinstance(rule, RequestRule)}
         found = []
         for key, group in self.groups.items():
-            if key[0] in self._options.ignored:
+            if key[0] in self._options.ignored or group.proof is None:
                 continue
             rule = by_code[key[0]]
-            found.append((group, _finding(rule, rule.words(group), group, key, self._options.warn_tokens)))
-        found.sort(key=lambda f: (-SEVERITY_ORDER[f[1].severity], -f[1].cost.tokens, f[1].code))
-        return [finding for _, finding in found]
+            words = self._say(rule, group)
+            if words is not None:
+                found.append(_finding(rule, words, group, group.proof, key, self._options.warn_tokens))
+        found.sort(key=lambda finding: (-SEVERITY_ORDER[finding.severity], -finding.cost.tokens, finding.code))
+        return found
+
+    def _say(self, rule: RequestRule, group: Group) -> FindingText | None:
+        try:
+            return rule.say(group)
+        except Exception as error:  # one broken rule must not end the run
+            self.failures[rule.code] = repr(error)
+            return None
 
     def inspect(self, sessions: list[Session]) -> list[Finding]:
         """Ask the rules that look at whole sessions; said once per input and cause."""
@@ -178,32 +228,35 @@ class Diagnosis:
         for (code, _, path, origin), _ in self.groups.items():
             fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
-            if rule.inspect is None or rule.code in self._options.ignored:
+            if not isinstance(rule, SessionRule) or rule.code in self._options.ignored:
                 continue
             for session in sessions:
-                if session.engine != rule.engine:
+                server = session.path, session.origin
+                codes = fired.setdefault(server, set())
+                if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
                     continue
-                try:
-                    notes = rule.inspect(session, fired.get((session.path, session.origin), set()))
-                except Exception as error:  # one broken rule must not end the run
-                    self.failures[rule.code] = repr(error)
-                    continue
-                for note in notes:
-                    shown = [("related" if at else "primary", *mark) for at, mark in enumerate(note.evidence)]
-                    lines = [_evidence(role, mark, label, session.path, session) for role, mark, label in shown]
-                    key = (rule.code, note.key, session.path, session.origin)
-                    found.setdefault(key, noted(key, rule, note, lines))
-                    fired.setdefault((session.path, session.origin), set()).add(rule.code)
+                for said in self._inspect(rule, session):
+                    if codes.isdisjoint(said.unless):
+                        key = (rule.code, said.key, *server)
+                        found.setdefault(key, noted(key, rule, said, _evidence(said.evidence, session.path, session)))
+                        codes.add(rule.code)
         return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
 
+    def _inspect(self, rule: SessionRule, session: Session) -> list[SessionFinding]:
+        try:
+            return rule.inspect(session)
+        except Exception as error:  # one broken rule must not end the run
+            self.failures[rule.code] = repr(error)
+            return []
+
     def unknown_input(self, path: str) -> Finding | None:
-        """The finding for an input in which nothing was recognised; None when its rule could not be loaded."""
-        rule = next((rule for rule in self._rules if rule.name == "unknown-format"), None)
+        """The finding for an input in which nothing was recognised; None when no rule for it could be loaded."""
+        rule = next((rule for rule in self._rules if isinstance(rule, InputRule)), None)
         if rule is None or rule.code in self._options.ignored:
             return None
-        words = rule.words(None)
+        words = rule.say()
         words.claim = f"{path}: {words.claim}"
-        return noted((rule.code, "", path, None), rule, Note(words, ""), [])
+        return noted((rule.code, "", path, None), rule, SessionFinding(words, "", of_cmdline=True), [])
 
     def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
         """Rules that these logs could not have shown, and what would enable them."""
@@ -216,16 +269,14 @@ class Diagnosis:
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
 
 
-def _severity(rule: Rule, group: Group, warn_tokens: int) -> Severity:
+def _severity(rule: RequestRule, group: Group, warn_tokens: int) -> Severity:
     if rule.severity != "by-cost":
         return rule.severity
     return "warning" if group.tokens >= warn_tokens else "note"
 
 
-def _finding(rule: Rule, words: Words, group: Group, key: Key, warn_tokens: int) -> Finding:
+def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, key: Key, warn_tokens: int) -> Finding:
     _, cause, path, origin = key
-    marks = [("primary", *group.worst.primary), *(("related", *r) for r in group.worst.related)]
-    evidence = [_evidence(role, mark, label, path, group.session) for role, mark, label in marks]
     worst = [number for _, number in group.top if number not in group.first]
     return Finding(
         code=rule.code,
@@ -235,11 +286,11 @@ def _finding(rule: Rule, words: Words, group: Group, key: Key, warn_tokens: int)
         claim=words.claim,
         requests=group.first + worst,
         count=group.count,
-        evidence=evidence,
+        evidence=_evidence([proof.primary, *proof.related], path, group.session),
         cost=_cost(group),
         why=words.why,
         ruled_out=words.ruled_out,
-        diff=None if group.worst.difference is None else short(group.worst.difference),
+        diff=None if proof.difference is None else short(proof.difference),
         remedies=words.remedies,
         references=words.references,
         path=path,
@@ -254,6 +305,13 @@ def _cost(group: Group) -> Cost:
     return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean")
 
 
-def _evidence(role: str, mark: Mark, label: str, path: str, session: Session) -> Evidence:
-    text = mark.text.decode("utf-8", "replace")
-    return Evidence(path, session.index, mark.line, text, "primary" if role == "primary" else "related", label)
+def _evidence(lines: list[Line], path: str, session: Session) -> list[Evidence]:
+    """The lines that prove a finding, the first of them first of all."""
+    found = [_line(mark, label, path, session) for mark, label in lines]
+    for related in found[1:]:
+        related.role = "related"
+    return found
+
+
+def _line(mark: Mark, label: str, path: str, session: Session) -> Evidence:
+    return Evidence(path, session.index, mark.line, mark.text.decode("utf-8", "replace"), "primary", label)

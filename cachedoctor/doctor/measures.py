@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from cachedoctor.doctor import intervals
 from cachedoctor.doctor.intervals import Interval, Part
 from cachedoctor.doctor.tally import Tally
-from cachedoctor.model import Measure, Verdict
+from cachedoctor.model import Direction, Measure
 
 _SMALL = 0.01
 """One point of a share, or one per cent of another number: a difference that certainly is no larger is none."""
@@ -69,7 +69,7 @@ def _parts(kind: _Kind, tally: Tally) -> list[Part]:
 
 def _verdict(
     kind: _Kind, was: float | None, change: float | None, interval: Interval | None, counts: tuple[int, int]
-) -> tuple[Verdict, str]:
+) -> tuple[Direction, str]:
     if was is None or change is None:
         side = "BEFORE" if was is None else "AFTER"
         return "unsure", f"{side} has no request that tells it"

@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from cachedoctor.model import Request
+from cachedoctor.model import Judged, Request
 
 WINDOW = 8
 """Requests of a thread that a rule can look back on."""
@@ -19,19 +19,20 @@ _FINAL = 64
 class Memory(msgspec.Struct):
     """The last requests of each thread and slot."""
 
-    threads: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
-    slots: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
+    threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
+    slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
     """What each slot served, in the order of the requests."""
     n_threads: int = 0
     steals: int = 0
 
-    def remember(self, request: Request) -> None:
+    def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
+        request = judged.request
         served = self.slots.get(request.slot)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        _insert(served, request)
-        while len(served) > 1 and served[1].index < request.index - _FINAL:
+        _insert(served, judged)
+        while len(served) > 1 and served[1].request.index < request.index - _FINAL:
             served.popleft()
         if request.thread is not None:
             queue = self.threads.pop(request.thread, None)
@@ -40,14 +41,32 @@ class Memory(msgspec.Struct):
                     del self.threads[next(iter(self.threads))]
                 queue = deque(maxlen=WINDOW)
             self.threads[request.thread] = queue  # the one used last stands last
-            _insert(queue, request)
+            _insert(queue, judged)
+
+    def forget(self, index: int) -> None:
+        """Forget the request with this number: it is seen otherwise now."""
+        for queue in (*self.threads.values(), *self.slots.values()):
+            for judged in queue:
+                if judged.request.index == index:
+                    queue.remove(judged)
+                    break
+
+    def before(self, request: Request) -> tuple[list[Judged], Request | None]:
+        """Give the earlier requests of its thread, oldest first, and the last one of its slot.
+
+        Requests may be asked about when later ones are known.
+        """
+        number = request.index
+        thread = self.threads.get(request.thread, ()) if request.thread is not None else ()
+        served = (j.request for j in reversed(self.slots.get(request.slot, ())) if j.request.index < number)
+        return [j for j in thread if j.request.index < number], next(served, None)
 
 
-def _insert(queue: deque[Request], request: Request) -> None:
+def _insert(queue: deque[Judged], judged: Judged) -> None:
     """Add a request in its place: nearly always the last."""
-    late = queue and queue[-1].index > request.index
-    queue.append(request)
+    late = queue and queue[-1].request.index > judged.request.index
+    queue.append(judged)
     if late:
-        ordered = sorted(queue, key=lambda r: r.index)
+        ordered = sorted(queue, key=lambda j: j.request.index)
         queue.clear()
         queue.extend(ordered)

@@ -13,9 +13,9 @@ import cachedoctor
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.doctor.witness import Witness
 from cachedoctor.engines.base import Event
-from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Request, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBatch, Report, Session
 from cachedoctor.report import jsonl_v1
-from cachedoctor.report.json_v1 import encoder
+from cachedoctor.report.json_v1 import encode_request
 
 _SERVERS = 256
 """Sessions of which it is remembered what was written; as many servers are told apart in one input."""
@@ -24,9 +24,8 @@ _SERVERS = 256
 class Narration(Witness):
     """Lines that wait to be taken by whoever has an output."""
 
-    def __init__(self, ignored: frozenset[str] = frozenset()) -> None:
-        """``ignored``: codes of rules that are not reported."""
-        self._requests = _Changing(encoder(ignored), self._again)
+    def __init__(self) -> None:
+        self._requests = _Changing(encode_request, self._again)
         super().__init__(self._requests)
         self._lines = [jsonl_v1.start(cachedoctor.__version__)]
         self._sessions: dict[int, bytes] = {}
@@ -67,11 +66,11 @@ class Narration(Witness):
         )  # fmt: skip
         self._tell_rows()
 
-    def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Write requests down, and findings that are new."""
-        for request, session in judged:
-            self._tell_of(session, request.last_line)
-            self._lines.append(jsonl_v1.request(self._requests.note(request)))
+        for one, session in judged:
+            self._tell_of(session, one.request.last_line)
+            self._lines.append(jsonl_v1.request(self._requests.note(one)))
         for finding in findings:
             key = finding.identity
             if key not in self._findings:
@@ -103,26 +102,26 @@ class Narration(Witness):
 class _Changing(Spool):
     """Holds requests as long as they can change; none is kept that was written down as it is in the end."""
 
-    def __init__(self, encode: Callable[[Request], bytes], again: Callable[[bytes], None]) -> None:
+    def __init__(self, encode: Callable[[Judged], bytes], again: Callable[[bytes], None]) -> None:
         super().__init__(encode)
         self._written_as = encode
         self._again = again
         self._written: dict[int, bytes] = {}
 
-    def note(self, request: Request) -> bytes:
+    def note(self, judged: Judged) -> bytes:
         """Encode a request that is about to be written down."""
-        encoded = self._written[request.index] = self._written_as(request)
+        encoded = self._written[judged.request.index] = self._written_as(judged)
         return encoded
 
-    def _settle(self, request: Request) -> None:
+    def _settle(self, judged: Judged) -> None:
         """Have a request that no longer changes written down once more if it is another one by now."""
-        encoded = self._written_as(request)
-        if self._written.pop(request.index, None) != encoded:
+        encoded = self._written_as(judged)
+        if self._written.pop(judged.request.index, None) != encoded:
             self._again(encoded)
 
     def settle(self) -> None:
         """Nothing changes any more."""
-        for request in (*self._open, *self._waiting.values()):
-            self._settle(request)
+        for judged in (*self._open, *self._waiting.values()):
+            self._settle(judged)
         self._open.clear()
         self._waiting.clear()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from cachedoctor.model import CacheDoctorError, Request, RequestRow, read_rows
+from cachedoctor.model import CacheDoctorError, Judged, RequestRow, read_rows
 
 _BLOCK = 1 << 20
 _INDEX, _SESSION = b'{"index":', b'"session":'
@@ -27,13 +27,13 @@ MAX_WAITING = 4096
 class Spool:
     """Takes requests in any order near the right one, gives them in the order of their numbers."""
 
-    def __init__(self, encode: Callable[[Request], bytes] | None) -> None:
+    def __init__(self, encode: Callable[[Judged], bytes] | None) -> None:
         """``encode``: makes the bytes of a request; without it no request is kept."""
         self._encode = encode
         self._file: IO[bytes] | None = None
         self._ready: list[bytes] = []
-        self._open: deque[Request] = deque()
-        self._waiting: dict[int, Request] = {}
+        self._open: deque[Judged] = deque()
+        self._waiting: dict[int, Judged] = {}
         self._next = 0
         self._fault: OSError | None = None
 
@@ -42,12 +42,22 @@ class Spool:
         """Number of the request that too many others wait for, or None."""
         return self._next if len(self._waiting) > MAX_WAITING else None
 
-    def add(self, request: Request) -> None:
+    def revise(self, judged: Judged) -> None:
+        """Put a request in the place of the one that had its number, unless that no longer changes."""
+        number = judged.request.index
+        if number in self._waiting:
+            self._waiting[number] = judged
+        at = number - self._next + len(self._open)
+        if 0 <= at < len(self._open):
+            self._open[at] = judged
+
+    def add(self, judged: Judged) -> None:
         """Take a request (their numbers are 0, 1, 2 ... without gaps)."""
-        if request.index != self._next:
-            self._waiting[request.index] = request
+        number = judged.request.index
+        if number != self._next:
+            self._waiting[number] = judged
             return
-        late: Request | None = request
+        late: Judged | None = judged
         while late is not None:
             self._open.append(late)
             self._next += 1
@@ -60,10 +70,10 @@ class Spool:
         if len(self._ready) > _BATCH:
             self._write()
 
-    def _settle(self, request: Request) -> None:
+    def _settle(self, judged: Judged) -> None:
         """Keep a request that no longer changes."""
         if self._encode is not None:
-            self._ready.append(self._encode(request))
+            self._ready.append(self._encode(judged))
 
     def _write(self) -> None:
         if len(self._ready) < 2:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from cachedoctor.model import NotEvaluated, Session
 from cachedoctor.report.served import LLAMA
 from cachedoctor.rules import prompt_logs
-from cachedoctor.rules.base import Rule
+from cachedoctor.rules.base import AnyRule, RequestRule
 from cachedoctor.rules.registry import Broken
 from cachedoctor.rules.signs import OF_LOSS
 
@@ -19,7 +19,7 @@ _OF_CLIENTS = "CD1"
 
 
 def not_evaluated(
-    rules: Sequence[Rule],
+    rules: Sequence[AnyRule],
     broken: Sequence[Broken],
     failures: Mapping[str, str],
     sessions: Sequence[Session],
@@ -45,12 +45,17 @@ def not_evaluated(
     return sorted(out, key=lambda left: left.code)
 
 
-def _need(rule: Rule, sessions: Sequence[Session], lost: bool) -> tuple[str, str] | None:
+def _need(rule: AnyRule, sessions: Sequence[Session], lost: bool) -> tuple[str, str] | None:
     """Why a rule could not be evaluated in any session, and what would enable it."""
     if rule.engine == LLAMA and sessions and all(s.engine != LLAMA for s in sessions):
         client = rule.code.startswith(_OF_CLIENTS) and rule.code not in prompt_logs.OF_LLAMA_ALONE
         return prompt_logs.unseen(sessions) if client else None
-    if rule.engine == LLAMA and not lost and rule.on and OF_LOSS.issuperset(rule.on):
+    if rule.engine == LLAMA and not lost and _of_loss(rule):
         return None
     needs = [rule.needs(s) for s in sessions if s.engine == rule.engine and (s.n_requests or s.engine != LLAMA)]
     return needs[0] if needs and all(need is not None for need in needs) else None
+
+
+def _of_loss(rule: AnyRule) -> bool:
+    """Whether a rule has nothing to say where nothing was lost; then a command line is of no use either."""
+    return not isinstance(rule, RequestRule) or OF_LOSS.issuperset(rule.on)

@@ -8,15 +8,15 @@ from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.witness import Witness
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp.progress import Progress, advance
-from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
     CacheSample,
     Finding,
     InputInfo,
+    Judged,
     MeasuredView,
     PrefillBatch,
-    Request,
     ServerView,
     Session,
     SlotView,
@@ -42,7 +42,7 @@ class Observer(Witness):
         super().__init__()
         self._info = InputInfo("")
         self._progress: dict[_Place, Progress] = {}
-        self._last: dict[_Place, Request] = {}
+        self._last: dict[_Place, Judged] = {}
         self._sessions: dict[int, Session] = {}
         """Those with measurements."""
         self._rows: dict[_Part, CacheSample | PrefillBatch] = {}
@@ -67,13 +67,13 @@ class Observer(Witness):
         name = row.engine if isinstance(row, CacheSample) else row.rank
         _put(self._rows, (session.index, name or ""), row)
 
-    def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Take requests that ended."""
-        for request, _ in judged:
-            place = request.session, request.slot
+        for one, _ in judged:
+            place = one.request.session, one.request.slot
             before = self._last.get(place)
-            if before is None or before.index <= request.index:
-                _put(self._last, place, request)
+            if before is None or before.request.index <= one.request.index:
+                _put(self._last, place, one)
 
     def view(self, analyzer: Analyzer) -> View:
         """Say how things stand."""
@@ -97,13 +97,13 @@ class Observer(Witness):
         numbers = sorted({*known, *tracker.slots})[:MAX_SLOTS]
         return ServerView(session, [self._slot(session, number, tracker.slots.get(number)) for number in numbers])
 
-    def _slot(self, session: Session, number: int, state: SlotState | None) -> SlotView:
+    def _slot(self, session: Session, number: int, state: Slot | None) -> SlotView:
         place = session.index, number
         last = self._last.get(place)
-        if state is None or state.request is None or state.released:
+        if state is None or state.open is None or state.released:
             idle = session.starts_cold or (state is not None and state.used)
             return SlotView(number, "idle" if idle else "unknown", last=last)
-        request, progress = state.request, self._progress.get(place)
+        request, progress = state.open, self._progress.get(place)
         if progress is None or progress.task != request.task:
             progress = Progress(request.task)
         timed = request.processed_tokens is not None

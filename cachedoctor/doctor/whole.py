@@ -1,4 +1,4 @@
-"""What is said of whole inputs and sessions rather than of requests: notes, and the one restart that shows more.
+"""What is said of whole inputs and sessions rather than of requests, and the one restart that shows more.
 
 Knows rules as such, not one of them by name.
 """
@@ -10,10 +10,10 @@ from typing import Any
 from cachedoctor.doctor.groups import Key
 from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, PromptDiff, Restart, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Note, Rule
+from cachedoctor.rules.base import AnyRule, Rule, SessionFinding
 
 
-def noted(key: Key, rule: Rule, note: Note, evidence: list[Evidence]) -> Finding:
+def noted(key: Key, rule: Rule, note: SessionFinding, evidence: list[Evidence]) -> Finding:
     """Make a finding of no request, of which the log does not say what it cost."""
     words = note.words
     _, cause, path, origin = key
@@ -49,7 +49,7 @@ def short(difference: PromptDiff) -> dict[str, Any]:
     }
 
 
-def restart(rules: list[Rule], sessions: list[Session], left: list[NotEvaluated]) -> Restart | None:
+def restart(rules: list[AnyRule], sessions: list[Session], left: list[NotEvaluated]) -> Restart | None:
     """Return the one restart that enables most of what is ``left``; None where no option of the build helps.
 
     The server that is restarted is the one of the last session with requests.

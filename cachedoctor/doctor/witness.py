@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cachedoctor.doctor.spool import Spool
 from cachedoctor.engines.base import Event
-from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Request, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBatch, Session
 
 
 class Witness:
@@ -27,5 +27,5 @@ class Witness:
     def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
         """Hear of a sample of vLLM or a batch of SGLang, before the event of the line with which it became known."""
 
-    def examined(self, judged: list[tuple[Request, Session]], findings: list[Finding]) -> None:
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Hear of requests that ended, or that are seen otherwise now; all findings when there is a new one."""

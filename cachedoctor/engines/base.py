@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.engines.heads import Heads, literal_pattern
+from cachedoctor.model import Shows
 
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
@@ -151,6 +152,7 @@ class Message:
         template: str,
         sample: str,
         heads: tuple[str, ...] = (),
+        shows: tuple[Shows, ...] = (),
     ) -> None:
         self.id = id
         self.component = component
@@ -159,6 +161,8 @@ class Message:
         self.levels = levels
         self.template = template
         self.sample = sample
+        self.shows = shows
+        """What a log with this line is able to tell; what rules ask for instead of ids."""
         self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)

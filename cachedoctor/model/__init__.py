@@ -8,10 +8,10 @@ from cachedoctor.model.comparison import (
     ComparedSide,
     Comparison,
     Difference,
+    Direction,
     FindingChange,
     FindingSide,
     Measure,
-    Verdict,
 )
 from cachedoctor.model.counters import Answer, Answers, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
@@ -32,18 +32,22 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.lines import Mark, Segment
+from cachedoctor.model.observed import Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
-from cachedoctor.model.request import Check, Dropped, Outcome, Request
+from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
-from cachedoctor.model.session import Given, Memory, Session, Setting, Sizes, release
+from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model.terms import MarkName, SettingName, Shows
+from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
 
 __all__ = [
     "CONFIDENCE_ORDER",
+    "NO_VERDICT",
     "SEVERITY_ORDER",
     "THRESHOLDS",
     "Advice",
@@ -63,20 +67,24 @@ __all__ = [
     "Counted",
     "Counters",
     "Difference",
+    "Direction",
     "Dropped",
     "Edit",
     "Evidence",
     "Excerpt",
     "Explanation",
+    "Facts",
     "Finding",
     "FindingChange",
     "FindingSide",
     "First",
     "Given",
     "InputInfo",
+    "Judged",
     "Level",
     "Line",
     "Mark",
+    "MarkName",
     "Measure",
     "MeasuredView",
     "Memory",
@@ -100,10 +108,13 @@ __all__ = [
     "RuledOut",
     "SamplePeriod",
     "Segment",
+    "Server",
     "ServerView",
     "Session",
     "Setting",
+    "SettingName",
     "Severity",
+    "Shows",
     "Side",
     "Since",
     "Sizes",

@@ -8,7 +8,7 @@ import msgspec
 
 from cachedoctor.model.finding import Severity
 
-Verdict = Literal["better", "worse", "same", "unsure"]
+Direction = Literal["better", "worse", "same", "unsure"]
 Change = Literal["went", "came", "stayed", "hidden", "revealed"]
 """``hidden``: reported before, and AFTER could not have shown it; ``revealed``: BEFORE could not have shown it."""
 
@@ -56,7 +56,7 @@ class Measure(msgspec.Struct):
     conversations_before: int
     """Conversations that tell this measure."""
     conversations_after: int
-    verdict: Verdict
+    verdict: Direction
     """same: equal, or certainly no larger than one point or one per cent. unsure: the interval holds 0, or there
     is none."""
     why: str
@@ -113,7 +113,7 @@ class Comparison(msgspec.Struct):
     tool_version: str
     before: ComparedSide
     after: ComparedSide
-    verdict: Verdict
+    verdict: Direction
     why: str
     measures: list[Measure]
     """The first one decides."""

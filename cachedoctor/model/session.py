@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -12,6 +13,7 @@ from cachedoctor.model.bounds import Count, Long
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.period import Period
+from cachedoctor.model.terms import SettingName, Shows
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
 
@@ -53,8 +55,80 @@ class Sizes(msgspec.Struct):
     """Checkpoints by which a list was too short to keep every one that was missed."""
 
 
-class Session(msgspec.Struct):
-    """One life of a server process. Unknown is None."""
+class _Known(Protocol):
+    """What the questions are about."""
+
+    @property
+    def settings(self) -> Mapping[str, Setting]: ...
+    @property
+    def build(self) -> int | None: ...
+    @property
+    def build_min(self) -> int | None: ...
+    @property
+    def build_max(self) -> int | None: ...
+
+
+class _Questions:
+    """What is asked of facts and sessions alike."""
+
+    def setting(self: _Known, name: SettingName) -> Any:
+        """Value of a setting, or None when unknown."""
+        found = self.settings.get(name)
+        return None if found is None else found.value
+
+    def said(self: _Known, name: SettingName) -> Setting | None:
+        """A setting with the line that says so, or None when unknown."""
+        return self.settings.get(name)
+
+    def at_least(self: _Known, build: int) -> bool | None:
+        """Whether the server is of ``build`` or newer; None when the log leaves it open."""
+        if self.build is not None:
+            return self.build >= build
+        if self.build_min is not None and self.build_min >= build:
+            return True
+        if self.build_max is not None and self.build_max < build:
+            return False
+        return None
+
+
+class Facts(_Questions, msgspec.Struct, frozen=True):
+    """What is known of one life of a llama-server at a moment. Unknown is None.
+
+    A request keeps the facts that it ended under: what the log says later replaces them, and changes none.
+    """
+
+    index: Count
+    path: str
+    origin: str | None = None
+    """Router port, compose service, or None."""
+    build: Count | None = None
+    build_min: Count | None = None
+    """Oldest build that writes all the wordings seen."""
+    build_max: Count | None = None
+    build_source: str | None = None
+    """"line", "option", "wording", or None."""
+    model: str | None = None
+    memory: Memory | None = None
+    n_slots: Count | None = None
+    n_ctx_slot: Count | None = None
+    """Context of one slot in tokens."""
+    settings: Mapping[str, Setting] = msgspec.field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+    """Ids of the messages that occurred; for the engine alone."""
+    shows: frozenset[Shows] = frozenset()
+    """What the lines that occurred are able to tell."""
+    window: int | None = None
+    """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
+    given: Sequence[Given] = ()
+    """Options of the command line, where it was given."""
+    starts_cold: bool = False
+    """The start of the process is in the log, so that its slots were empty."""
+    several: bool = False
+    """More than one request has begun."""
+
+
+class Session(_Questions, msgspec.Struct):
+    """One life of a server process, as a report lists it: its facts at the end, and sums over its requests."""
 
     index: Count
     path: str
@@ -78,20 +152,24 @@ class Session(msgspec.Struct):
     n_ctx_slot: Count | None = None
     """Context of one slot in tokens."""
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)
-    first_line: Long = 1
-    last_line: Long = 1
     seen: set[str] = msgspec.field(default_factory=set)
-    """Ids of the messages that occurred: what this log is able to show."""
-    n_requests: Count = 0
+    """Ids of the messages that occurred; for the engine alone."""
+    shows: frozenset[Shows] = frozenset()
+    """What the lines that occurred are able to tell."""
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: list[Given] = msgspec.field(default_factory=list)
     """Options of the command line, where it was given."""
+    starts_cold: bool = False
+    """The start of the process is in the log, so that its slots were empty."""
+    several: bool = False
+    """More than one request has begun."""
+    first_line: Long = 1
+    last_line: Long = 1
+    n_requests: Count = 0
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     at_once: int = 0
     """Conversations among which one came back: with as many slots each would have kept its own."""
-    starts_cold: bool = False
-    """The start of the process is in the log, so that its slots were empty."""
 
     periods: list[Period] = msgspec.field(default_factory=list)
     """Of vLLM and SGLang: what was seen from one reset of the cache to the next, by engine; at most 64."""
@@ -105,21 +183,6 @@ class Session(msgspec.Struct):
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
 
-    def setting(self, name: str) -> Any:
-        """Value of a setting, or None when unknown."""
-        found = self.settings.get(name)
-        return None if found is None else found.value
-
-    def at_least(self, build: int) -> bool | None:
-        """Whether the server is of ``build`` or newer; None when the log leaves it open."""
-        if self.build is not None:
-            return self.build >= build
-        if self.build_min is not None and self.build_min >= build:
-            return True
-        if self.build_max is not None and self.build_max < build:
-            return False
-        return None
-
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""
         wanted = release(version)
@@ -130,6 +193,10 @@ class Session(msgspec.Struct):
         if self.version_max is not None and release(self.version_max) < wanted:
             return False
         return None
+
+
+Server = Facts | Session
+"""Either of them, for questions that both answer."""
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from typing import IO, Literal
 
 import msgspec
 
-from cachedoctor.model import ComparedSide, Comparison, Difference, FindingChange, Measure, Verdict
+from cachedoctor.model import ComparedSide, Comparison, Difference, Direction, FindingChange, Measure
 from cachedoctor.report import compare_words as words
 from cachedoctor.report import quoted, text_table
 from cachedoctor.report.base import Look
@@ -32,7 +32,7 @@ class CompareDocument(msgspec.Struct):
     tool: Tool
     before: ComparedSide
     after: ComparedSide
-    verdict: Verdict
+    verdict: Direction
     why: str
     measures: list[Measure]
     findings: list[FindingChange]

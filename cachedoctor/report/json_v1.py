@@ -7,12 +7,21 @@ additions are allowed. Knows nothing of how a value came about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import CacheSample, CheckpointRow, Period, PrefillBatch, Report, Request, RequestRow, Session
+from cachedoctor.model import (
+    CacheSample,
+    CheckpointRow,
+    Judged,
+    Period,
+    PrefillBatch,
+    Report,
+    Request,
+    RequestRow,
+    Session,
+)
 from cachedoctor.report import quoted
 from cachedoctor.report.base import Look
 
@@ -25,19 +34,20 @@ _HIDDEN = CheckpointRow(None, None, None, None)
 _UPTIME = re.compile(rb"(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ")
 
 
-def encode_request(r: Request, codes: list[str] | None = None) -> bytes:
-    """One request as a JSON object without newline; ``codes``: those that may be named, when not all may."""
+def encode_request(judged: Judged) -> bytes:
+    """One request as a JSON object without newline."""
+    r, said = judged.request, judged.verdict
     checkpoints = _HIDDEN if r.tried is None and not r.lost_tokens else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
             r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
-            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
+            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
-            r.lost_tokens, r.outcome, r.partial, r.codes if codes is None else codes,
-            r.expected_cached, r.replay_missing,
+            r.lost_tokens, r.outcome, r.partial, list(said.codes),
+            said.expected_cached, list(said.replay_missing),
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
-            *_split(r), r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
-            r.avoidable_tokens, r.avoidable_ns / 1e6,
+            *_split(judged), r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
+            said.avoidable_tokens, said.avoidable_ns / 1e6,
         )
     )  # fmt: skip
 
@@ -47,30 +57,20 @@ def encode_row(row: CacheSample | PrefillBatch) -> bytes:
     return _encoder.encode(quoted.measured(row))
 
 
-def encoder(ignored: frozenset[str]) -> Callable[[Request], bytes]:
-    """What writes a finished request, without the codes of rules that are not reported."""
-    if not ignored:
-        return encode_request
-
-    def encode(request: Request) -> bytes:
-        return encode_request(request, [code for code in request.codes if code not in ignored])
-
-    return encode
-
-
-def _split(r: Request) -> tuple[int | None, int | None]:
+def _split(judged: Judged) -> tuple[int | None, int | None]:
     """Lost tokens that the client changed, and those that the server could not reuse.
 
     Where the slot held another conversation, what it shares with the prompt says nothing of the client: there the
     RAM cache's list tells, or the findings do, or it is unknown.
     """
+    r = judged.request
     taken = r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
     if not taken or not r.lost_tokens:
         return r.lost_client, r.lost_server
     if r.reference_lcp is not None and r.reference_tokens is not None:
         changed = min(max(r.reference_tokens - r.reference_lcp, 0), r.lost_tokens)
         return changed, r.lost_tokens - changed
-    return (0, r.lost_tokens) if r.codes and all(code.startswith("CD3") for code in r.codes) else (None, None)
+    return (0, r.lost_tokens) if judged.verdict.slot_lost else (None, None)
 
 
 def _uptime(r: Request) -> float | None:

@@ -155,7 +155,7 @@ def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, hea
 
 
 def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> None:
-    request = slot.request or slot.last
+    request = slot.request or (slot.last.request if slot.last is not None else None)
     prompt, reused = ("", "") if request is None else (tokens(request.prompt_tokens), tokens(request.cached_tokens))
     words, style = _ended(slot) if slot.request is None else (_progress(slot), "")
     task = "" if request is None or page.width < _WIDE else f"task {request.task}: "
@@ -185,7 +185,7 @@ def _progress(slot: SlotView) -> str:
 
 
 def _ended(slot: SlotView) -> tuple[str, str]:
-    return ("", "") if slot.last is None else (outcome(slot.last), "yellow" if lost(slot.last) else "")
+    return ("", "") if slot.last is None else (outcome(slot.last), "yellow" if lost(slot.last.request) else "")
 
 
 def _cells(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Session
+from cachedoctor.model import Session, SettingName
 from cachedoctor.report.text_words import count
 
 LLAMA = "llama.cpp"
@@ -17,7 +17,10 @@ UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang", UNKNOWN: "a server of unknown make"}
 _RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d")}
-_CACHES = {"vllm": ("prefix_caching", "prefix caching"), "sglang": ("radix_cache", "radix cache")}
+_CACHES: dict[str, tuple[SettingName, str]] = {
+    "vllm": ("prefix_caching", "prefix caching"),
+    "sglang": ("radix_cache", "radix cache"),
+}
 """The setting that says whether the cache is on, and what the engine calls it."""
 SOURCES = {
     "line": "",
@@ -81,9 +84,9 @@ def cache(session: Session) -> list[str]:
 
     Nothing of engines whose logs do not tell of either.
     """
-    name, words = _CACHES.get(session.engine, ("", ""))
-    if not name:
+    if session.engine not in _CACHES:
         return []
+    name, words = _CACHES[session.engine]
     on = session.setting(name)
     found = [f"{words} {'on' if on else 'off'}" if isinstance(on, bool) else f"{words}: unknown whether on"]
     tokens = session.setting("kv_tokens")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Finding, Request
+from cachedoctor.model import Finding, Judged, Request
 from cachedoctor.report.text_words import count, duration, number
 
 
@@ -11,10 +11,11 @@ def lost(request: Request) -> int:
     return request.lost_tokens or 0 if request.outcome in ("partial", "reprocessed") else 0
 
 
-def outcome(request: Request) -> str:
+def outcome(judged: Judged) -> str:
     """Say what a request lost, for which causes, and how it ended."""
+    request, said = judged.request, judged.verdict
     words = {"cold": "nothing to reuse", "unknown": "reuse unknown"}.get(request.outcome, request.outcome)
-    codes = f" ({', '.join(request.codes)})" if request.codes else ""
+    codes = f" ({', '.join(said.codes)})" if said.codes else ""
     return f"lost {count(lost(request), 'token')}{codes}, {words}" if lost(request) else words + codes
 
 
@@ -23,8 +24,9 @@ def tokens(value: int | None) -> str:
     return "unknown" if value is None else number(value)
 
 
-def sentence(request: Request, origin: str | None) -> str:
+def sentence(judged: Judged, origin: str | None) -> str:
     """Say of an ended request where it stands in the log and what became of its prompt."""
+    request = judged.request
     path = "<stdin>" if request.path == "-" else request.path
     place = f"{path}:{request.first_line}: {f'{origin}, ' if origin else ''}slot {request.slot}, task {request.task}"
     spent = f" in {duration(request.prompt_ms)}" if request.prompt_ms else ""
@@ -32,7 +34,7 @@ def sentence(request: Request, origin: str | None) -> str:
         f"{tokens(request.prompt_tokens)} prompt tokens = {tokens(request.cached_tokens)} reused"
         f" + {tokens(request.processed_tokens)} computed{spent}"
     )
-    return f"{place}: {counts}; {outcome(request)}"
+    return f"{place}: {counts}; {outcome(judged)}"
 
 
 def cost(finding: Finding) -> str:

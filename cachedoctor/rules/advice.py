@@ -170,7 +170,7 @@ GIVE_CMDLINE = (
 
 def show_text(session: Session) -> Remedy:
     """How to make this build show the text where two prompts part."""
-    if session.seen & {"diff_old", "diff_new"} and session.at_least(10809) is False:
+    if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
     words, commands = showing.show_text(*span(session))
     return Remedy(f"To see the text that changed: {words}", commands)
@@ -183,7 +183,7 @@ def show_accounting(session: Session) -> tuple[str, str]:
 
 def needs_text(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
-    if session.seen & {"diff_old", "diff_new"} or session.setting("prompts_given"):
+    if "text" in session.shows or session.setting("prompts_given"):
         return None
     words, commands = showing.show_text(*span(session))
     return "the log shows no text of the prompts (no old: / new: lines)", "\n".join([words, *commands])
@@ -191,7 +191,7 @@ def needs_text(session: Session) -> tuple[str, str] | None:
 
 def needs_accounting(session: Session) -> tuple[str, str] | None:
     """Why a rule that needs prompt length and reuse lines was not evaluated, or None."""
-    if session.seen & {"seq_rm", "new_prompt"}:
+    if "accounting" in session.shows:
         return None
     words, command = show_accounting(session)
     return "prompt length, reuse and checkpoints are hidden at this level", f"{words}\n{command}" if command else words
@@ -199,7 +199,7 @@ def needs_accounting(session: Session) -> tuple[str, str] | None:
 
 def needs_adapters(session: Session) -> tuple[str, str] | None:
     """Why a change of adapters was not looked for, or None: from b9294 on its line is printed at trace level."""
-    if session.at_least(9294) is not True or session.seen & {"lora_clear", "seq_rm", "new_prompt"}:
+    if session.at_least(9294) is not True or "adapters" in session.shows:
         return None
     words, command = show_accounting(session)
     return "a change of adapters is hidden at this level", f"{words}\n{command}" if command else words

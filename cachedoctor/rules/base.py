@@ -1,4 +1,4 @@
-"""What a rule is: the situation it looks at, the hit it reports, the words it finds for a group of hits.
+"""What a rule is: what it decides on a request, how it proves that, the words it finds for all that it hit.
 
 Knows the three questions every rule asks (where does the common prefix end; was there a checkpoint at or below it; if
 not, why). Knows no single cause.
@@ -6,7 +6,7 @@ not, why). Knows no single cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,12 +15,15 @@ import msgspec
 from cachedoctor.model import (
     Confidence,
     First,
+    Judged,
     Mark,
+    MarkName,
     Options,
     PromptDiff,
     Remedy,
     Request,
     RuledOut,
+    Server,
     Session,
     Setting,
     Severity,
@@ -28,6 +31,7 @@ from cachedoctor.model import (
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.rules.names import PAGES
 from cachedoctor.rules.replaying import Replay, agrees, replay, would_reuse
+from cachedoctor.rules.setup import Setup
 
 LONG = 1000
 """Tokens: a common prefix of this length is long, whatever the prompt."""
@@ -41,7 +45,7 @@ EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
 
-Sign = Literal[
+Trigger = Literal[
     "loss",  # tokens were lost
     "text",  # and the prompts' text is known: ``old:`` / ``new:`` lines, or prompts given beside the log
     "changed",  # and the client changed more than the last tokens
@@ -61,41 +65,54 @@ Sign = Literal[
 """What a request shows at first sight (signs.py)."""
 
 
-class Situation:
-    """A finished request, its session, what came before it, and the numbers that every rule asks for."""
+Line = tuple[Mark, str]
+"""A line of the log, and what it shows."""
+
+
+class RuleContext:
+    """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     def __init__(
         self,
         request: Request,
-        session: Session,
-        history: list[Request],
+        setup: Setup,
+        before: Sequence[Judged],
         slot_before: Request | None,
         threads: int,
         steals: int,
         options: Options = DEFAULTS,
+        difference: PromptDiff | None = None,
     ) -> None:
+        """Work out the numbers.
+
+        Args:
+            request: the one that the rules are asked about.
+            setup: of its server, when it ended.
+            before: earlier requests of the same thread, oldest first, at most 8.
+            slot_before: the request that the slot served before this one.
+            threads: threads of the session so far.
+            steals: requests of the session so far whose slot held another thread's prompt and that lost by it.
+            options: thresholds.
+            difference: what changed from the thread's previous prompt, when both were given beside the log.
+        """
         r = request
         self.request = r
-        self.session = session
-        self.history = history
-        """Earlier requests of the same thread, oldest first, at most 8."""
+        self.setup = setup
+        self.facts: Server = setup.facts
+        self.before = before
         self.slot_before = slot_before
-        """The request that the slot served before this one."""
         self.threads = threads
-        """Threads of the session so far."""
         self.steals = steals
-        """Requests of the session so far whose slot held another thread's prompt and that lost by it."""
+        self.difference = difference
         self.min_prompt = options.min_prompt_tokens
         """Tokens: a request with a shorter prompt costs too little to matter."""
-        self.fired: set[str] = set()
-        """Codes that earlier rules attached to this request."""
         prompt, lcp, reference = r.prompt_tokens, r.common_prefix_tokens, r.reference_tokens or 0
         worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
         self.lost: int = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 when unknown or not worth a word."""
         self.lcp = lcp
         """Longest common prefix in tokens, or None."""
-        self.lcp_at_most = _lcp_at_most(r)
+        self.lcp_at_most = lcp if lcp is not None else _lcp_at_most(r)
         """Upper bound of the common prefix, or None."""
         self.whole = min(reference, prompt or 0)
         """Tokens that could have been common: the shorter of reference and prompt."""
@@ -112,11 +129,22 @@ class Situation:
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
+        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
+        """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
+
+    @cached_property
+    def history(self) -> list[Request]:
+        """Earlier requests of the same thread, oldest first, at most 8."""
+        return [judged.request for judged in self.before]
+
+    def said_before(self, code: str) -> list[bool]:
+        """Whether a rule, which asks about itself, fired on each request of the history."""
+        return [code in judged.verdict.codes for judged in self.before]
 
     @cached_property
     def replayed(self) -> Replay:
         """What the server's build had to reuse, given what the slot held; names the numbers that are missing."""
-        return replay(self.request, self.session)
+        return replay(self.request, self.facts)
 
     @property
     def by_the_book(self) -> bool | None:
@@ -124,45 +152,27 @@ class Situation:
         found, cached = self.replayed, self.request.cached_tokens
         if found.least is None or found.most is None or cached is None:
             return None
-        whole = found.decision is None or agrees(found.decision, self.request, self.session)
+        whole = found.decision is None or agrees(found.decision, self.request, self.facts)
         return whole and found.least <= cached <= found.most
 
     def reused_by(self, build: int) -> int | None:
         """Tokens that a server of another build would have reused; None when the log does not tell."""
-        return would_reuse(self.request, self.session, build)
+        return would_reuse(self.request, self.facts, build)
 
     def changed(self, *kinds: str) -> First | None:
         """Return the first difference of the prompts given beside the log, if it is of one of these kinds."""
-        found = self.request.difference.first if self.request.difference is not None else None
+        found = self.difference.first if self.difference is not None else None
         return found if found is not None and found.kind in kinds else None
-
-    @property
-    def slot_taken(self) -> bool:
-        """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
-        r = self.request
-        return bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
 
     @property
     def known(self) -> bool:
         """The prompts themselves were given: no guess from numbers is needed."""
-        difference = self.request.difference
+        difference = self.difference
         return difference is not None and (difference.first is None or difference.first.kind != "other")
-
-    @property
-    def rewinds_badly(self) -> bool | None:
-        """Whether the memory needs checkpoints to go back (SWA, hybrid, recurrent); None when unknown."""
-        s = self.session
-        if s.memory is not None:
-            return s.memory != "attention" and not (s.memory == "swa" and s.setting("swa_full") is True)
-        if s.seen & {"ckpt_created", "ckpt_restored", "ckpt_check", "ckpt_created_swa", "force_full", "ckpt_erase_old"}:
-            return True
-        return None
 
 
 def _lcp_at_most(r: Request) -> int | None:
-    """Upper bound of the common prefix: exact, what a choice by age leaves, or what a refused copy in RAM does."""
-    if r.common_prefix_tokens is not None:
-        return r.common_prefix_tokens
+    """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM."""
     if r.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
         return int(r.prompt_tokens * LRU_MOST)
     if not r.ram_refused:
@@ -172,41 +182,57 @@ def _lcp_at_most(r: Request) -> int | None:
     return int((r.reference_tokens or 0) * RAM_LEAST) if (r.f_keep or 0) < RAM_LEAST else None
 
 
-class Hit(msgspec.Struct):
+class Match(msgspec.Struct):
     """A rule fired on one request."""
 
     tokens: int
     """Tokens that the fix would have saved."""
     confidence: Confidence
-    primary: tuple[Mark, str]
-    """The line that proves it, and what it shows."""
-    related: list[tuple[Mark, str]] = msgspec.field(default_factory=list)
-    facts: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Numbers for the claim."""
     key: str = ""
-    """Hits with the same key are one finding."""
+    """Matches with the same key are one finding."""
+    found: Any = None
+    """What the decision came upon, for the proof."""
+    weak: bool = False
+    """It gives way to more causes than other matches of its rule: ``RequestRule.weak_unless``."""
+
+
+class Proof(msgspec.Struct):
+    """What proves a match: asked for where a request may become the worst of its finding."""
+
+    primary: Line
+    """The line that proves it. No finding is without one."""
+    related: list[Line] = msgspec.field(default_factory=list)
+    numbers: dict[str, Any] = msgspec.field(default_factory=dict)
+    """For the words."""
     difference: PromptDiff | None = None
     """The prompts themselves, when they were given."""
 
 
 class Group(msgspec.Struct):
-    """The hits of one rule with one key: what a finding is made of."""
+    """The matches of one rule with one key: what a finding is made of."""
 
     session: Session
-    worst: Hit
+    worst: Match
     worst_request: Request
+    proof: Proof | None = None
+    """Of the worst; None where its rule failed to prove it."""
     count: int = 0
     tokens: int = 0
     ns: int = 0
-    """Nanoseconds that the fix would have saved."""
+    """Time that the fix would have saved, nanoseconds."""
     at_depth: bool = False
     """The time was taken from the speed at that depth, not from a request's mean speed."""
     first: list[int] = msgspec.field(default_factory=list)
     top: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(tokens, request) of the worst 5."""
 
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Of the worst match, for the words."""
+        return self.proof.numbers if self.proof is not None else {}
 
-class Words(msgspec.Struct):
+
+class FindingText(msgspec.Struct):
     """The text of a finding."""
 
     claim: str
@@ -216,18 +242,39 @@ class Words(msgspec.Struct):
     references: list[str] = msgspec.field(default_factory=list)
 
 
-class Note(msgspec.Struct):
+class SessionFinding(msgspec.Struct):
     """What a rule says of a whole session, whether a request lost by it or not."""
 
-    words: Words
+    words: FindingText
     key: str
-    """Notes with the same key are said once per input."""
-    evidence: list[tuple[Mark, str]] = msgspec.field(default_factory=list)
-    """Lines that prove it, the first of them first of all; none where the command line alone does."""
+    """Findings with the same key are said once per input."""
+    evidence: list[Line] = msgspec.field(default_factory=list)
+    """Lines that prove it, the first of them first of all."""
     severity: Severity = "note"
     confidence: Confidence = "high"
     difference: PromptDiff | None = None
     """The prompts themselves, when they were given and prove it."""
+    unless: tuple[str, ...] = ()
+    """Codes that say better what this would: where one of them fired in the input, it is left out."""
+    of_cmdline: bool = False
+    """The command line proves it, so that no line of the log has to."""
+
+    def __post_init__(self) -> None:
+        """No finding is without a line.
+
+        Raises:
+            ValueError: it is without.
+        """
+        if not self.evidence and not self.of_cmdline:
+            raise ValueError(f"no line proves {self.words.claim!r}")
+
+
+Needs = Callable[[Session], tuple[str, str] | None]
+"""(reason, what would enable it) when a log could not have shown a cause."""
+
+
+def _needs_nothing(_: Session) -> None:
+    return None
 
 
 class Rule(msgspec.Struct):
@@ -236,20 +283,6 @@ class Rule(msgspec.Struct):
     code: str
     name: str
     summary: str
-    check: Callable[[Situation], Hit | None] = lambda _: None
-    words: Callable[[Any], Words] = lambda _: Words("", "", [])
-    """Takes the Group of a finding; None for the rule that is about a whole input."""
-    needs: Callable[[Session], tuple[str, str] | None] = lambda _: None
-    """(reason, what would enable it) when this log could not have shown it."""
-    severity: Literal["by-cost"] | Severity = "by-cost"
-    on: tuple[Sign, ...] = ("loss",)
-    """Asked about requests with one of these signs; none: only about whole sessions."""
-    inspect: Callable[[Session, set[str]], list[Note]] | None = None
-    """Asked once about every session of its engine at the end, with the codes that fired in its input."""
-    after: tuple[str, ...] = ()
-    """Codes of the causes that are asked first: where one fired, this rule may stay silent."""
-    engine: str = "llama.cpp"
-    """Whose sessions it is about."""
 
     @property
     def url(self) -> str:
@@ -257,7 +290,56 @@ class Rule(msgspec.Struct):
         return f"{PAGES}/{self.code.lower()}_{self.name.replace('-', '_')}.md"
 
 
-def proof(request: Request, *wanted: tuple[str, str]) -> list[tuple[Mark, str]]:
+class RequestRule(Rule):
+    """A cause that single requests of llama-server show."""
+
+    decide: Callable[[RuleContext], Match | None]
+    """Cheap: asked about every request with one of the triggers."""
+    prove: Callable[[RuleContext, Match], Proof]
+    """Lines and numbers; asked where the match may become the worst of its finding."""
+    say: Callable[[Group], FindingText]
+    """Asked when a report is made."""
+    on: tuple[Trigger, ...] = ("loss",)
+    """Asked about requests with one of these triggers."""
+    unless: tuple[str, ...] = ()
+    """Codes of causes that say better why: they are asked first, and where one fired, this rule is silent."""
+    weak_unless: tuple[str, ...] = ()
+    """Codes of more causes that are asked first; where one fired, a weak match of this rule does not count."""
+    only_with: tuple[str, ...] = ()
+    """Codes of causes one of which must have fired; none: whatever else did."""
+    needs: Needs = _needs_nothing
+    severity: Literal["by-cost"] | Severity = "by-cost"
+    engine: str = "llama.cpp"
+    """Whose requests it is about."""
+
+
+class SessionRule(Rule):
+    """A cause that a whole session shows: asked once about every session of its engine at the end."""
+
+    inspect: Callable[[Session], list[SessionFinding]]
+    unless: tuple[str, ...] = ()
+    """Codes that say better why: where one of them fired in the input, this rule is silent."""
+    needs: Needs = _needs_nothing
+    severity: Literal["by-cost"] | Severity = "note"
+    """As lists of rules name it; each finding has its own."""
+    engine: str = "llama.cpp"
+    """Whose sessions it is about."""
+
+
+class InputRule(Rule):
+    """What is said of an input in which nothing was recognised."""
+
+    say: Callable[[], FindingText]
+    unless: tuple[str, ...] = ()
+    needs: Needs = _needs_nothing
+    severity: Literal["by-cost"] | Severity = "note"
+    engine: str = "llama.cpp"
+
+
+AnyRule = RequestRule | SessionRule | InputRule
+
+
+def marked(request: Request, *wanted: tuple[MarkName, str]) -> list[Line]:
     """Marks of ``request`` by name with their labels; names it does not have are left out.
 
     Never empty: where a torn log kept none of them, the first line of the request stands for all.
@@ -266,7 +348,7 @@ def proof(request: Request, *wanted: tuple[str, str]) -> list[tuple[Mark, str]]:
     return found or [(request.marks["start"], "the request")]
 
 
-def said_by(setting: Setting | None, label: str) -> list[tuple[Mark, str]]:
+def said_by(setting: Setting | None, label: str) -> list[Line]:
     """Return the line that says how the server is set, where the log has it."""
     if setting is None or setting.line is None or not setting.text:
         return []

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.changes import from_prompts
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.rules.changes import from_prompts, prompts_prove
 from cachedoctor.rules.header import header_field
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the bar of both printed texts stands inside the header."""
-    r = s.request
+    if not s.lost:
+        return None
     first = s.changed("billing-header")
-    if first is not None and s.lost:
+    if first is not None:
         return from_prompts(s, first)
-    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost:
+    r = s.request
+    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST:
         return None
     field = header_field(r.new_text)
     if field is None or header_field(r.old_text) is None:
         return None
-    confidence: Confidence = "high" if field else "medium"
-    return Hit(
-        s.lost,
-        confidence,
-        proof(r, ("new", "the new prompt, the bar marks the first differing token"))[0],
-        proof(r, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
-        {"field": field or "header", "lcp": s.lcp, "reference": r.reference_tokens},
+    return Match(s.lost, "high" if field else "medium", found=field or "header")
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show both texts."""
+    if not isinstance(match.found, str):
+        return prompts_prove(s, match)
+    return Proof(
+        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        {"field": match.found, "lcp": s.lcp},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Name the field and the switch of the client that turns the header off."""
-    f, r = g.worst.facts, g.worst_request
-    return Words(
+    f, r = g.numbers, g.worst_request
+    return FindingText(
         f"the billing header in the prompt changed ({f['field']}): {n(g.tokens)} tokens recomputed over {times(g.count)}; "
         f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched",
         "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
@@ -61,12 +78,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD101",
     "billing-header",
     "A client's billing header changes in every request",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("text",),
     needs=advice.needs_text,
 )

@@ -6,8 +6,19 @@ import re
 
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.changes import from_prompts
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.rules.changes import from_prompts, prompts_prove
 from cachedoctor.rules.header import header_field
 
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
@@ -41,13 +52,15 @@ def volatile_kind(old: str, new: str) -> str | None:
     return "number" if re.match(r"^\s*\d", after_new) and re.match(r"^\s*\d", after_old) else None
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
-    r = s.request
+    if not s.lost:
+        return None
     first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state")
-    if first is not None and s.lost:
+    if first is not None:
         return from_prompts(s, first)
-    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.lost or not s.early:
+    r = s.request
+    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.early:
         return None
     if header_field(r.new_text) is not None or s.own_slot is False:
         return None
@@ -55,19 +68,24 @@ def check(s: Situation) -> Hit | None:
     kind = volatile_kind(r.old_text, r.new_text)
     if kind is None or not before:
         return None  # without a word before the bar (SLOTS_N_DIFF=0) the kind would be a guess
-    return Hit(
-        s.lost,
-        "high" if kind != "number" else "medium",
-        proof(r, ("new", "the new prompt, the bar marks the first differing token"))[0],
-        proof(r, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
-        {"kind": kind, "lcp": s.lcp},
+    return Match(s.lost, "high" if kind != "number" else "medium", found=kind)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show both texts."""
+    if not isinstance(match.found, str):
+        return prompts_prove(s, match)
+    return Proof(
+        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        {"kind": match.found, "lcp": s.lcp},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Name the kind of value and where it belongs."""
-    f, r = g.worst.facts, g.worst_request
-    return Words(
+    f, r = g.numbers, g.worst_request
+    return FindingText(
         f"a {f['kind']} at token {n(f['lcp'])} changed: {n(g.tokens)} tokens recomputed over {times(g.count)}; "
         f"the prompt has {n(r.prompt_tokens)} tokens",
         "Reuse ends at the first differing token, however equal the rest is.",
@@ -86,12 +104,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD102",
     "volatile-prefix",
     "A date, time, id or counter in the head of the prompt changes",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("text",),
     needs=advice.needs_text,
 )

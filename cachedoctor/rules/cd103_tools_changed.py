@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, times
-from cachedoctor.rules.changes import from_prompts, seen_in_prompts
+from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.changes import from_prompts, prompts_prove, seen_in_prompts
 
 _WHAT = {
     "tool-added": "a tool was added",
@@ -17,7 +17,7 @@ _WHAT = {
 }
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the prompts given beside the log first differ in their tools."""
     first = s.changed(*_WHAT)
     if first is None or not s.lost or not (first.kind.startswith("tool") or (first.place or "").startswith("tools")):
@@ -25,10 +25,10 @@ def check(s: Situation) -> Hit | None:
     return from_prompts(s, first)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what happened to the tools."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"{_WHAT[f['kind']]} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Templates render the tools in front of the conversation, and nothing behind the change can be reused.",
         [
@@ -41,8 +41,8 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD103", "tools-changed", "The list of tools in the prompt changed", check, words,
+RULE = RequestRule(
+    "CD103", "tools-changed", "The list of tools in the prompt changed", decide, prompts_prove, say,
     on=("text",),
     needs=advice.needs_prompts,
 )  # fmt: skip

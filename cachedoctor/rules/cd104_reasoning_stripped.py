@@ -6,14 +6,25 @@ from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.options import name_for
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.changes import cost_of_change, from_prompts
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.rules.changes import cost_of_change, from_prompts, prompts_prove
 
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
 
 
-def reply_start(s: Situation) -> int | None:
+def reply_start(s: RuleContext) -> int | None:
     """Prompt length of the earlier turn at whose reply the common prefix ends, or None."""
     lcp = s.lcp
     if lcp is None:
@@ -22,35 +33,44 @@ def reply_start(s: Situation) -> int | None:
     return next((end for end in reversed(ends) if -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER), None)
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
-    r = s.request
+    if not s.lost:
+        return None
     first = s.changed("reasoning-dropped", "reasoning-added")
-    if first is not None and s.lost:
+    if first is not None:
         return from_prompts(s, first, cost_of_change(s))
-    if s.known or s.client_lost < MIN_LOST or not s.lost or s.own_slot is False or s.early:
+    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.early:
         return None
     end = reply_start(s)
-    since = [h for h in s.history if end is not None and (h.prompt_tokens or 0) > end]
-    if end is None or not since or not all(h.outcome == "reused" for h in since):
+    if end is None:
+        return None
+    since = [h for h in s.history if (h.prompt_tokens or 0) > end]
+    if not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
-    return Hit(
-        cost_of_change(s),
-        "medium",
-        proof(
+    return Match(cost_of_change(s), "medium")
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show where the prefix ends, and what was reused."""
+    if match.found is not None:
+        return prompts_prove(s, match)
+    r = s.request
+    return Proof(
+        marked(
             r,
             ("n_past", "common prefix"),
             ("select", "most of the new prompt matches, less of the old one is kept"),
             ("timing", "tokens recomputed"),
         )[0],
-        proof(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
-        {"lcp": s.lcp, "end": end, "changed": r.lost_client},
+        marked(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
+        {"lcp": s.lcp, "changed": r.lost_client},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say where the history was cut and how the server or the client keeps reasoning."""
-    f, session = g.worst.facts, g.session
+    f, session = g.numbers, g.session
     low, high = advice.span(session)
     remedies = [
         Remedy(
@@ -79,7 +99,7 @@ def words(g: Group) -> Words:
                 ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"],
             )
         )
-    return Words(
+    return FindingText(
         f"the history changed where an earlier reply begins (token {n(f['lcp'])}): {n(f['changed'])} tokens of old turns are gone, "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
@@ -96,11 +116,12 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD104",
     "reasoning-stripped",
     "Reasoning of earlier turns disappears from the prompt",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("changed",),
 )

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import First, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.changes import cost_of_change, from_prompts
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.rules.changes import cost_of_change, from_prompts, prompts_prove
 
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
@@ -17,27 +28,37 @@ _TWO_SESSIONS = RuledOut(
 )
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
-    r = s.request
+    if not s.lost or s.early:
+        return None
     first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
-    if first is not None and s.lost and not s.early:
-        again = any("CD105" in h.codes for h in s.history[-1:])
-        hit = from_prompts(s, first, cost_of_change(s) if again else 0)
-        if not again and (first.place or "").startswith(_OPENING):
-            hit.confidence = "low"  # a new conversation with the same system prompt begins like this as well
-        return hit
-    if (
-        s.known
-        or s.client_lost < MIN_LOST
-        or not s.lost
-        or s.early
-        or s.fired & {"CD101", "CD102", "CD103", "CD104", "CD106", "CD107"}
-    ):
+    if first is not None:
+        return _in_prompts(s, first)
+    r = s.request
+    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted:
         return None
-    if s.own_slot is False or s.lcp is None or r.shifted:
-        return None
-    shown = proof(
+    earlier = s.said_before("CD105")
+    again = sum(earlier) >= 2 or earlier[-1:] == [True]
+    tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
+    sure = s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s))
+    return Match(tokens, "medium" if sure else "low")
+
+
+def _in_prompts(s: RuleContext, first: First) -> Match:
+    again = s.said_before("CD105")[-1:] == [True]
+    match = from_prompts(s, first, cost_of_change(s) if again else 0)
+    if not again and (first.place or "").startswith(_OPENING):
+        match.confidence = "low"  # a new conversation with the same system prompt begins like this as well
+    return match
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show where the prefix ends, and what the slot held."""
+    if match.found is not None:
+        return prompts_prove(s, match)
+    r = s.request
+    primary, *related = marked(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("new", "the new prompt"),
@@ -45,42 +66,31 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    earlier = [("CD105" in h.codes) for h in s.history]
-    again = sum(earlier) >= 2 or earlier[-1:] == [True]
-    tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
-    return Hit(
-        tokens,
-        "medium" if s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s)) else "low",
-        shown[0],
-        shown[1:4],
-        {
-            "lcp": s.lcp,
-            "reference": r.reference_tokens,
-            "changed": r.lost_client,
-            "fixed": _same_place(s),
-            "two": bool(r.other_candidates),
-        },
-    )
+    numbers = {
+        "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
+        "two": bool(r.other_candidates),
+    }  # fmt: skip
+    return Proof(primary, related[:3], numbers)
 
 
-def _in_first_prompt(s: Situation) -> bool:
+def _in_first_prompt(s: RuleContext) -> bool:
     """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
     return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
 
 
-def _same_place(s: Situation) -> bool:
+def _same_place(s: RuleContext) -> bool:
     """The third request at least whose prefix ends at the same token, while the prompt grows."""
-    before = [h for h in s.history if "CD105" in h.codes]
+    before = [h for h, said in zip(s.history, s.said_before("CD105"), strict=True) if said]
     places = [h.common_prefix_tokens or 0 for h in before[-2:]] + [s.lcp or 0]
     sizes = [h.prompt_tokens or 0 for h in before[-2:]] + [s.request.prompt_tokens or 0]
     return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say where the history parts and what in a client does that."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     place = f"from token {n(f['lcp'])} of {n(f['reference'])} on"
-    return Words(
+    return FindingText(
         (
             f"the history changed more than once, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
             if g.tokens
@@ -108,12 +118,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD105",
     "history-rewritten",
     "Old messages changed behind the head of the prompt",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("changed",),
-    after=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD110", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD402"),
 )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, times
-from cachedoctor.rules.changes import from_prompts, seen_in_prompts
+from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.changes import from_prompts, prompts_prove, seen_in_prompts
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the prompts given beside the log differ by a dropped front."""
     first = s.changed("front-truncated")
     return None if first is None or not s.lost else from_prompts(s, first)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what a rolling window costs and how to cut."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"the oldest messages were dropped behind token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused.",
         [
@@ -32,12 +32,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD106",
     "history-truncated",
     "The client dropped its oldest messages",
-    check,
-    words,
+    decide,
+    prompts_prove,
+    say,
     on=("text",),
     needs=advice.needs_prompts,
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cachedoctor.model import First, Remedy
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, times
-from cachedoctor.rules.changes import from_prompts, seen_in_prompts
+from cachedoctor.rules.base import MIN_LOST, FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.changes import from_prompts, prompts_prove, seen_in_prompts
 
 _KINDS = ("retokenised", "whitespace", "template", "special-token")
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the prompts differ in the last few tokens only, and the server lost more than these."""
     first = s.changed(*_KINDS)
     if first is None or not s.lost or not 0 < _behind(s, first) < MIN_LOST:
@@ -18,9 +18,9 @@ def check(s: Situation) -> Hit | None:
     return from_prompts(s, first)
 
 
-def _behind(s: Situation, first: First) -> int:
+def _behind(s: RuleContext, first: First) -> int:
     """Tokens that the slot held behind the difference; 0 when unknown."""
-    difference, reference = s.request.difference, s.request.reference_tokens
+    difference, reference = s.difference, s.request.reference_tokens
     if difference is None or reference is None:
         return 0
     if difference.exact:
@@ -35,10 +35,10 @@ def _behind(s: Situation, first: First) -> int:
     return difference.a.tokens - first.token + reply
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say why so few tokens can cost so many."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"the last turn came back as other tokens from token {n(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
         "hybrid, recurrent and sliding-window memory go back to a checkpoint before them.",
@@ -51,8 +51,8 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD107", "retokenised-tail", "The end of the last turn comes back as other tokens", check, words,
+RULE = RequestRule(
+    "CD107", "retokenised-tail", "The end of the last turn comes back as other tokens", decide, prompts_prove, say,
     on=("text",),
     needs=advice.needs_prompts,
 )  # fmt: skip

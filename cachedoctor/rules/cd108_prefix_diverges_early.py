@@ -6,27 +6,39 @@ from typing import Any
 
 from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice, ram
-from cachedoctor.rules.base import EARLY, MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import (
+    EARLY,
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
 
 GROWS = 0.05
 """Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
 
 
-def _takes_turns(s: Situation) -> bool:
+def _takes_turns(s: RuleContext) -> bool:
     """Without a RAM cache, two growing conversations in turn have the lengths of one that changes its head."""
     prompt = s.request.prompt_tokens or 0
-    if ram.state(s.session) != "off" or len(s.history) < 2:
+    if s.setup.ram != "off" or len(s.history) < 2:
         return False
     last, before = s.history[-1].released_tokens, s.history[-2].released_tokens
     return last is not None and before is not None and before <= prompt and prompt - last >= GROWS * prompt
 
 
-def _confidence(s: Situation) -> Confidence:
+def _confidence(s: RuleContext) -> Confidence:
     """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
     r = s.request
     if s.by_the_book is False:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
-    repeated = "CD108" in (s.history[-1].codes if s.history else ())
+    repeated = s.said_before("CD108")[-1:] == [True]
     if r.new_text and " | " in r.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
@@ -46,21 +58,24 @@ def _confidence(s: Situation) -> Confidence:
     return "medium" if alone or nothing_in_ram else "low"
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
-    r = s.request
-    if not s.lost or not s.early or s.fired & {"CD101", "CD102", "CD103", "CD106", "CD402"}:
-        return None
-    if s.own_slot is False and not ram.copy_refused(s):
+    if not s.lost or not s.early or (s.own_slot is False and not ram.copy_refused(s)):
         return None
     if s.changed("appended"):
         return None  # the client only added to its prompt
     most = s.lcp_at_most
-    if s.lcp is None and s.session.seen & {"slotfile_appended", "slotfile_restored"}:
+    if s.lcp is None and "slot_files" in s.facts.shows:
         return None  # slots are saved, erased and restored from outside, which prints nothing
     if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
         return None
-    shown = proof(
+    return Match(s.lost, _confidence(s))
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show where the prefix ends, and which checkpoints lie beyond it."""
+    r = s.request
+    primary, *related = marked(
         r,
         ("n_past", "common prefix with what the slot held"),
         ("select", "similarity with every idle slot is low"),
@@ -72,24 +87,17 @@ def check(s: Situation) -> Hit | None:
         ("old", "what the slot held, after the bar"),
         ("check", "a checkpoint beyond the common prefix"),
     )
-    beyond = sum(c.pos_max + 1 > most for c in r.checks)
-    return Hit(
-        s.lost,
-        _confidence(s),
-        shown[0],
-        shown[1:4],
-        {
-            "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
-            "most": most,
-            "reference": r.reference_tokens,
-            "beyond": beyond,
-            "checks": len(r.checks),
-            "own": "ram" if r.ram_refused else s.own_slot,
-            "turns": _takes_turns(s),
-            "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
-        },
-        difference=r.difference,
-    )
+    most = s.lcp_at_most or 0
+    numbers = {
+        "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
+        "most": most,
+        "beyond": sum(c.pos_max + 1 > most for c in r.checks),
+        "checks": len(r.checks),
+        "own": "ram" if r.ram_refused else s.own_slot,
+        "turns": _takes_turns(s),
+        "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
+    }
+    return Proof(primary, related[:3], numbers, s.difference)
 
 
 _WHOSE = {
@@ -115,9 +123,9 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
     return []
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say where the prompts part, and which candidates are left."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     where = (
         f"after {n(f['lcp'])} tokens"
         if f["lcp"] is not None and f["sure"]
@@ -133,7 +141,7 @@ def words(g: Group) -> Words:
                 f"all {f['checks']} checkpoints lie beyond the common prefix of {n(f['most'])} tokens: no threshold could have used them",
             )
         )
-    return Words(
+    return FindingText(
         f"the prompt differs from the one before it {where}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         (
             f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
@@ -155,12 +163,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD108",
     "prefix-diverges-early",
     "The prompt changed near its head; the log shows where, not what",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("early",),
-    after=("CD101", "CD102", "CD103", "CD106", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD106", "CD402"),
 )

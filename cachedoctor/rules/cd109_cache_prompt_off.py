@@ -2,60 +2,57 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, Session
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.model import Remedy, RuledOut, Server
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def _shows_forcing(session: Session) -> bool:
+def _shows_forcing(facts: Server) -> bool:
     """Whether a forced re-processing would be in this log: default level before b9873, trace after."""
-    return bool(session.seen & {"seq_rm", "force_full", "ckpt_created", "pc_looking", "ckpt_check"})
+    return "forcing" in facts.shows
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
     if not s.lost or r.cached_tokens != 0 or r.forced or r.truncate_failed_at is not None or r.selected_by != "lcp":
         return None
-    if s.fired & {"CD111"}:
-        return None  # the server cleared the slot itself
-    if (r.similarity or 0) < 0.5 or s.session.at_least(6629) is False or r.shifted:
+    if (r.similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
         return None
     kept_all = r.f_keep is not None and r.f_keep >= 0.9995
-    if not kept_all and s.session.memory != "attention":
+    if not kept_all and s.facts.memory != "attention":
         return None
-    visible = _shows_forcing(s.session)
+    visible = _shows_forcing(s.facts)
     chosen = [h for h in s.history if h.selected_by == "lcp"]
     if not visible and (not kept_all or any(h.cached_tokens or (h.f_keep or 0) < 0.9995 for h in chosen)):
         return None  # f_keep is rounded and the memory hidden: only a row of such requests says something
-    if visible and kept_all and s.session.memory != "attention" and r.checks:
+    if visible and kept_all and s.facts.memory != "attention" and r.checks:
         return None
-    sure = visible and (s.session.memory == "attention" or kept_all) and not r.checks
-    shown = proof(
-        r,
+    sure = visible and (s.facts.memory == "attention" or kept_all) and not r.checks
+    return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show how much the slot held, and that none of it was reused."""
+    primary, *related = marked(
+        s.request,
         ("select", "the slot holds nearly all of this prompt"),
         ("cached", "nothing reused"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        s.lost,
-        "high" if sure else "medium" if visible or chosen else "low",
-        shown[0],
-        shown[1:],
-        {"similarity": r.similarity, "visible": visible},
-    )
+    return Proof(primary, related, {"visible": _shows_forcing(s.facts)})
 
 
 _ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what to remove."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     told = g.session.setting("cache_prompt") is False
     out = [RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")]
     if f["visible"]:
         out.append(RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
-    return Words(
+    return FindingText(
         f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds.",
         [
@@ -70,12 +67,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD109",
     "cache-prompt-off",
     "The request switched prompt caching off",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=lambda s: (
         None
         if s.at_least(6629) is not False
@@ -84,5 +82,5 @@ RULE = Rule(
             "b6751 or newer; the request bodies would tell",
         )
     ),
-    after=("CD111",),
+    unless=("CD111",),
 )

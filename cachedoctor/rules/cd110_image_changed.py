@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, times
-from cachedoctor.rules.changes import from_prompts, seen_in_prompts
+from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.changes import from_prompts, prompts_prove, seen_in_prompts
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the prompts given beside the log first differ in an image."""
     first = s.changed("image")
     return from_prompts(s, first) if first is not None and s.lost else None
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say which image, and that the bytes must stay."""
-    f = g.worst.facts
+    f = g.numbers
     where = f" ({f['place']})" if f["place"] else ""
-    return Words(
+    return FindingText(
         f"an image of the conversation changed{where} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata anew, is "
         "another image, and nothing behind it can be reused.",
@@ -38,8 +38,8 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD110", "image-changed", "An image of the conversation is sent with other bytes", check, words,
+RULE = RequestRule(
+    "CD110", "image-changed", "An image of the conversation is sent with other bytes", decide, prompts_prove, say,
     on=("text",),
     needs=advice.needs_bodies,
 )  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the server says that it clears a slot for other adapters, and the slot's content was of use."""
     r = s.request
     if "lora" not in r.marks or r.cached_tokens or (r.similarity is not None and r.similarity < 0.1):
@@ -15,26 +15,26 @@ def check(s: Situation) -> Hit | None:
     matched = s.lcp if s.lcp is not None else s.lost
     if not s.lost or not matched:
         return None
-    shown = proof(
+    return Match(min(s.lost, matched), "high" if r.selected_by == "lcp" or s.own_slot else "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the server's message."""
+    r = s.request
+    shown = marked(
         r,
         ("select", "the slot holds this prompt's beginning"),
         ("cached", "nothing reused"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        min(s.lost, matched),
-        "high" if r.selected_by == "lcp" or s.own_slot else "medium",
-        (r.marks["lora"], "the server clears the slot"),
-        shown,
-        {"lcp": s.lcp},
-    )
+    return Proof((r.marks["lora"], "the server clears the slot"), shown, {"lcp": s.lcp})
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say why a cache belongs to its adapters, and how to keep one for each."""
-    f = g.worst.facts
+    f = g.numbers
     held = f"the {n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
-    return Words(
+    return FindingText(
         f"the LoRA adapters or their scales changed, and the cache was cleared for it: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"Keys and values depend on the adapters that computed them, so the server threw {held} away. The two numbers in the line count "
         "adapters; equal numbers mean that only a scale changed.",
@@ -54,12 +54,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD111",
     "lora-changed",
     "LoRA adapters or scales changed, which clears the cache",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_adapters,
     on=("lora",),
 )

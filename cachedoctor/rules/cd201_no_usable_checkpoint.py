@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 from cachedoctor.rules.replaying import PRINTS_CHECKS
-from cachedoctor.rules.rewinding import same_prefix, server_could_not
+from cachedoctor.rules.rewinding import CLEARED, same_prefix, server_could_not
 
-CAUSES = {"CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308"}
+CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
 """Rules that say why there was none."""
 
 
-def nothing_below(s: Situation) -> bool:
+def nothing_below(s: RuleContext) -> bool:
     """No checkpoint at or below the common prefix: all lie beyond, or none was held."""
     lcp = s.lcp
     r = s.request
@@ -20,14 +20,29 @@ def nothing_below(s: Situation) -> bool:
     return lcp is not None and not any(end + 1 <= lcp for end in ends)
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none."""
     r = s.request
-    if not server_could_not(s) or s.session.setting("ctx_checkpoints") == 0 or s.fired & CAUSES:
+    if not server_could_not(s) or s.facts.setting("ctx_checkpoints") == 0 or not nothing_below(s):
         return None
-    if not nothing_below(s):
-        return None
-    shown = proof(
+    seen = bool(r.checks or r.held_positions) or _listed(s) or s.facts.at_least(6751) is False
+    sure: Confidence = "high" if r.lcp_exact and r.forced and seen and s.by_the_book is not False else "medium"
+    return Match(s.server_lost, sure)
+
+
+def _listed(s: RuleContext) -> bool:
+    """Whether every checkpoint that was looked at stands in the log.
+
+    Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand
+    here; where the beginning of the request is missing, the checks may be missing with it.
+    """
+    return s.facts.at_least(PRINTS_CHECKS) is True and not s.request.partial
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show where the prefix ends, and the checkpoints beyond it."""
+    r, listed = s.request, _listed(s)
+    primary, *related = marked(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
@@ -36,29 +51,19 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    # Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand
-    # here; where the beginning of the request is missing, the checks may be missing with it.
-    listed = s.session.at_least(PRINTS_CHECKS) is True and not r.partial
-    seen = bool(r.checks or r.held_positions) or listed or s.session.at_least(6751) is False
-    sure: Confidence = "high" if r.lcp_exact and r.forced and seen and s.by_the_book is not False else "medium"
-    return Hit(
-        s.server_lost,
-        sure,
-        shown[0],
-        shown[1:5],
-        {
-            "lcp": s.lcp,
-            "checks": len(r.checks),
-            "lowest": min((c.pos_max + 1 for c in r.checks), default=None),
-            "held": len(r.checks) if listed and r.forced else r.held_checkpoints,  # a search that fails lists all
-            "listed": listed,
-            "made": bool(s.session.seen & {"ckpt_created", "ckpt_created_swa", "ckpt_check", "ckpt_restored"}),
-        },
-    )
+    numbers = {
+        "lcp": s.lcp,
+        "checks": len(r.checks),
+        "lowest": min((c.pos_max + 1 for c in r.checks), default=None),
+        "held": len(r.checks) if listed and r.forced else r.held_checkpoints,  # a search that fails lists all
+        "listed": listed,
+        "made": "checkpoints" in s.facts.shows,
+    }
+    return Proof(primary, related[:4], numbers)
 
 
 def _why_none(g: Group) -> str:
-    f, session = g.worst.facts, g.session
+    f, session = g.numbers, g.session
     if f["checks"]:
         return (
             f"All {f['checks']} checkpoints lie beyond the common prefix (the lowest covers {n(f['lowest'])} tokens); "
@@ -80,7 +85,7 @@ def _are_they_on(session: Session) -> Remedy | None:
 
 def _look_alikes(g: Group) -> list[RuledOut]:
     """What the lines exclude; an excerpt without the lines on checkpoints leaves open what became of them."""
-    f = g.worst.facts
+    f = g.numbers
     if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
         return [RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
     return [
@@ -89,9 +94,9 @@ def _look_alikes(g: Group) -> list[RuledOut]:
     ]
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say why there was no checkpoint, and what makes one."""
-    f, session = g.worst.facts, g.session
+    f, session = g.numbers, g.session
     remedies = []
     if session.at_least(9873) is not True:
         remedies.append(
@@ -106,7 +111,7 @@ def words(g: Group) -> Words:
     remedies.append(
         Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
-    return Words(
+    return FindingText(
         f"{n(f['lcp'])} tokens matched but the memory could not go back to them: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
         + _why_none(g),
@@ -116,13 +121,14 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD201",
     "no-usable-checkpoint",
     "The prefix matched, but no checkpoint lay at or below it",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_accounting,
     on=("stuck",),
-    after=("CD109", "CD111", *sorted(CAUSES)),
+    unless=(*CLEARED, *CAUSES),
 )

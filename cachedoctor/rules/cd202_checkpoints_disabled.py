@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import builds, flags
-from cachedoctor.model import RuledOut, Session
+from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, said_by, times
-from cachedoctor.rules.rewinding import same_prefix, server_could_not
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    said_by,
+    times,
+)
+from cachedoctor.rules.rewinding import CLEARED, same_prefix, server_could_not
 
 
-def shown_off(session: Session, s: Situation) -> bool:
+def shown_off(s: RuleContext) -> bool:
     """Known to be off: by the start-up line, or because a build that prints each creation printed none.
 
     A command line beside the log that says otherwise is not the one that made it, or a preset overrides it.
     """
-    said = session.settings.get("ctx_checkpoints")
+    facts = s.facts
+    said = facts.said("ctx_checkpoints")
     if said is not None and (said.line is not None or said.value == 0):
-        made_from = 6180 if session.memory == "swa" else 6751  # older builds have none to switch off
-        return said.value == 0 and session.at_least(made_from) is not False
-    if session.at_least(6751) is not True or session.seen & {
-        "ckpt_created",
-        "ckpt_check",
-        "ckpt_restored",
-        "ckpt_erased",
-    }:
+        made_from = 6180 if facts.memory == "swa" else 6751  # older builds have none to switch off
+        return said.value == 0 and facts.at_least(made_from) is not False
+    if facts.at_least(6751) is not True or "checkpoints" in facts.shows:
         return False
-    printed = bool(session.seen & {"seq_rm", "new_prompt"}) or (
-        session.at_least(builds.LOGS_REDUCED_AGAIN) is False and "release" in session.seen
+    printed = "accounting" in facts.shows or (
+        facts.at_least(builds.LOGS_REDUCED_AGAIN) is False and "releases" in facts.shows
     )
     prompts = [h for h in s.history if (h.prompt_tokens or 0) >= 1000 and not h.partial]
     return printed and bool(prompts)
 
 
-def told_off(s: Situation) -> bool:
+def told_off(s: RuleContext) -> bool:
     """The command line switches them off, and the level hides the memory: then the requests have to tell.
 
     A conversation that was reused while it only grew lost all when its end changed. Memory of full attention would have
     given back what still matched, and caching was on.
     """
-    r, off = s.request, s.session.settings.get("ctx_checkpoints")
-    if off is None or off.value != 0 or off.line is not None or s.rewinds_badly is not None or s.fired & {"CD109"}:
+    r, off = s.request, s.facts.said("ctx_checkpoints")
+    if off is None or off.value != 0 or off.line is not None or s.setup.rewinds_badly is not None:
         return False
     if not s.late or s.lcp is None or s.server_lost < MIN_LOST or r.shifted or r.truncate_failed_at is not None:
         return False
@@ -48,32 +56,33 @@ def told_off(s: Situation) -> bool:
     return grew and cut and r.cached_tokens == 0
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the memory could not go back and checkpoints are known to be off."""
-    r = s.request
-    if not told_off(s) and (not server_could_not(s) or not shown_off(s.session, s)):
+    if not told_off(s) and (not server_could_not(s) or not shown_off(s)):
         return None
-    off = s.session.settings.get("ctx_checkpoints")
-    shown = proof(
-        r,
+    off = s.facts.said("ctx_checkpoints")
+    sure = off is not None and off.value == 0 and s.request.lcp_exact
+    return Match(s.server_lost, "high" if sure else "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show what matched, and the line that switches checkpoints off."""
+    off = s.facts.said("ctx_checkpoints")
+    primary, *related = marked(
+        s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("select", "how much matched"),
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        s.server_lost,
-        "high" if off is not None and off.value == 0 and r.lcp_exact else "medium",
-        shown[0],
-        [*shown[1:4], *said_by(off, "checkpoints are switched off")],
-        {"lcp": s.lcp, "line": off.line if off else None},
-    )
+    lines = [*related[:3], *said_by(off, "checkpoints are switched off")]
+    return Proof(primary, lines, {"lcp": s.lcp, "line": off.line if off else None})
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Name the option to drop."""
-    f = g.worst.facts
+    f = g.numbers
     usual = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     default = usual if isinstance(usual, int) else 32
     known = (
@@ -83,7 +92,7 @@ def words(g: Group) -> Words:
         if g.session.setting("ctx_checkpoints") == 0
         else "This build prints every checkpoint it creates, and it printed none."
     )
-    return Words(
+    return FindingText(
         f"context checkpoints are off, so {n(f['lcp'])} matching tokens could not be reused: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Recurrent, hybrid and sliding-window models can only go back to a checkpoint. " + known,
         [
@@ -101,13 +110,14 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD202",
     "checkpoints-disabled",
     "Context checkpoints are switched off",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_accounting,
     on=("stuck",),
-    after=("CD109", "CD111"),
+    unless=CLEARED,
 )

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Confidence, Mark, Remedy, RuledOut
+from cachedoctor.model import Confidence, Dropped, Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.rewinding import dropped, same_prefix, too_dense
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.rewinding import CLEARED, dropped, same_prefix, too_dense
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when a dropped checkpoint at or below the common prefix would have given back more than was reused."""
     r = s.request
     lost = dropped(s)
-    if lost is None or too_dense(s, lost) or s.fired & {"CD205"}:
+    if lost is None or too_dense(s, lost):
         return None
-    shown = proof(
-        r,
+    sure: Confidence = "high" if r.lcp_exact and (r.forced or r.checks) else "medium"
+    return Match(lost.tokens - (r.cached_tokens or 0), sure, found=lost)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the line that dropped it."""
+    lost: Dropped = match.found
+    shown = marked(
+        s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("check", "a checkpoint that was kept"),
@@ -24,22 +31,16 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    sure: Confidence = "high" if r.lcp_exact and (r.forced or r.checks) else "medium"
-    return Hit(
-        lost.tokens - (r.cached_tokens or 0),
-        sure,
-        (Mark(lost.line, lost.text), "the checkpoint that was dropped"),
-        shown[:4],
-        {
-            "lcp": s.lcp,
-            "tokens": lost.tokens,
-            "line": lost.line,
-            "size": lost.size_mib,
-            "limit": lost.limit if lost.limit is not None else s.session.setting("ctx_checkpoints"),
-            "behind": lost.behind,
-            "crowded": lost.crowded,
-        },
-    )
+    numbers = {
+        "lcp": s.lcp,
+        "tokens": lost.tokens,
+        "line": lost.line,
+        "size": lost.size_mib,
+        "limit": lost.limit if lost.limit is not None else s.facts.setting("ctx_checkpoints"),
+        "behind": lost.behind,
+        "crowded": lost.crowded,
+    }
+    return Proof((Mark(lost.line, lost.text), "the checkpoint that was dropped"), shown[:4], numbers)
 
 
 def _mib(size: float) -> str:
@@ -47,7 +48,7 @@ def _mib(size: float) -> str:
 
 
 def _longer_list(g: Group) -> Remedy:
-    f = g.worst.facts
+    f = g.numbers
     default = flags.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
     held = f"The list held {limit};" if f["limit"] else f"The default is {limit}; this log does not say what was set;"
@@ -63,9 +64,9 @@ def _longer_list(g: Group) -> Remedy:
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say which checkpoint is missing, and how long the list had to be."""
-    f = g.worst.facts
+    f = g.numbers
     remedies = [_longer_list(g)]
     if f["crowded"]:
         remedies.append(
@@ -84,7 +85,7 @@ def words(g: Group) -> Words:
         if f["crowded"]
         else "the oldest of a list that was full"
     )
-    return Words(
+    return FindingText(
         f"a checkpoint of {n(f['tokens'])} tokens lay inside the common prefix of {n(f['lcp'])} and had been dropped: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
@@ -98,13 +99,14 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD203",
     "checkpoint-evicted",
     "The checkpoint that was needed had been dropped from a full list",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_accounting,
     on=("dropped",),
-    after=("CD109", "CD111", "CD205"),
+    unless=(*CLEARED, "CD205"),
 )

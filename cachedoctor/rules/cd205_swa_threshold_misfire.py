@@ -5,26 +5,37 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import CHANGES
-from cachedoctor.model import Check, Confidence, Mark, Remedy, RuledOut, Session
+from cachedoctor.model import Check, Mark, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
 
 PASSED_OVER = 1000
 """Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
 
 
-def usable(check: Check, s: Situation) -> bool:
+def usable(check: Check, s: RuleContext) -> bool:
     """At or below the common prefix, and of a kind that restores everything from there."""
     lcp = s.lcp
     if lcp is None or check.pos_max + 1 > lcp:
         return False
-    if check.pos_min == check.pos_max or s.session.memory in ("hybrid", "recurrent"):
+    if check.pos_min == check.pos_max or s.facts.memory in ("hybrid", "recurrent"):
         return True  # a recurrent state stands for all tokens before it
-    window = int(s.session.setting("n_swa") or 0)
+    window = int(s.facts.setting("n_swa") or 0)
     return check.pos_min == 0 or check.pos_min <= max(0, lcp - window)
 
 
-def refused(s: Situation) -> Check | None:
+def refused(s: RuleContext) -> Check | None:
     """Return the best usable checkpoint that was looked at and not restored, if its loss matters."""
     r = s.request
     looked = r.checks or [Check(a, b, (s.lcp or 0) - 1, 0) for a, b in r.held_positions if r.forced]
@@ -36,7 +47,7 @@ def refused(s: Situation) -> Check | None:
     return best if best.pos_max + 1 - got >= (PASSED_OVER if r.restored else MIN_LOST) else None
 
 
-def cure(s: Situation) -> int | None:
+def cure(s: RuleContext) -> int | None:
     """Oldest build from which on every one, given what this slot held, reuses what was lost here; 0 when none does.
 
     None when the log lacks a number for the answer.
@@ -52,7 +63,7 @@ def cure(s: Situation) -> int | None:
     return found
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on a ``checking checkpoint [a, b]`` line with b + 1 <= LCP whose checkpoint was not restored."""
     r = s.request
     if not s.lost or not r.lcp_exact:
@@ -60,23 +71,25 @@ def check(s: Situation) -> Hit | None:
     best = refused(s)
     if best is None:
         return None
-    shown = proof(
-        r, ("n_past", "common prefix, and what the slot held"), ("forced", "the symptom"), ("cached", "tokens reused")
+    # up to b8156 no check is printed, only the creation and the forcing; or this build's rules explain no refusal
+    sure = bool(r.checks) and s.by_the_book is not False
+    return Match(best.pos_max + 1 - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the refusal, or what a build prints instead."""
+    best: Check = match.found
+    shown = marked(
+        s.request,
+        ("n_past", "common prefix, and what the slot held"),
+        ("forced", "the symptom"),
+        ("cached", "tokens reused"),
     )
-    sure: Confidence
-    if r.checks:
-        primary = Mark(best.line, best.text), "the checkpoint that was refused"
-        sure = "medium" if s.by_the_book is False else "high"  # a refusal that this build's rules do not explain
-    else:
-        primary, sure = shown.pop(0), "medium"  # up to b8156 no check is printed: only the creation and the forcing are
-    return Hit(
-        best.pos_max + 1 - (r.cached_tokens or 0),
-        sure,
-        primary,
-        shown,
-        {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line}
-        | {"cure": cure(s)},
-    )
+    numbers = {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line}
+    numbers["cure"] = cure(s)
+    if not s.request.checks:
+        return Proof(shown[0], shown[1:], numbers)
+    return Proof((Mark(best.line, best.text), "the checkpoint that was refused"), shown, numbers)
 
 
 def remedy(session: Session, cured_by: int | None) -> Remedy:
@@ -94,16 +107,16 @@ def remedy(session: Session, cured_by: int | None) -> Remedy:
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say which comparison failed and from which build on it is right."""
-    f = g.worst.facts
+    f = g.numbers
     recurrent = f["a"] == f["b"]
     form = (
         "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
         if recurrent
         else "With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
     )
-    return Words(
+    return FindingText(
         f"checkpoint [{f['a']}, {f['b']}] lies below the common prefix of {n(f['lcp'])} tokens and was refused against {f['threshold']}: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         form,
@@ -121,12 +134,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD205",
     "swa-threshold-misfire",
     "A usable checkpoint was refused by a wrong comparison",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_accounting,
     on=("looked",),
 )

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
-from cachedoctor.rules.base import LONG, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on a failed truncation deep in the prompt that no projector explains."""
+    at = s.request.truncate_failed_at
+    if at is None or not s.lost or s.facts.setting("mmproj") is True:
+        return None
+    if at < LONG and 2 * at < (s.request.prompt_tokens or 0):
+        return None  # a few tokens: another conversation held the slot
+    return Match(min(at, s.lost), "high")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the server's message."""
     r = s.request
     at = r.truncate_failed_at
-    if at is None or not s.lost or s.session.setting("mmproj") is True:
-        return None
-    if at < LONG and 2 * at < (r.prompt_tokens or 0):
-        return None  # a few tokens: another conversation held the slot
-    return Hit(
-        min(at, s.lost),
-        "high",
-        proof(r, ("failed", "the truncation that failed"))[0],
-        proof(
+    return Proof(
+        marked(r, ("failed", "the truncation that failed"))[0],
+        marked(
             r, ("n_past", "common prefix"), ("cached", "where reuse would have ended"), ("timing", "tokens recomputed")
         ),
         {"at": at, "again": at == (r.prompt_tokens or 0) - 1},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what failed and in which builds it ends otherwise."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"the memory could not be cut back to position {n(f['at'])} and was cleared: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Recurrent state cannot be cut, not even by the one token that a repeated prompt needs back; where no checkpoint is looked for, the cut fails and the server starts over.",
         [
@@ -48,12 +52,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD206",
     "rollback-failed",
     "The memory could not be cut back and was cleared",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     severity="error",
     on=("failed",),
 )

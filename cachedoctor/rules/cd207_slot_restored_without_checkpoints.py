@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, Remedy, RuledOut
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.rewinding import same_prefix, server_could_not
+from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.rewinding import CLEARED, same_prefix, server_could_not
 
 WITH_CHECKPOINTS = 11549
 """Slot files hold checkpoints from this build on; b11063 writes none."""
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the first request after a restore whose prompt parts from the restored tokens, and that found no checkpoint."""
-    r, session = s.request, s.session
-    if "slot_file" not in r.marks or session.at_least(WITH_CHECKPOINTS) is True or "slotfile_restored" in session.seen:
+    r, facts = s.request, s.facts
+    if "slot_file" not in r.marks or facts.at_least(WITH_CHECKPOINTS) is True or "slot_file_checkpoints" in facts.shows:
         return None
-    if not server_could_not(s) or r.restored or session.setting("ctx_checkpoints") == 0:
+    if not server_could_not(s) or r.restored or facts.setting("ctx_checkpoints") == 0:
         return None
-    if session.at_least(6751) is False or s.fired & {"CD205"}:
+    if facts.at_least(6751) is False:
         return None  # older builds have no checkpoints for such a file to lack
-    shown = proof(
+    return Match(s.server_lost, "high" if _fresh(s) and r.forced else "medium")
+
+
+def _fresh(s: RuleContext) -> bool:
+    """Whether the slot had served no request since the start."""
+    return s.request.marks["slot_file"] is s.request.marks.get("select")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the line by which the slot holds what no request left in it."""
+    r, fresh = s.request, _fresh(s)
+    shown = marked(
         r,
         ("n_past", "the common prefix, with tokens that no request of this slot had left"),
         ("forced", "the symptom"),
@@ -27,31 +38,27 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    fresh = r.marks["slot_file"] is r.marks.get("select")
-    sure: Confidence = "high" if fresh and r.forced else "medium"
-    return Hit(
-        s.server_lost,
-        sure,
-        (
-            r.marks["slot_file"],
-            "the slot holds this prompt, and had served no request since the start"
-            if fresh
-            else "the slot holds other tokens than its last request left",
-        ),
+    said = (
+        "the slot holds this prompt, and had served no request since the start"
+        if fresh
+        else "the slot holds other tokens than its last request left"
+    )
+    return Proof(
+        (r.marks["slot_file"], said),
         [entry for entry in shown if entry[0] is not r.marks["slot_file"]][:4],
         {"lcp": s.lcp, "held": r.held_tokens, "fresh": fresh},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what the file lacks, and from which build on it is in it."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     where = (
         f"Slot {r.slot} had served no request since the server started, and yet held about {n(f['held'])} tokens"
         if f["fresh"]
         else f"Slot {r.slot} held {n(f['held'])} tokens, which its last request had not left there"
     )
-    return Words(
+    return FindingText(
         f"slot {r.slot} was restored from a file, without checkpoints: {n(f['lcp'])} tokens matched and could not be reused; {n(g.tokens)} "
         f"tokens recomputed over {times(g.count)}",
         f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
@@ -75,12 +82,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD207",
     "slot-restored-without-checkpoints",
     "A slot file brought the tokens back, but no checkpoints",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("stuck",),
-    after=("CD109", "CD111", "CD205"),
+    unless=(*CLEARED, "CD205"),
 )

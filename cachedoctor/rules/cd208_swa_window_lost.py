@@ -5,43 +5,36 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.rewinding import same_prefix, server_could_not
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.rewinding import CLEARED, same_prefix, server_could_not
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on sliding-window memory without any checkpoint."""
-    r, session = s.request, s.session
-    if (
-        session.memory != "swa"
-        or not server_could_not(s)
-        or r.checks
-        or r.held_checkpoints
-        or s.fired & {"CD202", "CD203", "CD207"}
-    ):
+    r = s.request
+    if s.facts.memory != "swa" or r.checks or r.held_checkpoints or not server_could_not(s):
         return None
-    shown = proof(
-        r,
+    return Match(s.server_lost, "high" if r.lcp_exact and r.forced else "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the first position that was still held."""
+    primary, *related = marked(
+        s.request,
         ("n_past", "common prefix, and the first position still held"),
         ("forced", "the symptom"),
         ("select", "how much matched"),
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        s.server_lost,
-        "high" if r.lcp_exact and r.forced else "medium",
-        shown[0],
-        shown[1:4],
-        {"lcp": s.lcp, "window": session.setting("n_swa")},
-    )
+    return Proof(primary, related[:3], {"lcp": s.lcp, "window": s.facts.setting("n_swa")})
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Offer checkpoints and the full-size cache, with their price."""
-    f = g.worst.facts
+    f = g.numbers
     window = f" of {n(f['window'])} tokens" if f["window"] else ""
-    return Words(
+    return FindingText(
         f"the sliding window{window} had moved past the common prefix of {n(f['lcp'])} tokens: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Sliding-window layers keep only the last tokens. To go back further they need a checkpoint, and none was held.",
         [
@@ -66,13 +59,14 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD208",
     "swa-window-lost",
     "The sliding window moved past the common prefix",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_accounting,
     on=("stuck",),
-    after=("CD109", "CD111", "CD202", "CD203", "CD205", "CD207"),
+    unless=(*CLEARED, "CD202", "CD203", "CD207"),
 )

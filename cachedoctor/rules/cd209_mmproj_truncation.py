@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
-from cachedoctor.rules.base import LONG, Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on a failed truncation deep in the prompt, with mmproj, on memory that cannot be cut."""
+    at, facts, badly = s.request.truncate_failed_at, s.facts, s.setup.rewinds_badly
+    if at is None or facts.setting("mmproj") is not True or not s.lost or badly is False:
+        return None
+    deep = at >= LONG or 2 * at >= (s.request.prompt_tokens or 0)
+    if not deep or facts.at_least(7079) is False or facts.at_least(7965) is True:
+        return None
+    return Match(min(at, s.lost), "high" if badly and facts.at_least(7079) else "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the server's message."""
     r = s.request
-    at = r.truncate_failed_at
-    if at is None or s.session.setting("mmproj") is not True or not s.lost or s.rewinds_badly is False:
-        return None
-    if (
-        not (at >= LONG or 2 * at >= (r.prompt_tokens or 0))
-        or s.session.at_least(7079) is False
-        or s.session.at_least(7965) is True
-    ):
-        return None
-    return Hit(
-        min(at, s.lost),
-        "high" if s.rewinds_badly and s.session.at_least(7079) else "medium",
-        proof(r, ("failed", "the truncation that failed"))[0],
-        proof(r, ("n_past", "common prefix"), ("cached", "where reuse would have ended")),
-        {"at": at},
+    return Proof(
+        marked(r, ("failed", "the truncation that failed"))[0],
+        marked(r, ("n_past", "common prefix"), ("cached", "where reuse would have ended")),
+        {"at": r.truncate_failed_at},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Name the builds and the ways out."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"with a multimodal projector loaded the server could not cut its memory at position {n(f['at'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
@@ -45,11 +45,12 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD209",
     "mmproj-truncation",
     "With mmproj loaded the memory is cleared instead of rewound",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("failed",),
 )

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from cachedoctor.model import Mark, Remedy
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the history change that the option was meant for, where the server said at its start that it is off."""
-    off = s.session.settings.get("cache_reuse_supported")
-    if off is None or off.value is not False or off.line is None or not s.fired & {"CD105", "CD106", "CD104"}:
+    off = s.facts.said("cache_reuse_supported")
+    if off is None or off.value is not False or off.line is None:
         return None
-    why = "multimodal" if s.session.setting("mmproj") else "memory"
-    return Hit(0, "high", (Mark(off.line, off.text), "the option is switched off at start"), [], {"why": why})
+    return Match(0, "high", found=Mark(off.line, off.text))
 
 
-def words(g: Group) -> Words:
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show what the server said."""
+    why = "multimodal" if s.facts.setting("mmproj") else "memory"
+    return Proof((match.found, "the option is switched off at start"), numbers={"why": why})
+
+
+def say(g: Group) -> FindingText:
     """Say that the flag does nothing, and that this is no loss by itself."""
     because = (
         "a multimodal projector is loaded"
-        if g.worst.facts["why"] == "multimodal"
+        if g.numbers["why"] == "multimodal"
         else "this model's memory cannot shift a part of itself (recurrent, hybrid, or sliding window)"
     )
-    return Words(
+    return FindingText(
         f"--cache-reuse has no effect here: {times(g.count)} changed the history and could not use it",
         f"The server switched it off because {because}. Reuse of the common prefix goes on as before.",
         [Remedy("Drop --cache-reuse, or use it with a plain attention model without --mmproj.")],
     )
 
 
-RULE = Rule(
-    "CD210", "cache-reuse-unsupported", "--cache-reuse cannot work with this model", check, words, severity="note",
+RULE = RequestRule(
+    "CD210", "cache-reuse-unsupported", "--cache-reuse cannot work with this model", decide, prove, say, severity="note",
     on=("changed",),
-    after=("CD104", "CD105", "CD106"),
+    only_with=("CD104", "CD105", "CD106"),
 )  # fmt: skip

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Confidence, Mark, Remedy, RuledOut
+from cachedoctor.model import Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.rewinding import dropped, min_step, same_prefix, too_dense
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.rewinding import CLEARED, dropped, min_step, same_prefix, too_dense
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the needed checkpoint was dropped as too close to an earlier one, in a prompt shorter than the distance."""
     r = s.request
     lost = dropped(s)
-    if lost is None or not too_dense(s, lost) or s.fired & {"CD205"}:
+    if lost is None or not too_dense(s, lost):
         return None
-    shown = proof(
+    return Match(lost.tokens - (r.cached_tokens or 0), "high" if r.checks or r.forced else "medium", found=lost)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the line that dropped it."""
+    r, lost = s.request, match.found
+    shown = marked(
         r,
         ("check", "the newest that was kept"),
         ("restored", "the older one that was used instead"),
@@ -23,26 +29,18 @@ def check(s: Situation) -> Hit | None:
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    sure: Confidence = "high" if r.checks or r.forced else "medium"
-    return Hit(
-        lost.tokens - (r.cached_tokens or 0),
-        sure,
-        (Mark(lost.line, lost.text), "created by an earlier request, dropped as too close"),
-        shown[:4],
-        {
-            "lcp": s.lcp,
-            "tokens": lost.tokens,
-            "line": lost.line,
-            "cached": r.cached_tokens,
-            "step": min_step(s.session),
-        },
+    numbers = {
+        "lcp": s.lcp, "tokens": lost.tokens, "line": lost.line, "cached": r.cached_tokens, "step": min_step(s.facts),
+    }  # fmt: skip
+    return Proof(
+        (Mark(lost.line, lost.text), "created by an earlier request, dropped as too close"), shown[:4], numbers
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Name the distance, and the option that turns it off."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"the checkpoint of {n(f['tokens'])} tokens had been dropped for lying within {n(f['step'])} tokens of an earlier one: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"{n(f['lcp'])} tokens matched. In these builds every request drops the checkpoints of earlier ones that lie closer than the "
@@ -66,13 +64,14 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD211",
     "short-prompt-checkpoint-lost",
     "A short prompt's checkpoint was dropped for lying too close to another",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=advice.needs_accounting,
     on=("dropped",),
-    after=("CD109", "CD111", "CD205"),
+    unless=(*CLEARED, "CD205"),
 )

@@ -3,60 +3,51 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 FIXED = 8672
 """First build looked at that drops every checkpoint reaching beyond the common prefix (PR #20671, after b8353)."""
 
 
-def _stale_window(s: Situation) -> Hit | None:
+def _stale_window(s: RuleContext) -> bool:
     """Up to b8353: a sliding-window checkpoint outlived a change inside its window, and was restored."""
-    r, session = s.request, s.session
-    if "stale" not in r.marks or session.memory != "swa" or session.at_least(FIXED) is not False:
-        return None
-    if r.stale_from is None or (r.cached_tokens or 0) <= r.stale_from:
-        return None
-    return Hit(
-        0,
-        "medium",
-        (r.marks["restored"], "a checkpoint made before the text changed"),
-        [
-            (r.marks["stale"], "the prompt parted here, inside what the checkpoint holds"),
-            *proof(r, ("cached", "reused")),
-        ],
-        {"kind": "window", "from": r.stale_from, "to": r.cached_tokens},
-        key="window",
-    )
+    r, facts = s.request, s.facts
+    if "stale" not in r.marks or facts.memory != "swa" or facts.at_least(FIXED) is not False:
+        return False
+    return r.stale_from is not None and (r.cached_tokens or 0) > r.stale_from
 
 
-def _foreign(s: Situation) -> Hit | None:
+def _foreign(s: RuleContext) -> bool:
     """Up to b9873: a slot file was restored over another conversation, whose checkpoint was then taken for its own."""
-    r, session = s.request, s.session
-    if "slot_file" not in r.marks or not r.restored or session.at_least(9874) is not False:
-        return None
-    if r.held_before is None or r.held_thread is None or r.held_before == r.held_thread:
-        return None
-    return Hit(
-        0,
-        "low",
-        (r.marks["restored"], "a checkpoint made from what the slot held before"),
-        [
-            (r.marks["slot_file"], "the slot holds other tokens than its last request left"),
-            *proof(r, ("cached", "reused")),
-        ],
-        {"kind": "file", "held": r.held_tokens, "to": r.cached_tokens},
-        key="file",
-    )
+    r = s.request
+    if "slot_file" not in r.marks or not r.restored or s.facts.at_least(9874) is not False:
+        return False
+    return r.held_before is not None and r.held_thread is not None and r.held_before != r.held_thread
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when a restored checkpoint stands for text that the prompt does not hold, by the order of the lines."""
-    return _stale_window(s) or _foreign(s)
+    if _stale_window(s):
+        return Match(0, "medium", "window")
+    return Match(0, "low", "file") if _foreign(s) else None
 
 
-def words(g: Group) -> Words:
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the restored checkpoint, and the line behind which it was out of date."""
+    r = s.request
+    if match.key == "window":
+        kind, line = "a checkpoint made before the text changed", r.marks["stale"]
+        why = "the prompt parted here, inside what the checkpoint holds"
+    else:
+        kind, line = "a checkpoint made from what the slot held before", r.marks["slot_file"]
+        why = "the slot holds other tokens than its last request left"
+    numbers = {"kind": match.key, "from": r.stale_from, "held": r.held_tokens, "to": r.cached_tokens}
+    return Proof((r.marks["restored"], kind), [(line, why), *marked(r, ("cached", "reused"))], numbers)
+
+
+def say(g: Group) -> FindingText:
     """Say what may be wrong, and that it is no proof."""
-    f = g.worst.facts
+    f = g.numbers
     if f["kind"] == "window":
         claim = (
             f"a checkpoint from before a change of the prompt was restored: for tokens {n(f['from'])} to {n(f['to'])} it holds text that "
@@ -83,15 +74,16 @@ def words(g: Group) -> Words:
         remedies.append(
             Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
         )
-    return Words(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
+    return FindingText(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD212",
     "wrong-output-hazard",
     "A restored checkpoint was older than the text: the answer may be wrong",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     severity="note",
     on=("stale", "slot_file"),
 )

@@ -4,40 +4,32 @@ from __future__ import annotations
 
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import ALTERNATE, other_held
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.taken import ALTERNATE, CHANGED_HEAD, other_held
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the reference is not what the slot held."""
+    return Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that the slot's content does not match."""
     r = s.request
-    if not other_held(s) or s.fired & {"CD302", "CD303", "CD304", "CD307", "CD308", "CD309"}:
-        return None
-    shown = proof(
+    primary, *related = marked(
         r,
         ("select", "the slot's content does not match"),
         ("n_past", "common prefix with what the slot held"),
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        s.lost,
-        "medium" if s.steals >= 2 else "low",
-        shown[0],
-        shown[1:3],
-        {
-            "thread": r.thread,
-            "other": r.held_thread,
-            "held": r.held_tokens,
-            "reference": r.reference_tokens,
-            "unsure": s.steals < 2,
-        },
-    )
+    numbers = {"held": r.held_tokens, "reference": r.reference_tokens, "unsure": s.steals < 2}
+    return Proof(primary, related[:2], numbers)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Offer slots and the RAM cache."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     out = (
         [
             RuledOut(
@@ -48,7 +40,7 @@ def words(g: Group) -> Words:
         if f["unsure"]
         else [ALTERNATE]
     )
-    return Words(
+    return FindingText(
         f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation when this one came back with {n(r.prompt_tokens)}; its {n(f['reference'])} tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
@@ -56,12 +48,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD301",
     "slot-held-other-prompt",
     "Another conversation had taken the slot",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("taken",),
-    after=("CD108", "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),
 )

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import other_held, side_request
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.taken import CHANGED_HEAD, other_held, side_request
 
 STEALS = 1
 """Earlier losses of the same kind before it is called contention."""
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when several slots, or three and more conversations, are not enough and it happened before."""
-    r, slots = s.request, s.session.n_slots or 1
-    if (
-        not other_held(s)
-        or side_request(s)
-        or s.steals < STEALS
-        or s.fired & {"CD304", "CD308", "CD309"}
-        or s.threads <= max(slots, 2)
-    ):
+    if not other_held(s) or s.steals < STEALS or s.threads <= max(s.facts.n_slots or 1, 2) or side_request(s):
         return None
-    shown = proof(
-        r, ("select", "the slot's content does not match"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
+    return Match(s.lost, "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that the slot's content does not match."""
+    primary, *related = marked(
+        s.request,
+        ("select", "the slot's content does not match"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
     )
-    return Hit(s.lost, "medium", shown[0], shown[1:3], {"threads": s.threads, "slots": slots})
+    return Proof(primary, related[:2], {"threads": s.threads, "slots": s.facts.n_slots or 1})
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say how many slots the traffic needs."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"{f['threads']} conversations share {f['slots']} slots and push each other out: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Each time a conversation returns, its slot holds another one's prompt.",
         [
@@ -42,12 +43,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD302",
     "slot-contention",
     "More conversations than slots",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("taken",),
-    after=("CD108", "CD304", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD304", "CD308", "CD309"),
 )

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-from cachedoctor.rules import advice, ram
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, said_by, times
-from cachedoctor.rules.taken import ALTERNATE, other_held
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, said_by, times
+from cachedoctor.rules.taken import ALTERNATE, CHANGED_HEAD, other_held
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
-    r = s.request
-    if (
-        not other_held(s)
-        or ram.state(s.session) != "off"
-        or s.session.at_least(6629) is False
-        or s.fired & {"CD302", "CD308", "CD309"}
-    ):
+    if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False:
         return None
-    off = s.session.settings.get("cache_ram_mib")
+    sure = s.facts.said("cache_ram_mib") is not None and s.steals >= 1
+    return Match(s.lost, "high" if sure else "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that the slot's content does not match, and the line that switches the cache off."""
+    r, off = s.request, s.facts.said("cache_ram_mib")
     said = off if off is not None and off.value == 0 else None  # with mmproj it may be announced and yet not used
-    shown = proof(
+    primary, *related = marked(
         r,
         ("select", "the slot's content does not match"),
         ("n_past", "common prefix with what the slot held"),
         ("cached", "tokens reused"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        s.lost,
-        "high" if off is not None and s.steals >= 1 else "medium",
-        shown[0],
-        [*shown[1:3], *said_by(said, "the RAM prompt cache is switched off")],
+    return Proof(
+        primary,
+        [*related[:2], *said_by(said, "the RAM prompt cache is switched off")],
         {"line": said.line if said else None, "held": r.held_tokens, "reference": r.reference_tokens},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Name the option."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     how = (
         f"Line {f['line']} says that the prompt cache is disabled."
         if f["line"]
@@ -47,7 +45,7 @@ def words(g: Group) -> Words:
         if g.session.setting("mmproj") is True and g.session.at_least(7965) is False
         else "This level would print its updates, and there are none."
     )
-    return Words(
+    return FindingText(
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation; without the RAM cache the {n(f['reference'])} tokens of this one were lost. {how}",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
@@ -56,12 +54,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD303",
     "cache-ram-disabled",
     "The RAM prompt cache is off and slots change hands",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("taken",),
-    after=("CD108", "CD302", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD302", "CD308", "CD309"),
 )

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut
+from cachedoctor.model import Confidence, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import other_held
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.taken import CHANGED_HEAD, other_held
+
+_BETTER = (*(f"CD{number}" for number in range(101, 300)), "CD305", "CD306", "CD402")
+"""Causes in the prompt, the memory or the slot: where one is known, a return to a slot of unknown content proves nothing."""
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when prompts were evicted, or too large to be taken, and a conversation came back in vain."""
     r = s.request
-    evictions = s.session.settings.get("ram_evictions")
-    if evictions is None or s.fired & {"CD308", "CD309", "CD310"} or s.session.setting("cache_ram_mib") == 0:
+    if s.facts.said("ram_evictions") is None or s.facts.setting("cache_ram_mib") == 0:
         return None
-    returned = other_held(s) or (
-        bool(s.lost) and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram and not s.fired
-    )
-    if not returned:
-        return None
-    shown = proof(
-        r,
+    sure: Confidence = "high" if s.own_slot is False and r.ram_looked else "medium"
+    if other_held(s):
+        return Match(s.lost, sure)
+    if s.lost and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram:
+        return Match(s.lost, sure, weak=True)
+    return None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that prompts left the cache, and the search in it."""
+    primary, *related = marked(
+        s.request,
         ("evicted", "a prompt left the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "the slot's content does not match"),
         ("timing", "tokens recomputed"),
     )
-    limit = s.session.setting("cache_ram_mib")
-    return Hit(
-        s.lost,
-        "high" if s.own_slot is False and r.ram_looked else "medium",
-        shown[0],
-        shown[1:4],
-        {"limit": limit, "line": evictions.line},
-    )
+    first = s.facts.said("ram_evictions")
+    numbers = {"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line}
+    return Proof(primary, related[:3], numbers)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say how large the cache is and which line shows that it is full."""
-    f = g.worst.facts
+    f = g.numbers
     limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
-    return Words(
+    return FindingText(
         f"the RAM prompt cache{limit} was too small for the conversations: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"Prompts were thrown out or not taken (first at line {f['line']}), and a conversation that came back found neither slot nor RAM copy.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
@@ -52,11 +54,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD304",
     "cache-ram-too-small",
     "The RAM prompt cache is too small for the conversations",
-    check,
-    words,
-    after=("CD108", "CD109", "CD201", "CD205", "CD308", "CD309", "CD310"),
+    decide,
+    prove,
+    say,
+    unless=(*CHANGED_HEAD, "CD308", "CD309", "CD310"),
+    weak_unless=_BETTER,
 )

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the server's own message."""
+    return Match(s.lost, "high") if "ram_failed" in s.request.marks else None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the server's message."""
     r = s.request
-    if "ram_failed" not in r.marks:
-        return None
-    shown = proof(r, ("ram", "the prompt that was found"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    return Hit(s.lost, "high", proof(r, ("ram_failed", "the restore that failed"))[0], shown, {})
+    shown = marked(
+        r, ("ram", "the prompt that was found"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
+    )
+    return Proof(marked(r, ("ram_failed", "the restore that failed"))[0], shown)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what was lost and where it is mended."""
     lost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
-    return Words(
+    return FindingText(
         f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}",
         "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
         [
@@ -33,7 +38,7 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD305", "prompt-cache-restore-failed", "A prompt in the RAM cache could not be restored", check, words,
+RULE = RequestRule(
+    "CD305", "prompt-cache-restore-failed", "A prompt in the RAM cache could not be restored", decide, prove, say,
     severity="error", on=("ram_failed",),
 )  # fmt: skip

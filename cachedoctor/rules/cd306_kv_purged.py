@@ -5,22 +5,28 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when a thread comes back to an empty slot after a purge, and nothing brought its prompt back."""
     r = s.request
-    purged = s.session.settings.get("kv_purged")
+    purged = s.facts.said("kv_purged")
     if purged is None or not s.lost or r.restored_from_ram or r.thread_turn == 0 or s.own_slot is True:
         return None
     if r.held_tokens:
         return None  # the slot held something: not emptied
-    if purged.line is None or purged.line > r.first_line or "CD305" in s.fired:
+    if purged.line is None or purged.line > r.first_line:
         return None
-    shown = proof(r, ("select", "the slot choice"), ("cached", "tokens reused"), ("timing", "tokens recomputed"))
-    first = (Mark(purged.line, purged.text), "the first slot that was emptied")
-    return Hit(s.lost, "medium", first, shown, {"line": purged.line})
+    return Match(s.lost, "medium", found=Mark(purged.line, purged.text))
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the first slot that was emptied."""
+    shown = marked(
+        s.request, ("select", "the slot choice"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
+    )
+    return Proof((match.found, "the first slot that was emptied"), shown, {"line": match.found.line})
 
 
 def _own_parts(g: Group) -> Remedy:
@@ -36,10 +42,10 @@ def _own_parts(g: Group) -> Remedy:
     return advice.option(session, flags.KV_UNIFIED, value, what, off=True)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say why slots were emptied and how to give them room."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"idle slots were emptied to make room in the shared KV memory (first at line {f['line']}): {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
         [
@@ -51,6 +57,6 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD306", "kv-purged", "Idle slots were emptied because memory was full", check, words, after=("CD108", "CD305")
+RULE = RequestRule(
+    "CD306", "kv-purged", "Idle slots were emptied because memory was full", decide, prove, say, unless=("CD305",)
 )

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import ALTERNATE, other_held, side_request
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.taken import ALTERNATE, CHANGED_HEAD, other_held, side_request
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when what took the slot was short, began a conversation of its own, and this one came back after it."""
-    r, thief = s.request, s.slot_before
-    if not other_held(s) or not side_request(s) or s.fired & {"CD303", "CD304", "CD308", "CD309"} or thief is None:
+    if not other_held(s) or not side_request(s):
         return None
-    shown = [
-        *proof(r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held")),
-        *proof(thief, ("start", "the side request that took the slot")),
-        *proof(r, ("cached", "tokens reused"), ("timing", "tokens recomputed")),
+    return Match(s.lost, "medium" if s.steals >= 1 else "low", found=s.slot_before)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the side request."""
+    r, thief = s.request, match.found
+    primary, *related = [
+        *marked(
+            r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held")
+        ),
+        *marked(thief, ("start", "the side request that took the slot")),
+        *marked(r, ("cached", "tokens reused"), ("timing", "tokens recomputed")),
     ]
-    sure: Confidence = "medium" if s.steals >= 1 else "low"
-    facts = {"length": thief.prompt_tokens, "reference": r.reference_tokens, "unsure": sure == "low"}
-    return Hit(s.lost, sure, shown[0], shown[1:4], facts)
+    numbers = {"length": thief.prompt_tokens, "reference": r.reference_tokens, "unsure": match.confidence == "low"}
+    return Proof(primary, related[:3], numbers)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Offer a slot, the RAM cache, or another place for side requests."""
-    f, r = g.worst.facts, g.worst_request
+    f, r = g.numbers, g.worst_request
     unsure = RuledOut(
         "prefix-diverges-early", "not excluded: if this conversation changed its head at that moment, it looks the same"
     )
-    return Words(
+    return FindingText(
         f"a side request of {n(f['length'])} tokens took slot {r.slot} from a conversation of {n(f['reference'])}: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Clients send short requests of their own between the turns: titles, summaries, tags, sub-tasks. With another system prompt "
@@ -47,12 +53,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD307",
     "side-request",
     "A short side request took the slot of a conversation",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("taken",),
-    after=("CD108", "CD303", "CD304", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD303", "CD304", "CD308", "CD309"),
 )

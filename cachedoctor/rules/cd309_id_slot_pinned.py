@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut, Session
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
-from cachedoctor.rules.taken import other_held
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.taken import CHANGED_HEAD, other_held
 
 
-def _by_id(s: Situation) -> bool:
+def _by_id(s: RuleContext) -> bool:
     """The slot was named by the client: printed from b9873 on, before that the line of the choice is missing."""
-    r, session = s.request, s.session
+    r, facts = s.request, s.facts
     if r.selected_by is not None:
         return r.selected_by == "id"
-    silent = session.at_least(6751) is True and session.at_least(9873) is False
-    return silent and not r.partial and bool(session.seen & {"launch"})
+    silent = facts.at_least(6751) is True and facts.at_least(9873) is False
+    return silent and not r.partial and "launches" in facts.shows
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when a named slot held another conversation although the server has more slots."""
-    r = s.request
-    if not other_held(s) or not _by_id(s) or (s.session.n_slots or 1) < 2:
+    if not other_held(s) or not _by_id(s) or (s.facts.n_slots or 1) < 2:
         return None
-    shown = proof(
+    return Match(s.lost, "medium" if s.steals >= 1 else "low")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that the client named the slot."""
+    r = s.request
+    primary, *related = marked(
         r,
         ("select", "the slot was named by the client"),
         ("start", "no line of a slot choice before it: the client named the slot"),
@@ -29,8 +34,8 @@ def check(s: Situation) -> Hit | None:
         ("n_past", "common prefix with what the slot held"),
         ("timing", "tokens recomputed"),
     )
-    facts = {"slots": s.session.n_slots, "printed": r.selected_by == "id", "held": r.held_tokens}
-    return Hit(s.lost, "medium" if s.steals >= 1 else "low", shown[0], shown[1:4], facts)
+    numbers = {"slots": s.facts.n_slots, "printed": r.selected_by == "id", "held": r.held_tokens}
+    return Proof(primary, related[:3], numbers)
 
 
 def _why(session: Session) -> str:
@@ -39,10 +44,10 @@ def _why(session: Session) -> str:
     return "Up to b9713 a slot named by the client is taken without saving its prompt to the RAM cache."
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Send the user to the client's setting."""
-    f, r = g.worst.facts, g.worst_request
-    return Words(
+    f, r = g.numbers, g.worst_request
+    return FindingText(
         f"the client sends several conversations to slot {r.slot} by id_slot, though the server has {f['slots']} slots: "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The slot held {n(f['held'])} tokens of another conversation, which the request overwrote. {_why(g.session)}",
@@ -63,12 +68,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD309",
     "id-slot-pinned",
     "The client names one slot for several conversations",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("taken",),
-    after=("CD108",),
+    unless=CHANGED_HEAD,
 )

@@ -5,38 +5,47 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire when a conversation came back whose idle slot had been cleared, and whose copy had left the RAM cache."""
     r = s.request
-    evictions = s.session.settings.get("ram_evictions")
-    if "idle_cleared" not in r.marks or evictions is None or not s.lost or r.restored_from_ram or not r.thread_turn:
+    if "idle_cleared" not in r.marks or s.facts.said("ram_evictions") is None:
+        return None
+    if not s.lost or r.restored_from_ram or not r.thread_turn:
         return None
     if s.lcp is not None and 2 * s.lcp > s.whole:
         return None  # the slot that it got holds most of it: nothing was missing
-    shown = proof(
+    return Match(s.lost, "medium")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the slot that was cleared, and where its copy went."""
+    r, first = s.request, s.facts.said("ram_evictions")
+    shown = marked(
         r,
         ("idle_saved", "its copy goes to the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "an empty slot, or another conversation's"),
         ("timing", "tokens recomputed"),
     )
-    return Hit(
-        s.lost,
-        "medium",
+    return Proof(
         (r.marks["idle_cleared"], "the slot of this conversation was cleared while idle"),
         shown[:4],
-        {"limit": s.session.setting("cache_ram_mib"), "line": evictions.line, "reference": r.reference_tokens},
+        {
+            "limit": s.facts.setting("cache_ram_mib"),
+            "line": None if first is None else first.line,
+            "reference": r.reference_tokens,
+        },
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what clears idle slots, and the two ways out."""
-    f, session = g.worst.facts, g.session
+    f, session = g.numbers, g.session
     limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
-    return Words(
+    return FindingText(
         f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {n(f['reference'])} tokens: {n(g.tokens)} tokens "
         f"recomputed over {times(g.count)}",
         "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. That costs nothing while "
@@ -60,12 +69,12 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD310",
     "idle-slots-cleared",
     "Idle slots were cleared and the RAM prompt cache had no room for them",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     on=("idle_cleared",),
-    after=("CD101", "CD102", "CD109", "CD111"),
 )

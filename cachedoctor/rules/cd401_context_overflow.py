@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the server's refusal."""
+    return Match(0, "high") if s.request.error == "context-overflow" else None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the refusal."""
     r = s.request
-    if r.error != "context-overflow" or "CD403" in s.fired:
-        return None
-    return Hit(
-        0,
-        "high",
-        proof(r, ("error", "the refusal"))[0],
-        [],
-        {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.session.n_ctx_slot},
-    )
+    numbers = {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.facts.n_ctx_slot}
+    return Proof(marked(r, ("error", "the refusal"))[0], numbers=numbers)
 
 
 def needs(session: Session) -> tuple[str, str] | None:
@@ -30,13 +28,13 @@ def needs(session: Session) -> tuple[str, str] | None:
     return None
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say by how much it is too long."""
-    f, slots = g.worst.facts, g.session.n_slots
+    f, slots = g.numbers, g.session.n_slots
     whole = slots == 1 or g.session.setting("kv_unified") is True  # one slot may use all of the context
     split = f" The context is divided by {slots} slots." if slots and not whole else ""
     size = f"a prompt of {n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
-    return Words(
+    return FindingText(
         f"{size} did not fit into a context of {n(f['limit'])} tokens: {times(g.count)} refused",
         f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
         [
@@ -52,14 +50,15 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD401",
     "context-overflow",
     "A prompt did not fit into the context",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     needs=needs,
     severity="error",
     on=("error",),
-    after=("CD403",),
+    unless=("CD403",),
 )

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the shift itself, and on the loss of the conversation's next turn."""
-    r = s.request
     if s.lost and s.history and s.history[-1].shifted:
-        marks = proof(
-            r,
-            ("select", "the shifted content no longer matches"),
-            ("timing", "tokens recomputed"),
-            ("start", "the next turn"),
-        )
-        before = proof(s.history[-1], ("shift", "the shift"), ("release", "truncated = 1"))
-        return Hit(s.lost, "high", (before or marks)[0], marks, {"limit": s.session.n_ctx_slot})
-    if not r.shifted:
-        return None
-    return Hit(
-        0,
-        "high",
-        proof(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))[0],
-        [],
-        {"limit": s.session.n_ctx_slot},
+        return Match(s.lost, "high", found=s.history[-1])
+    return Match(0, "high") if s.request.shifted else None
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the shift."""
+    r, before = s.request, match.found
+    numbers = {"limit": s.facts.n_ctx_slot}
+    if before is None:
+        shift = marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))
+        return Proof(shift[0], numbers=numbers)
+    shown = marked(
+        r,
+        ("select", "the shifted content no longer matches"),
+        ("timing", "tokens recomputed"),
+        ("start", "the next turn"),
     )
+    return Proof(marked(before, ("shift", "the shift"), ("release", "truncated = 1"))[0], shown, numbers)
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what the shift did."""
-    limit = f" of {n(g.worst.facts['limit'])} tokens" if g.worst.facts["limit"] else ""
-    return Words(
+    limit = f" of {n(g.numbers['limit'])} tokens" if g.numbers["limit"] else ""
+    return FindingText(
         f"the context{limit} was full and was shifted: {times(g.count)}"
         + (f", {n(g.tokens)} tokens recomputed" if g.tokens else ""),
         "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
@@ -49,6 +49,6 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD402", "context-shift", "The context was shifted to make room", check, words, severity="note", on=("shift",)
+RULE = RequestRule(
+    "CD402", "context-shift", "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",)
 )

@@ -5,26 +5,29 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on a refusal whose prompt is shorter than all slots' contexts together."""
-    r, session = s.request, s.session
-    limit = r.error_limit or session.n_ctx_slot
-    tokens, slots = r.error_tokens or r.prompt_tokens, session.n_slots or 1
-    if r.error != "context-overflow" or limit is None or tokens is None or slots < 2:
+    r, facts = s.request, s.facts
+    if r.error != "context-overflow" or facts.setting("kv_unified") is not False:
         return None
-    if session.setting("kv_unified") is not False or tokens > limit * slots:
+    limit, tokens, slots = r.error_limit or facts.n_ctx_slot, r.error_tokens or r.prompt_tokens, facts.n_slots or 1
+    if limit is None or tokens is None or slots < 2 or tokens > limit * slots:
         return None
-    facts = {"tokens": tokens, "limit": limit, "slots": slots}
-    return Hit(0, "high", proof(r, ("error", "the refusal"))[0], [], facts)
+    return Match(0, "high", found={"tokens": tokens, "limit": limit, "slots": slots})
 
 
-def words(g: Group) -> Words:
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the refusal."""
+    return Proof(marked(s.request, ("error", "the refusal"))[0], numbers=match.found)
+
+
+def say(g: Group) -> FindingText:
     """Say how the context is divided."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"a prompt of {n(f['tokens'])} tokens did not fit into a slot of {n(f['limit'])}, one of {f['slots']} that divide the context: {times(g.count)} refused",
         f"Without unified KV memory each of the {f['slots']} slots gets an equal part of -c.",
         [
@@ -35,7 +38,7 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD403", "slot-context-too-small", "The context is divided between too many slots", check, words,
+RULE = RequestRule(
+    "CD403", "slot-context-too-small", "The context is divided between too many slots", decide, prove, say,
     severity="error", on=("error",),
 )  # fmt: skip

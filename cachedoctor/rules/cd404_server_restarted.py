@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the first request of a later life of the server."""
     r = s.request
-    if (
-        not s.session.setting("restarted")
-        or s.slot_before is not None
-        or s.history
-        or r.outcome != "cold"
-        or (r.prompt_tokens or 0) < s.min_prompt
-    ):
+    if not s.facts.setting("restarted") or s.slot_before is not None or s.before or r.outcome != "cold":
         return None
-    return Hit(
-        0,
-        "high",
+    return Match(0, "high") if (r.prompt_tokens or 0) >= s.min_prompt else None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the request."""
+    r = s.request
+    return Proof(
         (r.marks["start"], "the first request after the restart"),
-        proof(r, ("timing", "all of it computed")),
+        marked(r, ("timing", "all of it computed")),
         {"prompt": r.prompt_tokens},
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what a restart costs and how to soften it."""
-    f = g.worst.facts
-    return Words(
+    f = g.numbers
+    return FindingText(
         f"the server started anew; the first prompt after it ({n(f['prompt'])} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache live in the process and end with it.",
         [
@@ -42,12 +40,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD404",
     "server-restarted",
     "The server was restarted; its caches were empty",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     severity="note",
     on=("restarted",),
 )

@@ -5,32 +5,34 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, proof, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on the first request after a sleep, and on the return of each conversation from before it."""
     r = s.request
     if "slept" not in r.marks or (r.prompt_tokens or 0) < s.min_prompt or r.cached_tokens is None:
         return None
     if r.outcome != "cold" and not s.lost:
         return None
-    return Hit(
-        s.lost if r.thread_turn else 0,
-        "high",
-        (r.marks["slept"], "the server goes to sleep"),
-        proof(
-            r, ("select", "a slot never used since"), ("cached", "nothing to reuse"), ("timing", "all of it computed")
-        ),
-        {"prompt": r.prompt_tokens, "line": r.marks["slept"].line},
+    return Match(s.lost if r.thread_turn else 0, "high")
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that the server went to sleep."""
+    r = s.request
+    slept = r.marks["slept"]
+    shown = marked(
+        r, ("select", "a slot never used since"), ("cached", "nothing to reuse"), ("timing", "all of it computed")
     )
+    return Proof((slept, "the server goes to sleep"), shown, {"line": slept.line})
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what sleeping ends, and how to sleep later."""
-    f = g.worst.facts
+    f = g.numbers
     cost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
-    return Words(
+    return FindingText(
         f"the server had slept; {times(g.count)} found every cache empty afterwards{cost}",
         f"After --sleep-idle-seconds without work the server frees model and context (line {f['line']}), and with them all slots, "
         "checkpoints and the RAM prompt cache. Task numbers and clock go on.",
@@ -47,12 +49,13 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
+RULE = RequestRule(
     "CD405",
     "server-slept",
     "The server slept; its caches were empty when it woke",
-    check,
-    words,
+    decide,
+    prove,
+    say,
     severity="note",
     on=("slept",),
 )

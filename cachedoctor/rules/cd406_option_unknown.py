@@ -6,20 +6,10 @@ from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.options import Name, Option, by_build, lacking, name_for
 from cachedoctor.model import Given, Mark, Remedy, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 
 
-def check(_: Situation) -> Hit | None:
-    """Never fires on a request: the options belong to the session."""
-    return None
-
-
-def words(_: Group | None) -> Words:
-    """Never asked: the notes bring their own words."""
-    return Words("", "", [])
-
-
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Compare the command line, and what the server itself refused, with the names of this build."""
     notes = []
     for given in session.given:
@@ -27,13 +17,13 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
         name = None if entry is None else entry[1]
         if name is None or name.exists(*advice.span(session)) is False:
             notes.append(_note(session, given, name))
-    refused = session.settings.get("refused_option")
+    refused = session.said("refused_option")
     if refused is not None and refused.line is not None:
         notes.append(_refused(session, str(refused.value), Mark(refused.line, refused.text)))
     return notes
 
 
-def _note(session: Session, given: Given, name: Name | None) -> Note:
+def _note(session: Session, given: Given, name: Name | None) -> SessionFinding:
     low, high = advice.span(session)
     why = (
         "A variable that the server does not know is ignored without a word."
@@ -42,12 +32,12 @@ def _note(session: Session, given: Given, name: Name | None) -> Note:
         "with another command line, or by another build."
     )
     build = "" if name is None else f" {builds.describe(session.build, low, high)}"
-    said = Words(
+    said = FindingText(
         f"llama-server{build} does not know {given.written}: {_since(name, low)}",
         why,
         [_right_name(given.written, given.value, given.env, low, high)],
     )
-    return Note(said, given.written)
+    return SessionFinding(said, given.written, of_cmdline=True)
 
 
 def _since(name: Name | None, low: int | None) -> str:
@@ -89,7 +79,7 @@ def _shown(value: object) -> str:
     return "N" if not isinstance(value, int | float) else f"{value}"
 
 
-def _refused(session: Session, written: str, line: Mark) -> Note:
+def _refused(session: Session, written: str, line: Mark) -> SessionFinding:
     low, high = advice.span(session)
     known = flags.plain(written) in flags.BY_NAME or flags.plain(written) in flags.NEVER
     remedy = (
@@ -97,21 +87,18 @@ def _refused(session: Session, written: str, line: Mark) -> Note:
         if known
         else Remedy("Leave it out, or look it up in llama-server --help.")
     )
-    said = Words(
+    said = FindingText(
         f"the server did not start: it does not know {written}",
         "An option that the build does not know ends the start; a service manager then tries again and again.",
         [remedy],
     )
-    return Note(said, f"refused {written}", [(line, "the option that was refused")])
+    return SessionFinding(said, f"refused {written}", [(line, "the option that was refused")])
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD406",
     "option-unknown",
     "An option of the command line that this build does not know",
-    check,
-    words,
-    severity="note",
+    inspect,
     needs=lambda s: None if s.given or s.setting("refused_option") else advice.GIVE_CMDLINE,
-    inspect=inspect,
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cachedoctor.knowledge import cmdline, flags
-from cachedoctor.model import Given, Mark, Remedy, Session
+from cachedoctor.model import Given, Mark, Remedy, Session, SettingName
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import Group, Hit, Note, Rule, Situation, Words, n
+from cachedoctor.rules.base import FindingText, Line, SessionFinding, SessionRule, n
 
 _MEMORY = {
     "attention": "full attention",
@@ -17,27 +17,10 @@ _MEMORY = {
 }
 
 
-def check(_: Situation) -> Hit | None:
-    """Never fires on a request: the options belong to the session."""
-    return None
-
-
-def words(_: Group | None) -> Words:
-    """Never asked: the notes bring their own words."""
-    return Words("", "", [])
-
-
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Look at every option of the command line together with what the log says of the server."""
-    looks = (_swa_full, _checkpoints, _idle_slots, _disagreement)
-    notes = [note for look in looks for note in look(session)]
-    if "CD210" not in fired:
-        notes += _cache_reuse(session)
-    if "CD403" not in fired:
-        notes += _divided(session)
-    if "CD109" not in fired:
-        notes += _cache_prompt(session)
-    return notes
+    looks = (_swa_full, _checkpoints, _idle_slots, _disagreement, _cache_reuse, _divided, _cache_prompt)
+    return [found for look in looks for found in look(session)]
 
 
 def _given(session: Session, *keys: str) -> Given | None:
@@ -49,22 +32,22 @@ def _given(session: Session, *keys: str) -> Given | None:
     return next((g for g in known if flags.entry(g.written)[1].exists(*advice.span(session)) is not False), None)
 
 
-def _line(session: Session, setting: str, value: object, label: str) -> list[tuple[Mark, str]]:
+def _line(session: Session, setting: SettingName, value: object, label: str) -> list[Line]:
     """The line of the log that says so, if there is one."""
-    found = session.settings.get(setting)
+    found = session.said(setting)
     if found is None or found.line is None or found.value is not value or not found.text:
         return []
     return [(Mark(found.line, found.text), label)]
 
 
-def _swa_full(session: Session) -> Iterator[Note]:
-    given, said = _given(session, "swa_full"), session.settings.get("swa_full")
+def _swa_full(session: Session) -> Iterator[SessionFinding]:
+    given, said = _given(session, "swa_full"), session.said("swa_full")
     off = said is not None and said.value is False and said.line is not None
     by_memory = session.memory in ("attention", "hybrid", "recurrent") and not session.setting("n_swa")
     if off or (given is not None and given.value is True and by_memory):
         name = given.written if given is not None else "--swa-full"
-        yield Note(
-            Words(
+        yield SessionFinding(
+            FindingText(
                 f"{name} has no effect: the model has no sliding window",
                 "The option keeps all tokens of sliding-window layers, and this model has none. It does not help memory "
                 "that is recurrent.",
@@ -72,10 +55,11 @@ def _swa_full(session: Session) -> Iterator[Note]:
             ),
             "swa_full",
             _line(session, "swa_full", False, "the server switches it off"),
+            of_cmdline=True,
         )
 
 
-def _cache_reuse(session: Session) -> Iterator[Note]:
+def _cache_reuse(session: Session) -> Iterator[SessionFinding]:
     given = _given(session, "cache_reuse")
     if given is None or not isinstance(given.value, int | float) or given.value <= 0:
         return
@@ -90,8 +74,8 @@ def _cache_reuse(session: Session) -> Iterator[Note]:
         why = "the memory of this model cannot be shifted"
     else:
         return
-    yield Note(
-        Words(
+    yield SessionFinding(
+        FindingText(
             f"{given.written} {n(given.value)} has no effect: {why}",
             "The option moves what follows a removed piece of the history to its new place. Reuse of the common prefix does "
             "not depend on it.",
@@ -99,12 +83,14 @@ def _cache_reuse(session: Session) -> Iterator[Note]:
         ),
         "cache_reuse",
         _line(session, "cache_reuse_supported", False, "the server switches it off"),
+        unless=("CD210",),
+        of_cmdline=True,
     )
 
 
-def _checkpoints(session: Session) -> Iterator[Note]:
+def _checkpoints(session: Session) -> Iterator[SessionFinding]:
     given = _given(session, "ctx_checkpoints", "checkpoint_min_step", "checkpoint_every")
-    if given is None or session.seen & {"ckpt_created", "ckpt_created_swa"}:
+    if given is None or "checkpoints" in session.shows:
         return
     if given.option == "ctx_checkpoints" and given.value == 0:
         return
@@ -114,17 +100,18 @@ def _checkpoints(session: Session) -> Iterator[Note]:
         why = "with --swa-full the memory can go back to any token and makes no checkpoints"
     else:
         return
-    yield Note(
-        Words(
+    yield SessionFinding(
+        FindingText(
             f"{given.written} has no effect: {why}",
             "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
             [Remedy("Leave it out. If this model recomputes its prompts, the cause is another one.")],
         ),
         "checkpoints",
+        of_cmdline=True,
     )
 
 
-def _idle_slots(session: Session) -> Iterator[Note]:
+def _idle_slots(session: Session) -> Iterator[SessionFinding]:
     given = _given(session, "cache_idle_slots")
     if given is None or given.value is not True:
         return
@@ -134,18 +121,19 @@ def _idle_slots(session: Session) -> Iterator[Note]:
         need = "--kv-unified up to b9538"
     else:
         return
-    yield Note(
-        Words(
+    yield SessionFinding(
+        FindingText(
             f"{given.written} has no effect: it needs {need}",
             "It saves the prompts of idle slots into the RAM prompt cache.",
             [Remedy("Leave it out, or give it what it needs.")],
         ),
         "idle_slots",
         _line(session, "cache_idle_slots", False, "the server switches it off"),
+        of_cmdline=True,
     )
 
 
-def _divided(session: Session) -> Iterator[Note]:
+def _divided(session: Session) -> Iterator[SessionFinding]:
     context, slots = _given(session, "ctx_size"), _given(session, "parallel")
     if context is None or slots is None or not isinstance(context.value, int) or not isinstance(slots.value, int):
         return
@@ -154,8 +142,8 @@ def _divided(session: Session) -> Iterator[Note]:
     each = context.value // slots.value
     if session.n_slots != slots.value or (session.n_ctx_slot or 0) >= context.value:
         return  # the log says otherwise
-    yield Note(
-        Words(
+    yield SessionFinding(
+        FindingText(
             f"{context.written} {n(context.value)} is divided by {slots.written} {slots.value}: a slot, and so a prompt with its "
             f"reply, has {n(each)} tokens",
             "Without unified KV memory every slot gets an equal part of the context.",
@@ -167,10 +155,12 @@ def _divided(session: Session) -> Iterator[Note]:
             ],
         ),
         "divided",
+        unless=("CD403",),
+        of_cmdline=True,
     )
 
 
-def _cache_prompt(session: Session) -> Iterator[Note]:
+def _cache_prompt(session: Session) -> Iterator[SessionFinding]:
     given = _given(session, "cache_prompt")
     if given is None or given.value is not False:
         return
@@ -180,27 +170,33 @@ def _cache_prompt(session: Session) -> Iterator[Note]:
         if others
         else ""
     )
-    yield Note(
-        Words(
+    yield SessionFinding(
+        FindingText(
             f"{given.written} switches reuse off for every request that does not ask for it{also}",
             'A request reuses what its slot holds only with "cache_prompt": true in its body.',
             [Remedy(f"Leave {given.written} out.")],
         ),
         "cache_prompt",
+        unless=("CD109",),
+        of_cmdline=True,
     )
 
 
-_COMPARED = {"cache_ram_mib": "cache_ram", "ctx_checkpoints": "ctx_checkpoints", "kv_unified": "kv_unified"}
+_COMPARED: dict[SettingName, str] = {
+    "cache_ram_mib": "cache_ram",
+    "ctx_checkpoints": "ctx_checkpoints",
+    "kv_unified": "kv_unified",
+}
 """Settings that lines of the start-up tell exactly, and their options."""
 
 
-def _disagreement(session: Session) -> Iterator[Note]:
+def _disagreement(session: Session) -> Iterator[SessionFinding]:
     """The log says otherwise than the command line: the command line is not the one that made it."""
     told = cmdline.settings(session.given)
-    if "init_slots" in session.seen and told.get("n_slots", session.n_slots) != session.n_slots:
+    if "slot_count" in session.shows and told.get("n_slots", session.n_slots) != session.n_slots:
         yield _disagrees(session, "parallel", "1 slot" if session.n_slots == 1 else f"{session.n_slots} slots")
     for setting, option in _COMPARED.items():
-        found = session.settings.get(setting)
+        found = session.said(setting)
         given = _given(session, option)
         if given is None or given.value is None or found is None or found.line is None or setting not in told:
             continue
@@ -209,11 +205,11 @@ def _disagreement(session: Session) -> Iterator[Note]:
             yield _disagrees(session, option, _with_unit(setting, found.value), shown)
 
 
-def _disagrees(session: Session, option: str, says: str, shown: list[tuple[Mark, str]] | None = None) -> Note:
+def _disagrees(session: Session, option: str, says: str, shown: list[Line] | None = None) -> SessionFinding:
     given = _given(session, option)
     written = _with_value(given) if given is not None else option
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"the command line has {written}, but the log says {says}, and the log counts",
             "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
             "does not know it.",
@@ -221,6 +217,7 @@ def _disagrees(session: Session, option: str, says: str, shown: list[tuple[Mark,
         ),
         f"disagrees {option}",
         shown or [],
+        of_cmdline=True,
     )
 
 
@@ -237,13 +234,9 @@ def _said(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD407",
     "option-without-effect",
     "An option does nothing here, or not what it seems to do",
-    check,
-    words,
-    severity="note",
-    on=(),
-    inspect=inspect,
+    inspect,
 )

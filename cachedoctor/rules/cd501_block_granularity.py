@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.rolling import Stretch
 
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where nothing at all was reused and the average prompt holds no block, or no more than one."""
     size = rolling.block(session)
     if size is None or rolling.caching(session) is False:
@@ -24,7 +24,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     return []
 
 
-def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
+def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> SessionFinding:
     short = prompt < size
     hybrid = session.memory == "hybrid"
     what = (
@@ -38,8 +38,8 @@ def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Note:
     if not short:
         why += " The log cannot tell whether the prompts part for another reason; with less than a block in common it makes no difference."
     line = rolling.said_by(rolling.block_line(session), f"a block has {n(size)} tokens")
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"{what}: nothing could be reused ({stretch.said})",
             why,
             _remedies(session, hybrid, short, prompt),
@@ -72,13 +72,12 @@ def _remedies(session: Session, hybrid: bool, short: bool, prompt: float) -> lis
     return found
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD501",
     "block-granularity",
     "Prompts share less than a block, and only whole blocks are reused",
     needs=rolling.needs_traffic,
     severity="warning",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

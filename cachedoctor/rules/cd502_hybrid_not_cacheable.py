@@ -5,10 +5,10 @@ from __future__ import annotations
 from cachedoctor.knowledge.architectures import RECURRENT
 from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
@@ -27,10 +27,10 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     return [_default(session)]
 
 
-def _unsupported(line: rolling.Shown) -> Note:
+def _unsupported(line: rolling.Shown) -> SessionFinding:
     """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             "this version has no prefix caching for this model: every prompt is computed in full",
             "The model keeps states beside keys and values, and this version can save them for no prefix.",
             [Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
@@ -43,12 +43,12 @@ def _unsupported(line: rolling.Shown) -> Note:
     )
 
 
-def _default(session: Session) -> Note:
+def _default(session: Session) -> SessionFinding:
     lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
     lines += rolling.said_by(session.settings.get("architecture"), "a hybrid model")
     lines += rolling.said_by(session.settings.get("arguments"), "nobody asked for it")
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
             "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
             [
@@ -76,12 +76,11 @@ def _pure(session: Session) -> bool:
 
 _REFERENCES = ["https://github.com/vllm-project/vllm/pull/23716", "https://github.com/vllm-project/vllm/pull/50991"]
 
-RULE = Rule(
+RULE = SessionRule(
     "CD502",
     "hybrid-not-cacheable",
     "Prefix caching is off because the model is a hybrid",
     severity="warning",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

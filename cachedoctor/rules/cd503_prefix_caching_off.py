@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut, SamplePeriod, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where the configuration says so, or counters and lines do."""
-    if "CD502" in fired:
-        return []
     on = session.setting("prefix_caching")
     if on is False:
         return [_configured(session)]
@@ -20,7 +18,7 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
     return [_skipped(session, said) if on else _measured(session, said)]
 
 
-def _configured(session: Session) -> Note:
+def _configured(session: Session) -> SessionFinding:
     because = session.settings.get("caching_disabled_because")
     by_flag = session.setting("prefix_caching_asked") is False
     pooling = session.setting("pooling") is True and not by_flag and because is None
@@ -39,8 +37,8 @@ def _configured(session: Session) -> Note:
         if logged
         else "The dumps of /metrics say so: with caching on, prompts would be looked up."
     )
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
             why + (" That is usual for a model that makes embeddings or scores." if pooling else ""),
             _remedies(by_flag, because is not None, pooling),
@@ -67,7 +65,7 @@ def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[Remedy]:
 
 
 def _none_looked_up(session: Session) -> str | None:
-    """Words for where it is seen that prompts were computed and none was looked up; None where it is not."""
+    """FindingText for where it is seen that prompts were computed and none was looked up; None where it is not."""
     off = [c for c in session.counters if c.looked_up == 0 and c.prompt_tokens]
     if any(c.looked_up for c in session.counters) or any(
         isinstance(p, SamplePeriod) and p.rates for p in session.periods
@@ -80,11 +78,11 @@ def _none_looked_up(session: Session) -> str | None:
     return None
 
 
-def _measured(session: Session, said: str) -> Note:
+def _measured(session: Session, said: str) -> SessionFinding:
     """The configuration is not in the log."""
     period = _unrated(session)
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"no prompt was looked up in the prefix cache, so it is off, or all requests pass it by: {said}",
             f"With caching on every prompt is looked up, whether it is found or not. {_PASSING}",
             [
@@ -101,12 +99,12 @@ def _measured(session: Session, said: str) -> Note:
     )
 
 
-def _skipped(session: Session, said: str) -> Note:
+def _skipped(session: Session, said: str) -> SessionFinding:
     """The configuration says that it is on."""
     period = _unrated(session)
     lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is on")
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"prefix caching is on, and the requests pass it by: {said}",
             _PASSING,
             [Remedy("Leave prompt_logprobs out of requests that do not need it.")],
@@ -139,13 +137,12 @@ def _spent(session: Session) -> str:
     return f", about {n(tokens)} tokens in this log" if tokens else ""
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD503",
     "prefix-caching-off",
     "Prefix caching is off",
     severity="warning",
-    on=(),
     inspect=inspect,
-    after=("CD502",),
+    unless=("CD502",),
     engine="vllm",
 )

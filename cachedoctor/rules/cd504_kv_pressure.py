@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cachedoctor.model import Remedy, SamplePeriod, Session
 from cachedoctor.rules import bodies, rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 _OVERFLOW = 1.5
 """Times the cache that computed and generated tokens must fill: once is what a first visit of every prompt takes."""
@@ -22,21 +22,16 @@ class _Flow(NamedTuple):
     written: int
     """Tokens."""
     share: str
-    """Words for what was reused."""
+    """FindingText for what was reused."""
     fell: bool
     """Reuse was better before."""
     evidence: rolling.Shown
 
 
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where the tokens of a period or of counters exceed the capacity and reuse stayed low."""
     size = session.setting("kv_tokens")
-    if (
-        fired & {"CD501", "CD502", "CD503"}
-        or not isinstance(size, int)
-        or not size
-        or rolling.caching(session) is False
-    ):
+    if not isinstance(size, int) or not size or rolling.caching(session) is False:
         return []
     parted = bodies.judged(session)
     if parted is not None and parted.early:
@@ -80,7 +75,7 @@ def _flows(session: Session) -> list[_Flow]:
     return found
 
 
-def _note(session: Session, flow: _Flow, shared: bool) -> Note:
+def _note(session: Session, flow: _Flow, shared: bool) -> SessionFinding:
     size = session.settings["kv_tokens"]
     evicted = any(c.evicted for c in session.counters)
     sure = evicted or flow.fell or shared
@@ -89,8 +84,8 @@ def _note(session: Session, flow: _Flow, shared: bool) -> Note:
         if sure
         else "prompts were pushed out before they came back, or have nothing more to share; the log cannot tell"
     )
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"about {n(flow.written)} tokens went through a KV cache of {n(size.value)}, {flow.written / size.value:.1f} times its size, and "
             f"{flow.share}: {cause}",
             "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
@@ -156,14 +151,13 @@ def _needs(session: Session) -> tuple[str, str] | None:
     )
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD504",
     "kv-pressure",
     "More was computed than the KV cache holds, and little came back",
     needs=_needs,
     severity="warning",
-    on=(),
     inspect=inspect,
-    after=("CD501", "CD502", "CD503"),
+    unless=("CD501", "CD502", "CD503"),
     engine="vllm",
 )

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, SamplePeriod, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where such a model had traffic, with what responses show of it."""
     mode = session.settings.get("mamba_mode")
     if session.memory != "hybrid" or mode is None or mode.value != "align" or rolling.caching(session) is False:
         return []
-    if fired & {"CD502", "CD503"} or not rolling.traffic(session) or session.since("0.16") is False:
+    if not rolling.traffic(session) or session.since("0.16") is False:
         return []
     cold = _cold_pair(session)
     seen = "; the first two responses here report just that" if cold else ""
     dropped = session.since("0.29") is False
     size = rolling.block(session)
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 (
                     "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
                     f"late or not at all{seen}"
@@ -70,13 +70,12 @@ def _remedies(dropped: bool) -> list[Remedy]:
     ]
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD505",
     "first-repeat-cold",
     "A hybrid model reuses a shared beginning from its third use on",
     severity="note",
-    on=(),
     inspect=inspect,
-    after=("CD502", "CD503"),
+    unless=("CD502", "CD503"),
     engine="vllm",
 )

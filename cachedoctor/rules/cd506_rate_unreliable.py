@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from cachedoctor.model import Remedy, SamplePeriod, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where the version is known and the fault can have shown in this log."""
     rated = [p for p in session.periods if isinstance(p, SamplePeriod) and p.rates]
     if not rated or "stats" not in session.seen:  # the old V0 engine had a rate of its own, over its whole life
@@ -51,10 +51,10 @@ def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, 
         )
 
 
-def _note(key: str, claim: str, why: str, period: SamplePeriod) -> Note:
+def _note(key: str, claim: str, why: str, period: SamplePeriod) -> SessionFinding:
     marks = [(period.marks["last"], "the rate")] if "last" in period.marks else []
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             claim,
             why,
             [
@@ -81,13 +81,12 @@ _REFERENCES = {
     "retries": ["https://github.com/vllm-project/vllm/issues/43736"],
 }
 
-RULE = Rule(
+RULE = SessionRule(
     "CD506",
     "rate-unreliable",
     "The hit rate of this version does not mean what it seems to",
     needs=rolling.needs_statistics,
     severity="note",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

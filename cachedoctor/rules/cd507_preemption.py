@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where counters or lines tell of preemptions; the statistics line never does."""
     counted = sum(c.preemptions or 0 for c in session.counters)
     logged = session.settings.get("preemptions")
@@ -20,8 +20,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     lines += rolling.said_by(size, f"the cache holds {n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"{n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
                 "were computed again, their prompts and what they had written",
                 "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
@@ -48,13 +48,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     )
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD507",
     "preemption",
     "Running requests gave up their memory and were computed again",
     needs=_needs,
     severity="warning",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

@@ -6,16 +6,16 @@ from itertools import pairwise
 
 from cachedoctor.model import Answer, Remedy, SamplePeriod, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 _MOST = 0.5
 """Share of the turns that must reuse less than the turn before left, to call it alternating."""
 
 
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say what lines, counters and responses show of it; a note where no response proves it."""
     engines = _engines(session)
-    if engines < 2 or fired & {"CD502", "CD503"}:
+    if engines < 2:
         return []
     short, turns = _alternating(session)
     proven = bool(turns) and short >= _MOST * turns
@@ -27,8 +27,8 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
         else "; the log does not say which request went where"
     )
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"{n(engines)} engines have caches of their own, and requests are spread over them{seen}",
                 "A prompt finds only what the same engine computed. A long conversation that changes engines meets every cache for the "
                 "first time once, and afterwards an older turn of itself; many short ones lose most.",
@@ -104,13 +104,12 @@ def _lines(session: Session) -> rolling.Shown:
     return [(mark, "one of the engines") for mark in marks[-2:]]
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD508",
     "routing-without-affinity",
     "Several engines have caches of their own, and conversations change between them",
     severity="warning",
-    on=(),
     inspect=inspect,
-    after=("CD502", "CD503"),
+    unless=("CD502", "CD503"),
     engine="vllm",
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, SamplePeriod, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where a line switches them off, or where requests were answered and no statistics came."""
     if any(isinstance(p, SamplePeriod) for p in session.periods):
         return []
@@ -34,7 +34,7 @@ _METRICS = Remedy(
 """Not with --disable-log-stats: /metrics has no series of vLLM then (run on 0.32)."""
 
 
-def _several(session: Session) -> Note:
+def _several(session: Session) -> SessionFinding:
     lines = rolling.said_by(session.settings["stats_off"], "statistics are switched off")
     lines += rolling.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
     fix = Remedy(
@@ -45,9 +45,9 @@ def _several(session: Session) -> Note:
     return _note("several", why, lines, [fix, _METRICS])
 
 
-def _note(key: str, why: str, lines: rolling.Shown, fixes: list[Remedy]) -> Note:
-    return Note(
-        Words(
+def _note(key: str, why: str, lines: rolling.Shown, fixes: list[Remedy]) -> SessionFinding:
+    return SessionFinding(
+        FindingText(
             "no cache statistics in this log: it says nothing about reuse",
             f"The lines with the hit rate are missing because {why}. That is not a rate of 0.",
             fixes,
@@ -59,12 +59,11 @@ def _note(key: str, why: str, lines: rolling.Shown, fixes: list[Remedy]) -> Note
     )
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD509",
     "statistics-off",
     "The log has no cache statistics",
     severity="note",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

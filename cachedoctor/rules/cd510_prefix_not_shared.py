@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import bodies, rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.rolling import Stretch
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD504", "CD511", "CD513")
@@ -14,9 +14,9 @@ _WORTH = 10_000
 """Tokens: less computed in all costs too little to say that the prompts should have shared it."""
 
 
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where prompts are long, room is ample, and nothing else explains it."""
-    if fired & set(_CAUSES) or rolling.caching(session) is False:
+    if rolling.caching(session) is False:
         return []
     size = rolling.block(session)
     shared = bodies.judged(session)
@@ -32,25 +32,27 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
     return []
 
 
-def _proven(stretch: Stretch, found: bodies.Shared) -> Note:
+def _proven(stretch: Stretch, found: bodies.Shared) -> SessionFinding:
     """The prompts were given, or the log has them: they decide."""
     if found.early:
-        words = Words(
+        words = FindingText(
             f"next to nothing was reused, because the prompts part near their beginning: {found.said} ({stretch.said})",
             found.why,
             found.remedies,
         )
     else:
-        words = Words(
+        words = FindingText(
             f"next to nothing was reused, though the prompts do share their beginning: {found.said} ({stretch.said})",
             "So the text of the prompts is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
             "a fault of this version can be; none of them is in the log.",
             rolling.experiment()[:1],
         )
-    return Note(words, "early" if found.early else "shared", stretch.evidence, "warning", "high", found.difference)
+    return SessionFinding(
+        words, "early" if found.early else "shared", stretch.evidence, "warning", "high", found.difference
+    )
 
 
-def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
+def _note(session: Session, stretch: Stretch, size: int | None) -> SessionFinding:
     length = f"prompts of about {n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
     little = "nothing" if stretch.share == 0 else "next to nothing"
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
@@ -59,7 +61,7 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
         f"they part {'within their first block' if stretch.share == 0 else 'near their beginning'}, as the cache sees them",
         *([] if fits else ["they were pushed out before they came back"]),
     ]
-    words = Words(
+    words = FindingText(
         f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)} ({stretch.said})",
         "Prompts part early where the client changes the beginning of every one (a time, a counter, a new tool list), or where they have "
         "nothing to share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them "
@@ -69,8 +71,8 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> Note:
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
     if on and fits and stretch.prompt is not None:
-        return Note(words, "", lines, "warning", "medium")
-    return Note(words, "", lines, "note", "low")
+        return SessionFinding(words, "", lines, "warning", "medium")
+    return SessionFinding(words, "", lines, "note", "low")
 
 
 def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
@@ -107,14 +109,13 @@ def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[Rul
     return found
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD510",
     "prefix-not-shared",
     "Caching works, and next to nothing is reused: the prompts do not share their beginning",
     needs=rolling.needs_traffic,
     severity="warning",
-    on=(),
     inspect=inspect,
-    after=_CAUSES,
+    unless=_CAUSES,
     engine="vllm",
 )

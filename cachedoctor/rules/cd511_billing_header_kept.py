@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 
 _STRIPPED = "0.18"
 """vLLM takes the header out of /v1/messages from here on (PR 36829; the source of 0.18.0 does, that of 0.17.1 does not)."""
@@ -12,7 +12,7 @@ _STRIPPED_EVERYWHERE = "0.32"
 """And out of all chat endpoints (run on 0.32; 0.30 does not)."""
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where a logged prompt has the header, or as a candidate where its endpoint was used and little reused."""
     header = session.settings.get("billing_header")
     messages = session.settings.get("messages_endpoint")
@@ -26,7 +26,7 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     return [_note(session, rolling.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
 
 
-def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> Note:
+def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> SessionFinding:
     proven = sure == "high"
     said = f" ({low.said})" if low is not None else ""
     claim = (
@@ -35,8 +35,8 @@ def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, s
         else "requests come to /v1/messages, and next to nothing is reused: Claude Code puts a header that changes in front of every "
         f"prompt, and this version does not take it out{said}"
     )
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             claim,
             "A cached prefix ends at the first token that differs, and the header stands before all others."
             + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
@@ -64,13 +64,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return None
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD511",
     "billing-header-kept",
     "Claude Code's header changes every prompt, and this version leaves it in",
     needs=_needs,
     severity="warning",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

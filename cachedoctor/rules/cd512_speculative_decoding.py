@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 _DROPS = (
     "eagle",
@@ -21,7 +21,7 @@ _DROPS = (
 """Methods whose drafting layers need the hidden state of the token before: the last block found is computed again."""
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where such a method is used, caching is on and prompts were computed."""
     method = session.settings.get("speculative")
     kept = session.settings.get("block_drop_off") is not None or _looks_ahead(session)
@@ -34,8 +34,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     hybrid = session.memory == "hybrid"
     low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
                 "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
                 + (
@@ -68,12 +68,11 @@ def _looks_ahead(session: Session) -> bool:
     return session.since("0.33") is True and not (needed and session.settings.get("kv_connector"))
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD512",
     "speculative-decoding",
     "With a drafting model the last block that was found is computed again",
     severity="note",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

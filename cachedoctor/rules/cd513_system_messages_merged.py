@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules import rolling
-from cachedoctor.rules.base import Note, Rule, Words
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say it where vLLM warns of it."""
     merged = session.settings.get("system_merged")
     if merged is None or rolling.caching(session) is False:
@@ -15,8 +15,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     low = rolling.stretches(session)[:1]
     said = f" ({low[0].said})" if low else ""
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
                 "The chat template takes system messages at the front only. Claude Code sends one with nearly every turn.",
                 [
@@ -33,12 +33,11 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     ]
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD513",
     "system-messages-merged",
     "System messages inside the conversation are moved to its front",
     severity="warning",
-    on=(),
     inspect=inspect,
     engine="vllm",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cachedoctor.model import Remedy, Session, Setting
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by, times
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
 from cachedoctor.rules.batches import caching, periods, totals
 from cachedoctor.rules.sglang_options import extra_buffer, launch, needs_start
 
@@ -116,7 +116,7 @@ _ASKED = re.compile(rb"disable_radix_cache(?:=|': )True")
 """The setting as ``server_args`` prints it: a call up to 0.5.18, a dictionary from 0.5.19 on."""
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Say that it is off and which line proves it; silent where something was reused all the same."""
     if caching(session) is not False:
         return []
@@ -129,8 +129,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
         fine = _BY_DESIGN["off_decode"]
     evidence = said_by(because, "why it is off") + said_by(off, "the radix cache is off")
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"the radix cache is off{lost}",
                 fine or _why(cause, off),
                 _fix(session, cause) if fine is None else [Remedy("Nothing has to be done.")],
@@ -165,13 +165,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_start() if caching(session) is None else None
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD601",
     "radix-cache-off",
     "SGLang's radix cache is switched off",
     severity="warning",
     needs=_needs,
-    on=(),
     inspect=inspect,
     engine="sglang",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session, Severity
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.batches import (
     ENOUGH,
     LITTLE,
@@ -30,7 +30,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where the strategy is known, and the requests that are known one by one reused little."""
     if strategy(session) != "no_buffer" or caching(session) is not True:
         return []
@@ -45,7 +45,7 @@ def _loses(requests: Seen) -> bool:
     return requests.count > ENOUGH and requests.largest >= LONG and requests.share < LITTLE
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
+def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
     proven = known(session)
     some = requests.most > 0
     severity: Severity = "warning" if proven or some else "note"
@@ -53,8 +53,8 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
     asked = session.settings.get("mamba_strategy")
     shown = marks(period, ("whole", "a request of its own, and what it reused"), ("cold", "one that reused nothing"))
     proof = f"; {proven} logged prompts began as an earlier one did" if proven else ""
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"strategy no_buffer: {requests.count:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
             f"{n(requests.cached)} of {n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
             _WHY,
@@ -81,14 +81,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_requests() if kept == "no_buffer" and not one_by_one(session) else None
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD602",
     "mamba-no-buffer",
     "A hybrid model keeps its states only where a request ended (no_buffer)",
     severity="warning",
     needs=_needs,
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

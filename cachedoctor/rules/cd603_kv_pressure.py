@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
 from cachedoctor.model.period import FULL
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.batches import (
     ENOUGH,
     HALF,
@@ -29,7 +29,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where the pool was full and reuse was lost: it fell in that time, or is low though prompts share something."""
     if caching(session) is False:
         return []
@@ -53,7 +53,7 @@ def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidenc
     return "note", "medium" if period.cached_tokens else "low"
 
 
-def _note(session: Session, period: BatchPeriod, severity: Severity, confidence: Confidence) -> Note:
+def _note(session: Session, period: BatchPeriod, severity: Severity, confidence: Confidence) -> SessionFinding:
     inside = share(period.full_cached_tokens, period.full_new_tokens)
     outside = share(period.cached_tokens - period.full_cached_tokens, period.new_tokens - period.full_new_tokens)
     usage = f"{100 * (period.token_usage or 0):.0f} % of the KV pool in use"
@@ -62,8 +62,8 @@ def _note(session: Session, period: BatchPeriod, severity: Severity, confidence:
     else:
         claim = f"{usage}, and of {n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
     shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give its memory back"))
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             claim,
             _WHY,
             [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
@@ -103,13 +103,11 @@ def _remedies(session: Session) -> list[Remedy]:
     return out
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD603",
     "kv-pressure",
     "Running requests fill SGLang's KV pool and reuse is lost",
     severity="warning",
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
-from cachedoctor.rules.base import Note, Rule, Words, said_by, times
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, said_by, times
 from cachedoctor.rules.batches import marks, periods
 from cachedoctor.rules.sglang_options import launch
 
@@ -17,7 +17,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Count what was retracted."""
     found = [p for p in periods(session) if p.retracted]
     if not found:
@@ -27,8 +27,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     often = admitted == 0 or retracted > RARE * admitted
     evidence = marks(worst, ("retracted", "requests lose their memory"), ("usage", "the fullest line"))
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"the KV pool was full: {times(retracted)} retracted, of {admitted:,} that were admitted",
                 _WHY,
                 [
@@ -50,12 +50,11 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     ]
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD604",
     "retraction",
     "SGLang put running requests back because the KV pool was full",
     severity="warning",
-    on=(),
     inspect=inspect,
     engine="sglang",
 )

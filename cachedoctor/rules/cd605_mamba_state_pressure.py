@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
 from cachedoctor.model.period import FULL, STATES_FULL
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.batches import ENOUGH, HALF, TWICE, caching, fell, known, marks, periods, reuse
 from cachedoctor.rules.sglang_options import launch, log_requests
 
@@ -15,7 +15,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where states ran short before tokens did, and reuse was lost."""
     if caching(session) is False:
         return []
@@ -42,7 +42,7 @@ def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidenc
 
 def _note(
     session: Session, period: BatchPeriod, tokens: float | None, severity: Severity, confidence: Confidence
-) -> Note:
+) -> SessionFinding:
     held = session.setting("mamba_states")
     of = f" (of {n(held)})" if isinstance(held, int) else ""
     beside = "" if tokens is None else f", while the KV pool was used to {100 * tokens:.0f} %"
@@ -50,8 +50,8 @@ def _note(
         f"running requests held {100 * (period.mamba_usage or 0):.0f} % of the states{of}{beside}; "
         f"of {n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             claim,
             _WHY,
             [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
@@ -95,13 +95,11 @@ def _remedies(session: Session) -> list[Remedy]:
     return out
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD605",
     "mamba-state-pressure",
     "The pool of states of a hybrid model is full while the KV pool has room",
     severity="warning",
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

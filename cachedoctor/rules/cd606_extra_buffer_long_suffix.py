@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Remedy, RuledOut, Session
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.batches import (
     ENOUGH,
     HALF,
@@ -36,7 +36,7 @@ _WHY_HICACHE = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where some requests reused and several did not, or where the version keeps no state at a fork."""
     if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is not True:
         return []
@@ -58,7 +58,7 @@ def _loses(requests: Seen, forkless: bool) -> bool:
     return requests.cold > COLD and (requests.most > 0 or forkless)
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool) -> Note:
+def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool) -> SessionFinding:
     remedies = [Remedy("Use 0.5.17 or newer, which keeps a state at the fork with --enable-hierarchical-cache, too.")]
     if not forkless:
         remedies = [
@@ -71,8 +71,8 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool)
                 [launch("--chunked-prefill-size 2048")],
             ),
         ]
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {n(requests.smallest)} to "
             f"{n(requests.largest)} tokens reused nothing, others up to {n(requests.most)}; perhaps they share a beginning with "
             "another text behind it",
@@ -104,14 +104,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_requests() if kept != "no_buffer" and not one_by_one(session) else None
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD606",
     "extra-buffer-long-suffix",
     "A shared beginning is not reused with other text behind it (extra_buffer)",
     severity="note",
     needs=_needs,
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.batches import (
     TWICE,
     caching,
@@ -44,7 +44,7 @@ class _Rank(msgspec.Struct):
     cached: int = 0
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where several ranks did alike: each computed beginnings from nothing, reused them later, and all reuse is moderate."""
     ranks = _ranks(session)
     if len(ranks) < 2 or caching(session) is False:
@@ -71,7 +71,7 @@ def _ranks(session: Session) -> list[_Rank]:
     return sorted(found.values(), key=lambda r: (len(r.name), r.name))
 
 
-def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: float) -> Note:
+def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: float) -> SessionFinding:
     proven = known(session)
     excluded = hybrid(session) is False and not any(
         crowded(p) or evicts(session, p) is not False for p in periods(session)
@@ -82,8 +82,8 @@ def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: floa
     each = ", ".join(f"{r.name} {r.requests:,} requests, {r.cold:,} cold" for r in ranks[:8])
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
     proof = f"; {n(proven)} logged prompts had been there and were not reused" if proven else ""
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"{len(ranks)} data-parallel ranks with a cache each: {each}{more}; {100 * reused:.0f} % of the prompt tokens reused{proof}",
             _WHY,
             [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
@@ -133,14 +133,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return None if any(p.wholes for p in periods(session)) else needs_requests()
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD607",
     "routing-without-affinity",
     "Conversations come to several data-parallel ranks, each with a cache of its own",
     severity="note",
     needs=_needs,
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Remedy, Session
-from cachedoctor.rules.base import Note, Rule, Words, n
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.batches import LONG, TINY, caching, marks, periods
 from cachedoctor.rules.sglang_options import launch
 
@@ -16,7 +16,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where a burst reused nothing, and those behind it reused a good part of a prompt each."""
     if caching(session) is not True:
         return []
@@ -34,7 +34,7 @@ def _shares(period: BatchPeriod) -> bool:
     return period.after_burst_cached / period.after_burst_seqs >= TINY * each
 
 
-def _note(session: Session, period: BatchPeriod) -> Note:
+def _note(session: Session, period: BatchPeriod) -> SessionFinding:
     later = period.after_burst_cached // period.after_burst_seqs
     bursts = "1 batch" if period.bursts == 1 else f"{period.bursts:,} batches"
     remedies = [
@@ -48,8 +48,8 @@ def _note(session: Session, period: BatchPeriod) -> Note:
                 [launch("--schedule-policy lpm")],
             )
         )
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"{bursts} admitted {period.burst_seqs:,} new requests at once, which computed all of their "
             f"{n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {n(later)} tokens each",
             _WHY,
@@ -63,13 +63,11 @@ def _note(session: Session, period: BatchPeriod) -> Note:
     )
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD608",
     "burst-before-insert",
     "Requests with one beginning were admitted at once, before it was in the cache",
     severity="note",
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

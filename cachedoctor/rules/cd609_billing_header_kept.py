@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Remedy, Session
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.batches import (
     ENOUGH,
     Seen,
@@ -35,7 +35,7 @@ _OFF = [
 ]
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire on requests to /v1/messages that reused next to nothing, or where prompts that are known hold the header."""
     proven = _proven(session)
     if caching(session) is False or proven is False or (proven is None and not _claude(session)):
@@ -61,12 +61,12 @@ def _claude(session: Session) -> bool:
     return by_anthropic > ENOUGH and by_anthropic > (session.setting("chat_requests") or 0)
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -> Note:
+def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -> SessionFinding:
     same = requests.most - requests.least < page(session)
     reused = f"{n(requests.most)} tokens" if same else f"{n(requests.least)} to {n(requests.most)} tokens"
     certain = "prompts begin with the billing header" if proven else "most requests come by /v1/messages"
-    return Note(
-        Words(
+    return SessionFinding(
+        FindingText(
             f"{certain}, and {requests.count - 1:,} requests of up to {n(requests.largest)} tokens reused {reused} each",
             _WHY,
             [*_OFF, *([] if proven else [compare_bodies(), log_requests()])],
@@ -97,14 +97,12 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_requests() if _claude(session) and not one_by_one(session) else None
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD609",
     "billing-header-kept",
     "Claude Code's billing header changes the head of every prompt",
     severity="warning",
     needs=_needs,
-    on=(),
     inspect=inspect,
-    after=("CD601",),
     engine="sglang",
 )

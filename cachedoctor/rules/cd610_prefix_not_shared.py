@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session
 from cachedoctor.rules import bodies
-from cachedoctor.rules.base import Note, Rule, Words, n, said_by
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.batches import (
     EARLY,
     PAGES,
@@ -38,9 +38,9 @@ CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
 """Where one of these fired, it says better why nothing is reused."""
 
 
-def inspect(session: Session, fired: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Fire where enough requests reused next to nothing, and nothing that the log shows explains it."""
-    if caching(session) is not True or fired & set(CAUSES):
+    if caching(session) is not True:
         return []
     given = bodies.given(session)
     for period in periods(session):
@@ -52,17 +52,17 @@ def inspect(session: Session, fired: set[str]) -> list[Note]:
     return []
 
 
-def _decided(session: Session, period: BatchPeriod, requests: Seen, given: bodies.Shared) -> Note:
+def _decided(session: Session, period: BatchPeriod, requests: Seen, given: bodies.Shared) -> SessionFinding:
     """Request bodies were given: they say whether the prompts share their beginning."""
     claim = f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused {_reused(session, requests)}"
     why = given.why if given.early else f"The text of the prompts is not the cause. Left are: {NO_TRACE}."
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
     proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
-    words = Words(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
-    return Note(words, "early" if given.early else "shared", proof, "warning", "high", given.difference)
+    words = FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
+    return SessionFinding(words, "early" if given.early else "shared", proof, "warning", "high", given.difference)
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
+def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
     claim = (
         f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
         f"{_reused(session, requests)}; the cache is on and has room"
@@ -77,10 +77,12 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
         sure = "high"
     elif late:
         said = given.said if given is not None else f"{shared(session):,} logged prompts begin as an earlier one did"
-        words = Words(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
+        words = FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
-        words = Words(claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()])
+        words = FindingText(
+            claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()]
+        )
     words.ruled_out = _ruled_out(session, period, requests)
     evidence = [
         *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
@@ -88,14 +90,14 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> Note:
         *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
     ]
     difference = given.difference if given is not None and early else None
-    return Note(words, "", evidence, "note" if sure == "low" else "warning", sure, difference)
+    return SessionFinding(words, "", evidence, "note" if sure == "low" else "warning", sure, difference)
 
 
-def _parted(session: Session, claim: str, given: bodies.Shared | None) -> Words:
-    """Words where bodies or logged prompts prove that the prompts part early."""
+def _parted(session: Session, claim: str, given: bodies.Shared | None) -> FindingText:
+    """FindingText where bodies or logged prompts prove that the prompts part early."""
     if given is not None:
-        return Words(f"{claim}; {given.said}", given.why, given.remedies)
-    return Words(
+        return FindingText(f"{claim}; {given.said}", given.why, given.remedies)
+    return FindingText(
         f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
         "The prompts part near their beginning, so that there is nothing to be reused: other texts, or a head that changes in every "
         "request, a date, an id, tools in another order.",
@@ -175,14 +177,13 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_start() if caching(session) is None else None
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD610",
     "prefix-not-shared",
     "With the cache on and room in it, prompts reuse next to nothing",
     severity="warning",
     needs=_needs,
-    on=(),
     inspect=inspect,
-    after=CAUSES,
+    unless=CAUSES,
     engine="sglang",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
-from cachedoctor.rules.base import Note, Rule, Words, times
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, times
 from cachedoctor.rules.batches import marks, periods
 
 _WHY = (
@@ -12,7 +12,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session, _: set[str]) -> list[Note]:
+def inspect(session: Session) -> list[SessionFinding]:
     """Count the flushes that requests came after."""
     found = sorted((p for p in periods(session) if p.since == "reset"), key=lambda p: p.first_line)
     if not found:
@@ -21,8 +21,8 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     often = "once" if len(lines) == 1 else f"{len(lines)} times"
     after = sum(p.seqs for p in found)
     return [
-        Note(
-            Words(
+        SessionFinding(
+            FindingText(
                 f"the radix cache was flushed {often} while the server ran; {times(after)} came after that",
                 _WHY,
                 [
@@ -38,12 +38,11 @@ def inspect(session: Session, _: set[str]) -> list[Note]:
     ]
 
 
-RULE = Rule(
+RULE = SessionRule(
     "CD611",
     "cache-flushed",
     "SGLang's cache was flushed while the server ran",
     severity="note",
-    on=(),
     inspect=inspect,
     engine="sglang",
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, Request
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words, n, times
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, n, times
 
 
-def check(s: Situation) -> Hit | None:
+def decide(s: RuleContext) -> Match | None:
     """Fire on a request whose beginning or end is missing."""
-    r = s.request
-    if not r.partial:
-        return None
-    return Hit(0, "high", (r.marks["start"], "the first line seen of it"))
+    return Match(0, "high") if s.request.partial else None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show the first line that is there."""
+    return Proof((s.request.marks["start"], "the first line seen of it"))
 
 
 def _left_of_it(r: Request) -> str:
@@ -24,9 +26,9 @@ def _left_of_it(r: Request) -> str:
     )
 
 
-def words(g: Group) -> Words:
+def say(g: Group) -> FindingText:
     """Say what follows from the cut."""
-    return Words(
+    return FindingText(
         f"the log lacks the beginning or the end of {times(g.count)}",
         "Lines before or after are missing: the file was cut, rotated, filtered, or the server stopped. Numbers that stood there are unknown."
         + _left_of_it(g.worst_request),
@@ -39,6 +41,6 @@ def words(g: Group) -> Words:
     )
 
 
-RULE = Rule(
-    "CD902", "log-cut", "The log begins or ends inside a request", check, words, severity="note", on=("partial",)
+RULE = RequestRule(
+    "CD902", "log-cut", "The log begins or ends inside a request", decide, prove, say, severity="note", on=("partial",)
 )

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy
-from cachedoctor.rules.base import Group, Hit, Rule, Situation, Words
+from cachedoctor.rules.base import FindingText, InputRule
 
 
-def check(_: Situation) -> Hit | None:
-    """Never fires on a request: the doctor asks for the words when an input holds none."""
-    return None
-
-
-def words(_: Group | None) -> Words:
+def say() -> FindingText:
     """Say what a usable input looks like."""
-    return Words(
+    return FindingText(
         "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows",
         "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. "
         "Those of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
@@ -28,4 +23,4 @@ def words(_: Group | None) -> Words:
     )
 
 
-RULE = Rule("CD903", "unknown-format", "Nothing in the input was recognised", check, words, severity="note")
+RULE = InputRule("CD903", "unknown-format", "Nothing in the input was recognised", say)

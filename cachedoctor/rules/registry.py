@@ -6,7 +6,7 @@ import importlib
 
 import msgspec
 
-from cachedoctor.rules.base import Rule
+from cachedoctor.rules.base import AnyRule, RequestRule
 from cachedoctor.rules.names import find, modules, names, pages
 
 __all__ = ["Broken", "find", "load", "modules", "names", "pages"]
@@ -20,7 +20,7 @@ class Broken(msgspec.Struct):
     error: str
 
 
-def load() -> tuple[list[Rule], list[Broken]]:
+def load() -> tuple[list[AnyRule], list[Broken]]:
     """Import every rule; one that fails is reported, not fatal."""
     rules, broken = [], []
     for module in modules():
@@ -29,19 +29,29 @@ def load() -> tuple[list[Rule], list[Broken]]:
             rules.append(importlib.import_module(f"cachedoctor.rules.{module}").RULE)
         except Exception as error:  # a broken rule must not take the others with it
             broken.append(Broken(code.upper(), name.replace("_", "-"), repr(error)))
-    return _causes_first(rules), broken
+    return in_order(rules), broken
 
 
-def _causes_first(rules: list[Rule]) -> list[Rule]:
-    """Order the rules so that each comes behind the causes it names in ``after``."""
-    ordered: list[Rule] = []
+def in_order(rules: list[AnyRule]) -> list[AnyRule]:
+    """Order the rules so that each comes behind those that it gives way to, or is said with.
+
+    Raises:
+        ValueError: some give way to each other.
+    """
+    ordered: list[AnyRule] = []
     waiting = list(rules)
     while waiting:
-        done = {rule.code for rule in ordered}
-        known = {rule.code for rule in waiting} | done
-        ready = [rule for rule in waiting if all(code in done or code not in known for code in rule.after)]
-        if not ready:
+        open_codes = {rule.code for rule in waiting}
+        ready = next((rule for rule in waiting if open_codes.isdisjoint(_first(rule))), None)
+        if ready is None:
             raise ValueError(f"rules wait for each other: {', '.join(rule.code for rule in waiting)}")
-        ordered += ready[:1]
-        waiting.remove(ready[0])
+        ordered.append(ready)
+        waiting.remove(ready)
     return ordered
+
+
+def _first(rule: AnyRule) -> tuple[str, ...]:
+    """Codes that are asked before ``rule``."""
+    if isinstance(rule, RequestRule):
+        return rule.unless + rule.weak_unless + rule.only_with
+    return rule.unless

@@ -1,6 +1,6 @@
 """Replays the decision that a server took on a request: what its build had to reuse, given what the log says it held.
 
-Knows which field of a request or session carries which number of the decision. Knows no cause, and does not look at
+Knows which field of a request or of facts carries which number of the decision. Knows no cause, and does not look at
 what was really reused: that is what the answer is compared with.
 """
 
@@ -10,12 +10,10 @@ import msgspec
 
 from cachedoctor.knowledge import builds, decision
 from cachedoctor.knowledge.decision import Decision, Held, Saved
-from cachedoctor.model import Request, Session
+from cachedoctor.model import Request, Server
 
 PRINTS_CHECKS = 8352
 """From this build on every checkpoint that is looked at is printed (not yet in b8156)."""
-_IMAGES = frozenset({"mtmd_encode", "img_processing"})
-"""Messages about images, which may take fewer positions than tokens (M-RoPE): no threshold says how many tokens."""
 ROUNDING = 64
 """Tokens: where the rounded shares of a log leave more than this open, the common prefix is unknown."""
 
@@ -38,35 +36,36 @@ class Replay(msgspec.Struct, frozen=True):
         return self.least if self.least == self.most else None
 
     @property
-    def lacking(self) -> list[str]:
+    def lacking(self) -> tuple[str, ...]:
         """What the log lacks for an exact answer."""
-        return list(self.missing) or ([] if self.expected is not None else ["common_prefix"])
+        return self.missing or (() if self.expected is not None else ("common_prefix",))
 
 
 class _LacksError(Exception):
     """A number that the decision depends on is not in the log."""
 
 
-def replay(request: Request, session: Session) -> Replay:
+def replay(request: Request, facts: Server) -> Replay:
     """Decide again, for every build that the server may be and every common prefix that the log leaves possible.
 
     Those that would have printed other lines than the log has are left out, unless all would have.
     """
     missing: set[str] = set()
     found: dict[tuple[int, int], Decision] = {}
-    for build in _builds(session):
+    for build in _builds(facts):
         try:
-            for common in _common(request, session, build):
-                found[build, common] = _decide(request, session, build, common)
+            for common in _common(request, facts, build):
+                found[build, common] = _decide(request, facts, build, common)
         except _LacksError as lack:
             missing.add(str(lack))
     if missing:
         return Replay(missing=tuple(sorted(missing)))
-    if len(found) == 1 and session.seen.isdisjoint(_IMAGES):
+    if len(found) == 1 and "images" not in facts.shows:
         only = found.popitem()[1]
         return Replay(only.reused, only.reused, decision=only)
-    fitting = {key: answer for key, answer in found.items() if agrees(answer, request, session)}
-    if not fitting and not session.seen.isdisjoint(_IMAGES):
+    # Images may take fewer positions than tokens (M-RoPE): no threshold says how many tokens.
+    fitting = {key: answer for key, answer in found.items() if agrees(answer, request, facts)}
+    if not fitting and "images" in facts.shows:
         return Replay(missing=("image_positions",))
     fitting = fitting or found
     answers = set(fitting.values())
@@ -76,17 +75,17 @@ def replay(request: Request, session: Session) -> Replay:
     return Replay(least, most, decision=answers.pop() if len(answers) == 1 else None)
 
 
-def would_reuse(request: Request, session: Session, build: int) -> int | None:
+def would_reuse(request: Request, facts: Server, build: int) -> int | None:
     """Tokens that a server of ``build`` would have reused of what this one held; None when the log does not tell.
 
     A list of looked-at checkpoints ends at the one that was restored: what lies behind it is unknown.
     """
     try:
-        commons = _common(request, session, build)
-        found = {_decide(request, session, build, common) for common in commons}
+        commons = _common(request, facts, build)
+        found = {_decide(request, facts, build, common) for common in commons}
     except _LacksError:
         return None
-    listed = request.checks or session.at_least(PRINTS_CHECKS) is not None
+    listed = request.checks or facts.at_least(PRINTS_CHECKS) is not None
     unseen = not listed or not searched(request) or (request.checks and request.restored)
     if any(answer.searched and answer.taken is None and unseen for answer in found):
         return None
@@ -94,9 +93,9 @@ def would_reuse(request: Request, session: Session, build: int) -> int | None:
     return reused.pop() if len(reused) == 1 else None
 
 
-def agrees(found: Decision, request: Request, session: Session) -> bool:
+def agrees(found: Decision, request: Request, facts: Server) -> bool:
     """Whether the server would have printed what it printed: a search or none, the threshold, the checkpoint taken."""
-    if not shown(request, session):
+    if not shown(request, facts):
         return True
     if found.searched != searched(request):
         return False
@@ -105,9 +104,9 @@ def agrees(found: Decision, request: Request, session: Session) -> bool:
     return found.taken == request.restored_at
 
 
-def shown(request: Request, session: Session) -> bool:
+def shown(request: Request, facts: Server) -> bool:
     """Whether a search for checkpoints would be in this log."""
-    return request.tried is not None or session.at_least(builds.LOGS_REDUCED_AGAIN) is False
+    return request.tried is not None or facts.at_least(builds.LOGS_REDUCED_AGAIN) is False
 
 
 def searched(request: Request) -> bool:
@@ -115,19 +114,19 @@ def searched(request: Request) -> bool:
     return bool(request.checks or request.forced or request.restored or request.oldest_position is not None)
 
 
-def _builds(session: Session) -> list[int]:
+def _builds(facts: Server) -> list[int]:
     """One build for each set of rules that may apply."""
-    if session.build is not None:
-        return [session.build]
-    low, high = session.build_min or builds.SAMPLED[0], session.build_max or builds.NEWEST
+    if facts.build is not None:
+        return [facts.build]
+    low, high = facts.build_min or builds.SAMPLED[0], facts.build_max or builds.NEWEST
     return [low, *(change for change in decision.CHANGES if low < change <= high)]
 
 
-def _common(request: Request, session: Session, build: int) -> set[int]:
+def _common(request: Request, facts: Server, build: int) -> set[int]:
     """The common prefix; or both ends of what it may be, and what a printed threshold or a mere continuation make it."""
     if "ram_failed" in request.marks and build >= 7079:
         return {0}  # the slot is cleared when its prompt does not come back whole
-    if _may_swap(request, session) or "ram_failed" in request.marks:
+    if _may_swap(request, facts) or "ram_failed" in request.marks:
         raise _LacksError("common_prefix")
     if request.held_tokens == 0 and not request.restored_from_ram:
         return {0}
@@ -138,7 +137,7 @@ def _common(request: Request, session: Session, build: int) -> set[int]:
     if low == high:
         return {low}
     if request.checks and request.prompt_tokens is not None:
-        window = session.window or session.setting("n_swa") or 0
+        window = facts.window or facts.setting("n_swa") or 0
         exact = decision.common_of(request.checks[0].threshold, window, build, request.prompt_tokens)
         if exact is not None and low <= exact <= high:
             return {exact}
@@ -146,29 +145,29 @@ def _common(request: Request, session: Session, build: int) -> set[int]:
     return {low, high} if held is None or not low < held < high else {low, held, high}
 
 
-def _may_swap(request: Request, session: Session) -> bool:
+def _may_swap(request: Request, facts: Server) -> bool:
     """Whether a prompt of the RAM cache may have replaced the slot's content without a word (from b9873 on)."""
-    if request.restored_from_ram is not None or request.lcp_exact or shown(request, session):
+    if request.restored_from_ram is not None or request.lcp_exact or shown(request, facts):
         return False
-    if session.setting("cache_ram_mib") == 0:
+    if facts.setting("cache_ram_mib") == 0:
         return False
     return request.selected_by != "lcp" or (request.f_keep or 0) < 0.5
 
 
-def _decide(request: Request, session: Session, build: int, common: int) -> Decision:
+def _decide(request: Request, facts: Server, build: int, common: int) -> Decision:
     new = request.prompt_tokens
     if new is None:
         raise _LacksError("prompt_length")
     if common == 0:
         return Decision(0, 0, searched=False)
-    projector = session.setting("mmproj") is True
-    return decision.decide(build, _held(request, session, build, common), common, new, projector)
+    projector = facts.setting("mmproj") is True
+    return decision.decide(build, _held(request, facts, build, common), common, new, projector)
 
 
-def _held(request: Request, session: Session, build: int, common: int) -> Held:
+def _held(request: Request, facts: Server, build: int, common: int) -> Held:
     """What the slot held; a printed search, or its absence, stands for numbers that only decide about a search."""
-    visible, tokens = shown(request, session), request.held_tokens
-    memory, window = _memory(request, session, build)
+    visible, tokens = shown(request, facts), request.held_tokens
+    memory, window = _memory(request, facts, build)
     oldest = request.oldest_position
     if memory in ("attention", "full"):
         # even a full-size memory holds no more than its window when it came back from RAM
@@ -185,25 +184,25 @@ def _held(request: Request, session: Session, build: int, common: int) -> Held:
         if not visible:
             raise _LacksError("oldest_position")
         oldest = common if searched(request) else -1
-    return Held(memory, tokens, oldest, _saved(request, session, build), window)
+    return Held(memory, tokens, oldest, _saved(request, facts, build), window)
 
 
-def _memory(request: Request, session: Session, build: int) -> tuple[str, int]:
+def _memory(request: Request, facts: Server, build: int) -> tuple[str, int]:
     """Kind of memory, and its window where it has one; ``full`` is sliding-window memory of full size."""
-    window = session.window if session.window is not None else session.setting("n_swa")
-    memory = session.memory or _guess(request, session, window)
+    window = facts.window if facts.window is not None else facts.setting("n_swa")
+    memory = facts.memory or _guess(request, facts, window)
     if memory != "swa":
         return memory, 0
-    if session.setting("swa_full") is True:
+    if facts.setting("swa_full") is True:
         return "full", 0 if build >= 8929 else window or 0
-    if window is None and shown(request, session) and not request.checks:
+    if window is None and shown(request, facts) and not request.checks:
         return "swa", 0  # whether it searched is known, and nothing was measured against a threshold
     if window is None:
         raise _LacksError("window")
     return memory, window
 
 
-def _guess(request: Request, session: Session, window: int | None) -> str:
+def _guess(request: Request, facts: Server, window: int | None) -> str:
     """Kind of memory by what its checkpoints look like, where the start-up lines do not say it."""
     if window is not None and window > 1:
         return "swa"
@@ -212,7 +211,7 @@ def _guess(request: Request, session: Session, window: int | None) -> str:
         span = request.checks[0].pos_min, request.checks[0].pos_max
     if span is not None:
         return "recurrent" if span[0] == span[1] else "swa"
-    if shown(request, session) and not searched(request) and session.at_least(6751) is True:
+    if shown(request, facts) and not searched(request) and facts.at_least(6751) is True:
         # nothing had to be gone back to, which is all that the kind decides about; a failed cut is printed
         return "attention" if request.truncate_failed_at is None else "recurrent"
     if searched(request):
@@ -220,14 +219,14 @@ def _guess(request: Request, session: Session, window: int | None) -> str:
     raise _LacksError("memory")
 
 
-def _saved(request: Request, session: Session, build: int) -> list[Saved]:
+def _saved(request: Request, facts: Server, build: int) -> list[Saved]:
     """Checkpoints that the slot held, the newest first, down to the one that the server took."""
-    visible = shown(request, session)
+    visible = shown(request, facts)
     if build < 6180 or (visible and not searched(request)):
         return []
     if request.checks:
         return [(c.pos_min, c.pos_max) for c in request.checks]
-    prints = session.at_least(PRINTS_CHECKS)
+    prints = facts.at_least(PRINTS_CHECKS)
     if prints or (prints is None and build >= PRINTS_CHECKS):
         if not visible:
             raise _LacksError("checkpoints_held")

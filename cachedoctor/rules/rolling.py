@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from cachedoctor.model import Answers, Counters, Mark, Remedy, SamplePeriod, Session, Setting
+from cachedoctor.model import Answers, Counters, Mark, Remedy, SamplePeriod, Session, Setting, SettingName
 from cachedoctor.rules.base import n
 
 MIN_REQUESTS = 4
@@ -160,9 +160,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+_BLOCKS: tuple[SettingName, ...] = ("match_unit", "attention_block", "block_size")
+
+
 def block(session: Session) -> int | None:
     """Tokens of a block that can be reused; None when unknown. Of a hybrid model that of its attention layers."""
-    for name in ("match_unit", "attention_block", "block_size"):
+    for name in _BLOCKS:
         found = session.setting(name)
         if isinstance(found, int):
             return found
@@ -171,8 +174,7 @@ def block(session: Session) -> int | None:
 
 def block_line(session: Session) -> Setting | None:
     """Where the size of a block is said."""
-    names = ("match_unit", "attention_block", "block_size")
-    return next((session.settings[name] for name in names if isinstance(session.setting(name), int)), None)
+    return next((session.settings[name] for name in _BLOCKS if isinstance(session.setting(name), int)), None)
 
 
 def caching(session: Session) -> bool | None:

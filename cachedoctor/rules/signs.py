@@ -1,32 +1,32 @@
-"""The signs that a request shows. A rule names those that it may speak about, and is asked about no other request.
+"""The triggers that a request shows. A rule names those that it may speak about, and is asked about no other request.
 
-A cheap look before the rules' own: most causes need something that most requests do not have. Knows situations; knows no
-cause.
+A cheap look before the rules' own: most causes need something that most requests do not have. Knows requests;
+knows no cause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cachedoctor.rules.base import MIN_LOST, Rule, Sign, Situation
+from cachedoctor.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
 
-_MARKED: frozenset[Sign] = frozenset({"ram_failed", "slept", "stale", "slot_file"})
-"""Signs that are marks of the request."""
-_MARKED_LOSS: frozenset[Sign] = frozenset({"lora", "idle_cleared"})
-"""Signs that are marks of a request with lost tokens."""
-OF_LOSS: frozenset[Sign] = frozenset(
+_MARKED: frozenset[Trigger] = frozenset({"ram_failed", "slept", "stale", "slot_file"})
+"""Triggers that are marks of the request."""
+_MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared"})
+"""Triggers that are marks of a request with lost tokens."""
+OF_LOSS: frozenset[Trigger] = frozenset(
     {"loss", "text", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
 )
-"""Signs that only a request with lost tokens shows."""
+"""Triggers that only a request with lost tokens shows."""
 
 
-def signs_of(s: Situation) -> tuple[Sign, ...]:
-    """Return the signs of a request, always in the same order."""
+def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
+    """Return the triggers of a request, always in the same order."""
     r = s.request
-    found: list[Sign] = []
+    found: list[Trigger] = []
     if s.lost:
         found.append("loss")
-        if r.difference is not None or r.new_text is not None:
+        if s.difference is not None or r.new_text is not None:
             found.append("text")
         if s.client_lost >= MIN_LOST:
             found.append("changed")
@@ -46,11 +46,11 @@ def signs_of(s: Situation) -> tuple[Sign, ...]:
             found += sorted(_MARKED_LOSS & r.marks.keys())
     if r.error is not None:
         found.append("error")
-    if r.shifted or (s.history and s.history[-1].shifted):
+    if r.shifted or (s.before and s.before[-1].request.shifted):
         found.append("shift")
     if r.partial:
         found.append("partial")
-    if "restarted" in s.session.settings:
+    if "restarted" in s.facts.settings:
         found.append("restarted")
     if not _MARKED.isdisjoint(r.marks):
         found += sorted(_MARKED & r.marks.keys())
@@ -58,16 +58,16 @@ def signs_of(s: Situation) -> tuple[Sign, ...]:
 
 
 class Plan:
-    """Which rules are asked about which signs."""
+    """Which rules are asked about which triggers."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._rules = list(rules)
-        self._asked: dict[tuple[Sign, ...], list[Rule]] = {}
+    def __init__(self, rules: Iterable[AnyRule]) -> None:
+        self._rules = [rule for rule in rules if isinstance(rule, RequestRule)]
+        self._asked: dict[tuple[Trigger, ...], list[RequestRule]] = {}
 
-    def rules(self, signs: tuple[Sign, ...]) -> list[Rule]:
-        """Rules for a request with these signs, in their order; where its text is known, every rule of a loss."""
-        found = self._asked.get(signs)
+    def rules(self, triggers: tuple[Trigger, ...]) -> list[RequestRule]:
+        """Rules for a request with these triggers, in their order; where its text is known, every rule of a loss."""
+        found = self._asked.get(triggers)
         if found is None:
-            shown = frozenset(signs) | (OF_LOSS if "text" in signs else frozenset())
-            found = self._asked[signs] = [rule for rule in self._rules if not shown.isdisjoint(rule.on)]
+            shown = frozenset(triggers) | (OF_LOSS if "text" in triggers else frozenset())
+            found = self._asked[triggers] = [rule for rule in self._rules if not shown.isdisjoint(rule.on)]
         return found

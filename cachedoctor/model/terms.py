@@ -1,0 +1,53 @@
+"""The words that the rooms share: names of marks, of settings, and of what the lines of a log show.
+
+Mypy checks each use: a rule that asks for a name which nobody writes does not pass. Knows no engine, no rule, no file.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+MarkName = Literal[
+    "cached", "check", "cut", "dropped", "erased", "error", "evicted", "failed", "forced", "idle_cleared", "idle_saved",
+    "lora", "n_past", "new", "old", "prompt", "ram", "ram_candidate", "ram_copy", "ram_failed", "release", "restored",
+    "select", "shift", "slept", "slot_file", "stale", "start", "timing",
+]  # fmt: skip
+"""Lines of a request that are kept as evidence."""
+
+SettingName = Literal[
+    # llama-server
+    "arch", "cache_idle_slots", "cache_prompt", "cache_ram_mib", "cache_reuse_supported", "checkpoint_min_step",
+    "context_shift_supported", "ctx_checkpoints", "is_swa_any", "kv_purged", "kv_unified", "mmproj", "n_batch", "n_ctx",
+    "n_ctx_train", "n_parallel_auto", "n_slots", "n_swa", "n_ubatch", "partial_removal", "prompts_given",
+    "ram_evictions", "reasoning_preserve", "refused_option", "restarted", "slots_debug", "slots_n_diff",
+    "speculative_checkpoints", "ssm_d_inner", "swa_cells", "swa_full", "verbosity",
+    # vLLM and SGLang
+    "anthropic_requests", "architecture", "attention_block", "block_size", "billing_header", "cache_kind",
+    "chat_requests", "chunked_prefill", "data_parallel", "device", "disaggregation", "dynamic_chunks", "hicache",
+    "hybrid_ssm", "kv_tokens", "mamba_states", "mamba_strategy", "match_unit", "mem_fraction", "mixed_chunks",
+    "page_size", "pooling", "prefix_caching", "prefix_caching_asked", "radix_cache", "schedule_policy",
+    "speculative",
+]  # fmt: skip
+"""Settings of a server that somebody asks for."""
+
+Shows = Literal[
+    "accounting",  # length and reuse of prompts
+    "adapters",  # a change of LoRA adapters
+    "checkpoint_counts",  # how many checkpoints a request looked at, restored and made
+    "checkpoints",  # a checkpoint that was made, looked at, restored or erased
+    "dropped_checkpoints",  # one that left a full list
+    "forcing",  # that all of a prompt is computed anew
+    "images",
+    "launches",
+    "makes_checkpoints",  # the server makes checkpoints, or says that it will
+    "ram_cache",  # the RAM prompt cache at work
+    "ram_saves",  # what it takes
+    "ram_search",  # whether it is searched for a better prompt
+    "releases",
+    "rewinding",  # memory that can only go back to checkpoints
+    "slot_count",
+    "slot_file_checkpoints",  # that a slot file brought checkpoints
+    "slot_files",
+    "text",  # what stands where two prompts part
+]
+"""What the lines that a log has are able to tell."""

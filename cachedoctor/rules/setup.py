@@ -1,0 +1,46 @@
+"""What follows from the facts of a server alone: worked out once, however many requests end under them.
+
+Knows facts; knows no request and no cause.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+from cachedoctor.model import Server
+
+
+class Setup:
+    """Facts of a server, and what follows from them."""
+
+    def __init__(self, facts: Server) -> None:
+        self.facts = facts
+
+    @cached_property
+    def rewinds_badly(self) -> bool | None:
+        """Whether the memory needs checkpoints to go back (SWA, hybrid, recurrent); None when unknown."""
+        f = self.facts
+        if f.memory is not None:
+            return f.memory != "attention" and not (f.memory == "swa" and f.setting("swa_full") is True)
+        return True if "rewinding" in f.shows else None
+
+    @cached_property
+    def ram(self) -> Literal["on", "off"] | None:
+        """The RAM prompt cache, on or off: by a start-up line, by updates that appear, or that never appear at a level
+        that would show them."""
+        f = self.facts
+        if f.at_least(6629) is False:
+            return "off"  # the cache came with PR #16391, between b6628 and b6751
+        if f.setting("mmproj") is True and f.at_least(7965) is False:
+            return "off"  # announced, but not used with mmproj up to b7964
+        limit = f.setting("cache_ram_mib")
+        if limit is not None:
+            return "off" if limit == 0 else "on"
+        if "ram_cache" in f.shows or f.setting("ram_evictions"):
+            return "on"
+        if "accounting" in f.shows and f.at_least(6751) and f.several:
+            return "off"
+        if f.starts_cold and f.at_least(8929) and f.setting("cache_idle_slots") is not False:
+            return "on"  # a disabled cache makes these builds warn that --cache-idle-slots needs it
+        return None

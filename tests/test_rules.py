@@ -1,0 +1,157 @@
+"""What holds for rules as such: their order, who gives way to whom, and that every finding has a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import made
+import pytest
+
+from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.diagnosis import Diagnosis
+from cachedoctor.model import Mark, Session
+from cachedoctor.rules import registry
+from cachedoctor.rules.base import (
+    FindingText,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    SessionRule,
+)
+from cachedoctor.rules.setup import Setup
+
+WORDS = FindingText("it happened", "so it is", [])
+
+
+def rule(code: str, match: Match | None = None, **fields: Any) -> RequestRule:
+    """A rule that always fires."""
+
+    def prove(s: RuleContext, _: Match) -> Proof:
+        return Proof((Mark(s.request.first_line, b"line"), "label"))
+
+    return RequestRule(code, "spy", "", lambda _: match or Match(10, "high"), prove, lambda _: WORDS, **fields)
+
+
+def codes(*rules: RequestRule) -> tuple[str, ...]:
+    """What is said of a request that lost tokens."""
+    diagnosis = Diagnosis(registry.in_order(list(rules)), [])
+    lost = made.request(outcome="partial", prompt_tokens=5000, lost_tokens=900)
+    return diagnosis.examine(lost, Session(0, "server.log")).verdict.codes
+
+
+def test_a_rule_comes_behind_those_it_gives_way_to() -> None:
+    rules = [rule("CD901", unless=("CD902", "CD903")), rule("CD902", only_with=("CD903",)), rule("CD903")]
+    assert [found.code for found in registry.in_order(list(rules))] == ["CD903", "CD902", "CD901"]
+
+
+def test_rules_that_give_way_to_each_other_are_an_error() -> None:
+    with pytest.raises(ValueError, match="CD901, CD902"):
+        registry.in_order([rule("CD901", unless=("CD902",)), rule("CD902", weak_unless=("CD901",))])
+
+
+def test_one_that_fired_silences_those_that_give_way_to_it() -> None:
+    assert codes(rule("CD901", unless=("CD902",)), rule("CD902"), rule("CD903")) == ("CD902", "CD903")
+
+
+def test_a_weak_match_gives_way_to_more_causes_than_a_strong_one() -> None:
+    assert codes(rule("CD901"), rule("CD902", weak_unless=("CD901",))) == ("CD901", "CD902")
+    assert codes(rule("CD901"), rule("CD902", Match(10, "low", weak=True), weak_unless=("CD901",))) == ("CD901",)
+    assert codes(rule("CD902", Match(10, "low", weak=True), weak_unless=("CD901",))) == ("CD902",)
+
+
+def test_what_is_said_only_with_another_cause() -> None:
+    assert codes(rule("CD902", only_with=("CD901",))) == ()
+    assert codes(rule("CD902", only_with=("CD901",)), rule("CD901")) == ("CD901", "CD902")
+
+
+def test_only_the_request_that_shows_a_finding_is_proved() -> None:
+    """The others are decided on, and counted."""
+    asked: list[int] = []
+
+    def decide(s: RuleContext) -> Match:
+        return Match(s.lost, "high")
+
+    def prove(s: RuleContext, _: Match) -> Proof:
+        asked.append(s.request.index)
+        return Proof((Mark(s.request.first_line, b"line"), "label"))
+
+    diagnosis = Diagnosis([RequestRule("CD901", "spy", "", decide, prove, lambda _: WORDS)], [])
+    for index, tokens in enumerate([300, 200, 900, 100, 900]):
+        lost = made.request(
+            index=index, first_line=index + 1, outcome="partial", prompt_tokens=5000, lost_tokens=tokens
+        )
+        diagnosis.examine(lost, Session(0, "server.log"))
+    (finding,) = diagnosis.findings()
+    assert (finding.count, finding.cost.tokens, finding.evidence[0].line) == (5, 2400, 3)
+    assert asked == [0, 2]
+    diagnosis.findings()
+    assert asked == [0, 2], "a proof is asked for once"
+
+
+def test_a_cause_of_a_session_is_silenced_by_one_of_its_requests() -> None:
+    noted = SessionRule("CD902", "spy", "", lambda _: [SessionFinding(WORDS, "x", of_cmdline=True)])
+    partly = SessionRule(
+        "CD903",
+        "spy",
+        "",
+        lambda _: [SessionFinding(WORDS, key, unless=key and ("CD901",), of_cmdline=True) for key in ("", "x")],  # type: ignore[arg-type]
+    )
+    session = Session(0, "server.log")
+    lost = made.request(outcome="partial", prompt_tokens=5000, lost_tokens=900)
+    for silenced in (("CD901",), ("CD999",)):
+        whole = SessionRule("CD902", "spy", "", noted.inspect, unless=silenced)
+        diagnosis = Diagnosis([rule("CD901"), whole, partly], [])
+        diagnosis.examine(lost, session)
+        found = [(finding.code, finding.key) for finding in diagnosis.inspect([session])]
+        assert found == ([] if silenced == ("CD901",) else [("CD902", "x")]) + [("CD903", "")]
+
+
+def test_no_finding_is_without_a_line() -> None:
+    with pytest.raises(ValueError, match="no line proves 'it happened'"):
+        SessionFinding(WORDS, "key")
+    with pytest.raises(TypeError):
+        Proof()  # type: ignore[call-arg]
+
+
+def test_only_findings_of_the_command_line_have_no_line() -> None:
+    """Their rules say so; no other does."""
+    assert SessionFinding(WORDS, "key", [(Mark(1, b""), "")]).evidence
+    assert SessionFinding(WORDS, "key", of_cmdline=True).evidence == []
+
+
+# ---- the RAM cache, by what is left of a log
+
+EVICTED = """\
+0.00.045.925 I srv    load_model: initializing slots, n_slots = 1
+0.01.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1
+0.01.000.100 I slot launch_slot_: id  0 | task 0 | processing task, is_child = 0
+0.01.000.200 I slot update_slots: id  0 | task 0 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1838
+0.01.300.000 I slot print_timing: id  0 | task 0 | prompt eval time =     329.50 ms /  1838 tokens (    0.18 ms per token,  5578.15 tokens per second)
+0.01.300.100 I slot print_timing: id  0 | task 0 |        eval time =      19.16 ms /     6 tokens (    3.19 ms per token,   313.23 tokens per second)
+0.01.300.200 I slot      release: id  0 | task 0 | stop processing: n_tokens = 1843, truncated = 0
+0.02.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 1300200
+0.02.000.050 W srv        update:  - cache size limit reached, removing oldest entry (size = 1.237 MiB)
+0.02.000.100 I slot launch_slot_: id  0 | task 8 | processing task, is_child = 0
+0.02.000.200 I slot update_slots: id  0 | task 8 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 2838
+0.02.300.000 I slot print_timing: id  0 | task 8 | prompt eval time =     429.50 ms /  2838 tokens (    0.18 ms per token,  5578.15 tokens per second)
+0.02.300.100 I slot print_timing: id  0 | task 8 |        eval time =      19.16 ms /     6 tokens (    3.19 ms per token,   313.23 tokens per second)
+0.02.300.200 I slot      release: id  0 | task 8 | stop processing: n_tokens = 2843, truncated = 0
+"""  # noqa: E501
+
+
+def test_a_cache_that_evicts_is_on() -> None:
+    """b8672: its other lines are lost, those of the prompts are not."""
+    assert _session(EVICTED).setting("ram_evictions") == 1
+    assert Setup(_session(EVICTED)).ram == "on"
+    without = "".join(line for line in EVICTED.splitlines(keepends=True) if "removing oldest" not in line)
+    assert Setup(_session(without)).ram == "off", "this level would print its updates, and there are none"
+
+
+def _session(log: str) -> Session:
+    analyzer = Analyzer(8672)
+    analyzer.open("server.log")
+    analyzer.feed(log.encode())
+    (session,) = analyzer.finish().sessions
+    return session
