@@ -104,6 +104,8 @@ def session(shown: Session) -> dict[str, Any]:
     s = quoted.session(shown)
     out = {name: getattr(s, name) for name in _SESSION}
     out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
+    if s.program is not None:
+        out["program"] = s.program
     out["periods"] = [_period(period) for period in s.periods]
     return out
 
