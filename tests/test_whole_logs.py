@@ -177,7 +177,7 @@ def test_no_format_says_that_nothing_was_computed_where_the_log_does_not_tell() 
         analyzer.feed(_HEADLESS.encode())
         page = written(name, analyzer.finish()).decode()
         assert "840" in page, name
-        assert not re.search(r"\b0 (tokens|computed)|omputed\W+0\b", page), name
+        assert not re.search(r"\b0 computed|omputed\W+0\b", page), name
 
 
 def test_every_derived_number_says_by_which_identity() -> None:
