@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cachedoctor.doctor.diagnosis import MAX_SESSIONS, Diagnosis
@@ -125,12 +126,11 @@ def test_a_request_judged_again_is_seen_with_what_came_before_it_alone() -> None
     turns = [request(i, 2000 + i, thread=0, outcome="partial", lost_tokens=1) for i in range(4)]
     for turn in turns:
         diagnosis.examine(turn, session)
-    turns[1].thread = 1
-    diagnosis.revise(turns[1], session)
+    moved = msgspec.structs.replace(turns[1], thread=1)
+    diagnosis.revise(moved, session)
     diagnosis.revise(turns[2], session)
     assert seen[4:] == [(1, 0, []), (2, 1, [0])]
-    turns[1].thread = 0
-    diagnosis.revise(turns[1], session)
+    diagnosis.revise(msgspec.structs.replace(moved, thread=0), session)
     diagnosis.examine(request(4, 2004, thread=0, outcome="partial", lost_tokens=1), session)
     assert seen[6:] == [(1, 0, [0]), (4, 3, [0, 1, 2, 3])]
     assert diagnosis.findings()[0].count == 5

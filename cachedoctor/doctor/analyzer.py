@@ -191,8 +191,8 @@ class Analyzer:
     def _examine(self, tracker: Tracker, count: int | None = None) -> None:
         """Ask the rules about the first ``count`` finished requests, else all, however the input was cut into chunks.
 
-        Nothing that they rest on has changed since. Several at once, step by step, so that the processor's cache holds
-        what a step needs.
+        One whose number was given before is seen otherwise now: what was said of that number is taken back. Several at
+        once, step by step, so that the processor's cache holds what a step needs.
         """
         revised, finished = tracker.revised, tracker.finished[:count]
         if not finished and not revised:
@@ -201,16 +201,24 @@ class Analyzer:
         tracker.revised = []
         self._diagnosis.renew()
         again = [self._ask_again(request) for request in revised]
-        judged = [self._ask(request) for request in finished]
+        judged: dict[int, Judged] = {}
+        for request in finished:
+            number = request.index
+            if number in judged:  # seen otherwise before anybody heard of it
+                judged[number] = self._ask_again(request)
+            elif self._spool.holds(number):
+                again.append(self._ask_again(request))
+            else:
+                judged[number] = self._ask(request)
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._witness is not None:
-            told = [(one, self._sessions[one.request.session]) for one in (*again, *judged)]
+            told = [(one, self._sessions[one.request.session]) for one in (*again, *judged.values())]
             self._witness.examined(told, self.findings() if opened else [])
-        for request in finished:
-            self._sums.add(request)
-            self._reuse.add(request, self._sessions[request.session])
-        for one in judged:
+        for one in judged.values():
+            self._sums.add(one.request)
+            self._reuse.add(one.request, self._sessions[one.request.session])
+        for one in judged.values():
             self._spool.add(one)
 
     def _ask_again(self, request: Request) -> Judged:
