@@ -42,7 +42,7 @@ class Attack(NamedTuple):
 
 def compiled() -> dict[str, re.Pattern[Any]]:
     """All patterns by the name of where they are."""
-    found: dict[str, re.Pattern[Any]] = {"the catalogue": catalogue().pattern}
+    found: dict[str, re.Pattern[Any]] = {"the catalogue": catalogue().pattern.whole()}
     for module in pkgutil.walk_packages(cachedoctor.__path__, "cachedoctor."):
         if not module.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(module.name)).items():

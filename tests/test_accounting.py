@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import pytest
 from conftest import FIXTURES, content_of, report_of
+from made import joined, observed, recorded, request
 
-from cachedoctor.engines.llamacpp.accounting import NEAR, common_prefix, derive_counts, judge
-from cachedoctor.engines.llamacpp.threads import MAX_THREADS, Threads
+from cachedoctor.engines.llamacpp import accounting
+from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix
+from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, Conversations
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Request, Session
+from cachedoctor.model import Facts, Session
 
 
-def request(**fields: object) -> Request:
-    start: dict[str, object] = {
-        "index": 0,
-        "session": 0,
-        "path": "x",
-        "slot": 0,
-        "task": 0,
-        "first_line": 1,
-        "last_line": 2,
-    }
-    return Request(**{**start, **fields})  # type: ignore[arg-type]
+def counts(*, shifted: bool = False, **fields: object) -> Counts:
+    """Prompt, cached and processed tokens of a request of which this was printed."""
+    return accounting.counts(observed(**fields), shifted=shifted)
+
+
+def prefix(*, shown: bool, memory: str | None = None, **fields: object) -> tuple[Prefix, Counts]:
+    """Its common prefix, where the numbers are all there."""
+    seen = observed(**fields)
+    numbers = Counts(seen.prompt_tokens, seen.cached_tokens, seen.processed_tokens, {})
+    facts = Facts(0, "x", memory=memory)  # type: ignore[arg-type]
+    return accounting.prefix(seen, accounting.held(seen), numbers, facts, shown=shown), numbers
+
+
+def judge(reference: int | None, *, cold: bool = False, **fields: object) -> Loss:
+    """Outcome and lost tokens: in all, by the client, by the server."""
+    r = request(**fields)
+    return accounting.judge(
+        r.error, r.cancelled, r.prompt_tokens, r.cached_tokens, r.common_prefix_tokens, reference, cold=cold
+    )
 
 
 def session(**fields: object) -> Session:
@@ -33,24 +43,21 @@ def session(**fields: object) -> Session:
 
 def test_the_identity_gives_prompt_and_cached() -> None:
     """release 2109, 6 generated, 65 processed: prompt 2109 - 5 = 2104, cached 2104 - 65 = 2039."""
-    r = request(released_tokens=2109, generated_tokens=6, processed_tokens=65)
-    derive_counts(r)
-    assert (r.prompt_tokens, r.cached_tokens, r.processed_tokens) == (2104, 2039, 65)
-    assert r.derived == ["prompt_tokens", "cached_tokens"]
+    r = counts(released_tokens=2109, generated_tokens=6, processed_tokens=65)
+    assert (r.prompt, r.cached, r.processed) == (2104, 2039, 65)
+    assert list(r.derived) == ["prompt_tokens", "cached_tokens"]
 
 
 def test_one_generated_token_never_enters_the_slot() -> None:
     """max_tokens 1: release is the prompt."""
-    r = request(released_tokens=1838, generated_tokens=1, processed_tokens=1838)
-    derive_counts(r)
-    assert (r.prompt_tokens, r.cached_tokens) == (1838, 0)
+    r = counts(released_tokens=1838, generated_tokens=1, processed_tokens=1838)
+    assert (r.prompt, r.cached) == (1838, 0)
 
 
 def test_what_was_read_is_not_derived() -> None:
     """Printed numbers stay what they are, and are not called derived."""
-    r = request(prompt_tokens=2104, cached_tokens=2039, processed_tokens=65, released_tokens=2109, generated_tokens=6)
-    derive_counts(r)
-    assert (r.prompt_tokens, r.cached_tokens, r.derived) == (2104, 2039, [])
+    r = counts(prompt_tokens=2104, cached_tokens=2039, processed_tokens=65, released_tokens=2109, generated_tokens=6)
+    assert (r.prompt, r.cached, list(r.derived)) == (2104, 2039, [])
 
 
 @pytest.mark.parametrize(("printed", "reused"), [(1899, 1899), (1901, None), (5000, None)])
@@ -75,53 +82,46 @@ def test_chunks_that_were_moved_are_no_common_prefix() -> None:
 
 def test_the_second_witness_wins() -> None:
     """A truncation that failed in silence: 1,863 said to be cached, but all 1,951 were processed."""
-    r = request(prompt_tokens=1951, cached_tokens=1863, processed_tokens=1951)
-    derive_counts(r)
-    assert r.cached_tokens == 0
+    r = counts(prompt_tokens=1951, cached_tokens=1863, processed_tokens=1951)
+    assert r.cached == 0
 
 
 @pytest.mark.parametrize("second_batch", [None, 2048])
 def test_a_forced_reprocessing_reuses_nothing(second_batch: int | None) -> None:
     """An excerpt ends at the forcing, or lacks the first batch: whatever matched, all 1,966 tokens are processed."""
-    r = request(prompt_tokens=1966, common_prefix_tokens=58, forced=True, cached_tokens=second_batch)
-    derive_counts(r)
-    assert (r.cached_tokens, r.processed_tokens, r.derived) == (0, 1966, ["cached_tokens", "processed_tokens"])
+    r = counts(prompt_tokens=1966, common_prefix_tokens=58, forced=True, cached_tokens=second_batch)
+    assert (r.cached, r.processed, list(r.derived)) == (0, 1966, ["cached_tokens", "processed_tokens"])
 
 
 def test_processed_follows_from_cached() -> None:
     """No timing line: 1951 - 1863 = 88."""
-    r = request(prompt_tokens=1951, cached_tokens=1863)
-    derive_counts(r)
-    assert (r.processed_tokens, r.derived) == (88, ["processed_tokens"])
+    r = counts(prompt_tokens=1951, cached_tokens=1863)
+    assert (r.processed, list(r.derived)) == (88, ["processed_tokens"])
 
 
 @pytest.mark.parametrize("broken", [{"cancelled": True}, {"error": "context-overflow"}])
 def test_nothing_is_made_up_for_a_request_that_did_not_end(broken: dict[str, object]) -> None:
     """How much was processed before the end is not known."""
-    r = request(prompt_tokens=1951, cached_tokens=1863, **broken)
-    derive_counts(r)
-    assert r.processed_tokens is None
+    r = counts(prompt_tokens=1951, cached_tokens=1863, **broken)
+    assert r.processed is None
 
 
 def test_a_context_shift_breaks_the_identity() -> None:
     """The slot's length at the end says nothing about the prompt."""
-    r = request(released_tokens=1374, generated_tokens=1300, processed_tokens=1098, shifted=True)
-    derive_counts(r)
-    assert (r.prompt_tokens, r.cached_tokens, r.processed_tokens) == (None, None, 1098)
+    r = counts(released_tokens=1374, generated_tokens=1300, processed_tokens=1098, shifted=True)
+    assert (r.prompt, r.cached, r.processed) == (None, None, 1098)
 
 
 def test_a_choice_has_no_accounting_of_its_own() -> None:
     """``n > 1``: the parent has it."""
-    r = request(parent=7, prompt_tokens=1838, cached_tokens=0, processed_tokens=1838)
-    derive_counts(r)
-    assert (r.prompt_tokens, r.cached_tokens, r.processed_tokens) == (None, None, None)
+    r = counts(parent=7, prompt_tokens=1838, cached_tokens=0, processed_tokens=1838)
+    assert (r.prompt, r.cached, r.processed) == (None, None, None)
 
 
 def test_numbers_that_do_not_fit_give_nothing() -> None:
     """More processed than the prompt has: a line is missing, not a negative cache."""
-    r = request(prompt_tokens=100, processed_tokens=120)
-    derive_counts(r)
-    assert r.cached_tokens is None
+    r = counts(prompt_tokens=100, processed_tokens=120)
+    assert r.cached is None
 
 
 # ---- the common prefix
@@ -129,38 +129,55 @@ def test_numbers_that_do_not_fit_give_nothing() -> None:
 
 def test_shares_bound_the_common_prefix() -> None:
     """similarity 0.959 of 2,049 lies in [1963.97, 1966.02], f_keep 0.882 of 2,229 in [1964.9, 1967.1]: 1965 or 1966."""
-    r = request(
-        prompt_tokens=2049, cached_tokens=1966, processed_tokens=83, similarity=0.959, f_keep=0.882, held_tokens=2229
+    found, numbers = prefix(
+        shown=False,
+        memory="attention",
+        prompt_tokens=2049,
+        cached_tokens=1966,
+        processed_tokens=83,
+        similarity=0.959,
+        f_keep=0.882,
+        held_tokens=2229,
     )
-    common_prefix(r, session(memory="attention"), shown=False)
-    assert r.common_prefix_tokens == 1966
-    r = request(
-        prompt_tokens=2049, cached_tokens=0, processed_tokens=2049, similarity=0.959, f_keep=0.882, held_tokens=2229
+    assert found.tokens == 1966
+    found, numbers = prefix(
+        shown=False,
+        memory="hybrid",
+        prompt_tokens=2049,
+        cached_tokens=0,
+        processed_tokens=2049,
+        similarity=0.959,
+        f_keep=0.882,
+        held_tokens=2229,
     )
-    common_prefix(r, session(memory="hybrid"), shown=False)
-    assert r.common_prefix_tokens in (1965, 1966)
-    assert "common_prefix_tokens" in r.derived
+    assert found.tokens in (1965, 1966)
+    assert "common_prefix_tokens" in numbers.derived
 
 
 def test_a_slot_kept_whole_is_the_common_prefix() -> None:
     """f_keep 1.000 of 1,913 means [1912.04, 1913]: the slot's length is within, and the most likely."""
-    r = request(prompt_tokens=2007, cached_tokens=1909, similarity=0.953, f_keep=1.0, held_tokens=1913)
-    common_prefix(r, session(memory="hybrid"), shown=False)
-    assert r.common_prefix_tokens == 1913
+    found, _ = prefix(
+        shown=False,
+        memory="hybrid",
+        prompt_tokens=2007,
+        cached_tokens=1909,
+        similarity=0.953,
+        f_keep=1.0,
+        held_tokens=1913,
+    )
+    assert found.tokens == 1913
 
 
 def test_shares_that_contradict_each_other_say_nothing() -> None:
     """90 % of 1,000 and 10 % of 1,000 cannot both be the prefix."""
-    r = request(prompt_tokens=1000, cached_tokens=0, similarity=0.9, f_keep=0.1, held_tokens=1000)
-    common_prefix(r, session(), shown=False)
-    assert r.common_prefix_tokens is None
+    found, _ = prefix(shown=False, prompt_tokens=1000, cached_tokens=0, similarity=0.9, f_keep=0.1, held_tokens=1000)
+    assert found.tokens is None
 
 
 def test_nothing_reused_proves_no_prefix() -> None:
     """cache_prompt = false looks the same."""
-    r = request(prompt_tokens=1000, cached_tokens=0)
-    common_prefix(r, session(memory="attention"), shown=True)
-    assert r.common_prefix_tokens is None
+    found, _ = prefix(shown=True, memory="attention", prompt_tokens=1000, cached_tokens=0)
+    assert found.tokens is None
 
 
 def test_attention_reuses_the_whole_prefix() -> None:
@@ -169,16 +186,14 @@ def test_attention_reuses_the_whole_prefix() -> None:
         ("attention", False, False, 1966), ("hybrid", False, False, None),
         ("hybrid", True, False, 1966), ("hybrid", True, True, None),
     ]:  # fmt: skip
-        r = request(prompt_tokens=2049, cached_tokens=1966, forced=forced)
-        common_prefix(r, session(memory=memory), shown=shown)
-        assert r.common_prefix_tokens == expected, (memory, shown, forced)
+        found, _ = prefix(shown=shown, memory=memory, prompt_tokens=2049, cached_tokens=1966, forced=forced)
+        assert found.tokens == expected, (memory, shown, forced)
 
 
 def test_what_was_reused_is_common() -> None:
     """A printed prefix shorter than what was reused describes the slot before a swap."""
-    r = request(prompt_tokens=1912, cached_tokens=1846, common_prefix_tokens=9)
-    common_prefix(r, session(), shown=True)
-    assert r.common_prefix_tokens == 1846
+    found, _ = prefix(shown=True, prompt_tokens=1912, cached_tokens=1846, lcp=9)
+    assert found.tokens == 1846
 
 
 # ---- outcome and loss
@@ -201,9 +216,7 @@ def test_what_was_reused_is_common() -> None:
 )
 def test_outcomes(reference: int, cached: int, prompt: int, outcome: str) -> None:
     """reused: within 64 tokens of the reference; reprocessed: at most 8 tokens or 5 %; partial between."""
-    r = request(prompt_tokens=prompt, cached_tokens=cached)
-    judge(r, reference, cold=False)
-    assert r.outcome == outcome
+    assert judge(reference, prompt_tokens=prompt, cached_tokens=cached)[0] == outcome
 
 
 def test_outcomes_that_are_no_comparison() -> None:
@@ -216,44 +229,36 @@ def test_outcomes_that_are_no_comparison() -> None:
         ({"cached_tokens": 0, "prompt_tokens": 100}, None, False, "unknown"),
         ({"prompt_tokens": 100}, 2000, False, "unknown"),
     ]:
-        r = request(**fields)  # type: ignore[arg-type]
-        judge(r, reference, cold)
-        assert r.outcome == outcome, fields
+        assert judge(reference, cold=cold, **fields)[0] == outcome, fields  # type: ignore[arg-type]
 
 
 def test_the_loss_is_split_between_client_and_server() -> None:
     """Slot 2,229, common 1,966, reused 1,947: the client changed 263, the server could not reuse 19."""
-    r = request(prompt_tokens=2049, cached_tokens=1947, common_prefix_tokens=1966)
-    judge(r, 2229, cold=False)
-    assert (r.lost_tokens, r.lost_client, r.lost_server) == (282, 263, 19)
+    assert judge(2229, prompt_tokens=2049, cached_tokens=1947, common_prefix_tokens=1966)[1:] == (282, 263, 19)
 
 
 def test_without_a_common_prefix_the_loss_has_no_side() -> None:
     """Unknown is null."""
-    r = request(prompt_tokens=2049, cached_tokens=0)
-    judge(r, 2229, cold=False)
-    assert (r.lost_tokens, r.lost_client, r.lost_server) == (2229, None, None)
+    assert judge(2229, prompt_tokens=2049, cached_tokens=0)[1:] == (2229, None, None)
 
 
 def test_more_than_the_reference_is_no_loss() -> None:
     """A foreign prefix that happened to be longer."""
-    r = request(prompt_tokens=2049, cached_tokens=2000, common_prefix_tokens=2000)
-    judge(r, 1900, cold=False)
-    assert (r.outcome, r.lost_tokens, r.lost_client, r.lost_server) == ("reused", 0, 0, 0)
+    assert judge(1900, prompt_tokens=2049, cached_tokens=2000, common_prefix_tokens=2000) == ("reused", 0, 0, 0)
 
 
 # ---- conversations
 
 
-def turn(threads: Threads, total: int, **fields: object) -> int:
+def turn(threads: Conversations, total: int, **fields: object) -> int:
     """Join and record one request; gives the number of its conversation."""
     r = request(**fields)
-    return threads.record(r, threads.join(r), total).id
+    return recorded(threads, r, joined(threads, r), total).id
 
 
 def test_a_growing_prompt_is_one_conversation() -> None:
     """Each turn keeps what the slot holds."""
-    threads = Threads()
+    threads = Conversations()
     first = turn(threads, 1843, prompt_tokens=1838, first_line=1, last_line=5)
     second = turn(threads, 1913, index=1, prompt_tokens=1908, cached_tokens=1843, held_thread=first, held_tokens=1843,
                   common_prefix_tokens=1843, first_line=6, last_line=9)  # fmt: skip
@@ -262,21 +267,21 @@ def test_a_growing_prompt_is_one_conversation() -> None:
 
 def test_two_conversations_take_turns() -> None:
     """The prompt of 1,912 extends the 1,846 of A, not the 1,621 of B that the slot holds."""
-    threads = Threads()
+    threads = Conversations()
     a = turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=5)
     b = turn(threads, 1621, index=1, prompt_tokens=1616, cached_tokens=9, common_prefix_tokens=9, held_thread=a,
              held_tokens=1846, first_line=6, last_line=9)  # fmt: skip
     assert a != b
     back = request(index=2, prompt_tokens=1912, cached_tokens=9, common_prefix_tokens=9, held_thread=b,
                    held_tokens=1621, first_line=10, last_line=12)  # fmt: skip
-    found = threads.join(back)
+    found = joined(threads, back)
     assert found is not None
     assert found.id == a
 
 
 def test_a_prompt_from_ram_is_known_by_its_length() -> None:
     """1,846 tokens came back although the slot held another conversation."""
-    threads = Threads()
+    threads = Conversations()
     a = turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=5)
     b = turn(
         threads,
@@ -289,8 +294,9 @@ def test_a_prompt_from_ram_is_known_by_its_length() -> None:
         first_line=6,
         last_line=9,
     )
-    found = threads.join(
-        request(index=2, prompt_tokens=1912, cached_tokens=1846, held_thread=b, held_tokens=1621, first_line=10)
+    found = joined(
+        threads,
+        request(index=2, prompt_tokens=1912, cached_tokens=1846, held_thread=b, held_tokens=1621, first_line=10),
     )
     assert found is not None
     assert found.id == a
@@ -298,7 +304,7 @@ def test_a_prompt_from_ram_is_known_by_its_length() -> None:
 
 def test_a_long_prompt_out_of_nowhere_is_a_new_conversation() -> None:
     """3,518 tokens do not continue 100."""
-    threads = Threads()
+    threads = Conversations()
     a = turn(threads, 100, prompt_tokens=95, first_line=1, last_line=5)
     r = request(
         index=1,
@@ -309,21 +315,21 @@ def test_a_long_prompt_out_of_nowhere_is_a_new_conversation() -> None:
         held_tokens=100,
         first_line=6,
     )
-    assert threads.join(r) is None
+    assert joined(threads, r) is None
 
 
 def test_a_conversation_that_is_still_running_is_not_continued() -> None:
     """Its end lies behind the start of the other request: they ran side by side."""
-    threads = Threads()
+    threads = Conversations()
     turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=50)
-    assert threads.join(request(index=1, prompt_tokens=1912, cached_tokens=0, first_line=10)) is None
+    assert joined(threads, request(index=1, prompt_tokens=1912, cached_tokens=0, first_line=10)) is None
 
 
 def test_the_memory_for_conversations_is_bounded() -> None:
     """The one unused for longest is forgotten."""
-    threads = Threads()
+    threads = Conversations()
     for n in range(MAX_THREADS + 5):
-        threads.record(request(index=n, first_line=n, last_line=n), None, 1000 + n)
+        recorded(threads, request(index=n, first_line=n, last_line=n), None, 1000 + n)
     assert threads.get(4) is None
     assert threads.get(5) is not None
     assert threads.get(None) is None

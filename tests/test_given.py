@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import made
 import pytest
 from conftest import CASES, log_of, report_of
 
 from cachedoctor.doctor.equipment import Returns
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import Mark, Request, Session, Setting, Sizes
+from cachedoctor.model import Mark, Session, Setting, Sizes
 from cachedoctor.rules import advice, cd406_option_unknown, cd407_option_without_effect
 
 LOADED = "0.00.006.179 I srv    load_model: loading model '/models/x.gguf'\n"
@@ -238,7 +239,7 @@ def test_as_many_slots_as_conversations_in_use_at_once() -> None:
     for order, at_once in [("AAAA", 0), ("ABC", 0), ("ABA", 2), ("ABCA", 3), ("ABABCD", 2), ("ABCABC", 3)]:
         session, returns = Session(0, "x"), Returns()
         for index, name in enumerate(order):
-            returns.note(Request(index, 0, "x", 0, index, 1, 1, thread=ord(name)), session)
+            returns.note(made.request(index=index, thread=ord(name)), session)
         assert session.at_once == at_once, order
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import made
 import pytest
 
 from cachedoctor.doctor.groups import Groups
@@ -14,9 +15,7 @@ SESSION = Session(0, "server.log")
 
 
 def request(index: int, processed: int = 10_000) -> Request:
-    made = Request(index, 0, "server.log", 0, index, 10 * index + 1, 10 * index + 9)
-    made.processed_tokens, made.prompt_ms = processed, float(processed)
-    return made
+    return made.request(index=index, processed_tokens=processed, prompt_ms=float(processed))
 
 
 def match(tokens: int, confidence: Confidence = "medium") -> Match:

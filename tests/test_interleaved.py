@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from made import joined, recorded, request
+from msgspec.structs import replace
 
-from cachedoctor.engines.llamacpp.interleaved import Turn, read
-from cachedoctor.engines.llamacpp.threads import Thread, Threads
-from cachedoctor.model import Request
+from cachedoctor.engines.llamacpp.conversations.interleaved import Turn, read
+from cachedoctor.engines.llamacpp.conversations.join import Conversations
 
 HEAD = 12_000
 
@@ -15,9 +16,11 @@ def turns(*rows: tuple[int, int | None], reply: int = 300) -> list[Turn]:
     """(prompt, common prefix with what the slot held), in tokens; each answered with ``reply`` tokens."""
     made = []
     for index, (prompt, lcp) in enumerate(rows):
-        request = Request(index, 0, "server.log", 0, index, 10 * index + 1, 10 * index + 9)
-        request.prompt_tokens, request.common_prefix_tokens = prompt, lcp
-        made.append(Turn(request, prompt + reply))
+        one = request(
+            index=index, task=index, first_line=10 * index + 1, last_line=10 * index + 9, prompt_tokens=prompt,
+            common_prefix_tokens=lcp,
+        )  # fmt: skip
+        made.append(Turn(one, prompt + reply))
     return made
 
 
@@ -68,20 +71,20 @@ def test_one_conversation_stays_one(rows: list[tuple[int, int | None]]) -> None:
     assert parties(*rows) is None
 
 
-def run(threads: Threads, rows: list[tuple[int, int | None]]) -> list[tuple[int | None, str]]:
-    """Feed turns on one slot as the tracker does; thread and turn of each as judged at the end."""
+def run(threads: Conversations, rows: list[tuple[int, int | None]]) -> list[tuple[int | None, int]]:
+    """Feed turns on one slot; thread of each as judged at the end, and how many more it could continue."""
     slot: tuple[int | None, int | None] = (None, 0)
     judged: dict[int, int | None] = {}
+    more: dict[int, int] = {}
     for turn in turns(*rows):
-        request = turn.request
-        request.held_thread, request.held_tokens = slot
-        thread: Thread | None = threads.join(request)
-        record = threads.record(request, thread, turn.total)
-        judged[request.index] = record.id
-        for moved in threads.part(record):
-            judged[moved.request.index] = moved.thread
-        slot = (judged[request.index], turn.total)
-    return [(judged[index], f"{index}") for index in sorted(judged)]
+        one = replace(turn.request, held_thread=slot[0], held_tokens=slot[1])
+        thread = recorded(threads, one, joined(threads, one), turn.total)
+        judged[one.index] = thread.id
+        moved, more[one.index] = threads.divide(thread)
+        for move in moved:
+            judged[move.turn.request.index] = move.thread
+        slot = (judged[one.index], turn.total)
+    return [(judged[index], more[index]) for index in sorted(judged)]
 
 
 def test_requests_judged_before_are_moved_to_their_own_conversation() -> None:
@@ -93,14 +96,10 @@ def test_requests_judged_before_are_moved_to_their_own_conversation() -> None:
         (14_400, HEAD),
         (15_000, HEAD),
     ]
-    assert [thread for thread, _ in run(Threads(), rows)] == [0, 1, 0, 1, 0]
+    assert [thread for thread, _ in run(Conversations(), rows)] == [0, 1, 0, 1, 0]
 
 
 def test_a_reading_that_is_not_proven_only_lowers_confidence() -> None:
     """One return may be an edit: nothing is moved, the other reading is counted."""
-    threads = Threads()
     rows: list[tuple[int, int | None]] = [(14_000, None), (13_900, HEAD), (14_500, HEAD)]
-    assert [thread for thread, _ in run(threads, rows)] == [0, 0, 0]
-    found = threads.get(0)
-    assert found is not None
-    assert found.recent[-1].request.other_candidates == 1
+    assert run(Conversations(), rows) == [(0, 0), (0, 0), (0, 1)]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from answered import numbers, report_of, sessions_of
+
+from cachedoctor.report import stored
+from cachedoctor.report.base import FormatName, Look, write
 
 START = "***\nWelcome to KoboldCpp - Version 1.120\n"
 
@@ -91,3 +96,15 @@ def test_what_is_no_version_is_not_shown() -> None:
     for version in ("\x07" * 9, "1." + "1" * 99, "<b>"):
         [session] = sessions_of(START.replace("1.120", version) + done(110, 100, 10))
         assert session.version is None
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "html"])
+def test_the_program_is_written_as_it_writes_itself(format: FormatName) -> None:
+    """Of a report that was stored, too."""
+    report, kept = report_of(START + done(2475, 2397, 78)), io.BytesIO()
+    write("json", report, kept, Look())
+    for found in (report, stored.read(kept.getvalue(), "report.json")):
+        out = io.BytesIO()
+        write(format, found, out, Look())
+        assert b"KoboldCpp 1.120" in out.getvalue()
+        assert b"koboldcpp 1.120" not in out.getvalue()

@@ -9,6 +9,7 @@ from typing import Any
 
 import command
 import jsonschema
+import made
 import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
 
@@ -46,11 +47,7 @@ def given(folder: Path, *values: object, tokenizer: str | None = None, template:
 
 def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any) -> Request:
     """A finished request of the log."""
-    request = Request(0, 0, "server.log", slot, 0, 1, 9)
-    request.prompt_tokens, request.thread = tokens, thread
-    for name, value in more.items():
-        setattr(request, name, value)
-    return request
+    return made.request(last_line=9, slot=slot, prompt_tokens=tokens, thread=thread, **more)
 
 
 def pieces(body: dict[str, Any]) -> int:

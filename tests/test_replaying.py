@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import made
 import pytest
 from conftest import CASES, FIXTURES, content_of
 
@@ -43,10 +44,9 @@ def judgements(log: bytes, build: int | None = None) -> list[tuple[Judged, RuleC
     watching = Watching(build)
     watching.open("server.log")
     watching.feed(log)
-    sessions = watching.finish().sessions
-    by_index = {session.index: session for session in sessions}
+    watching.finish()
     return [
-        (judged, RuleContext(r, Setup(by_index[r.session]), [], None, 0, 0))
+        (judged, RuleContext(r, Setup(r.facts), [], None, 0, 0))
         for judged, r in ((judged, judged.request) for judged in watching.seen)
         if r.parent is None and r.cached_tokens is not None and not r.partial
     ]
@@ -57,8 +57,7 @@ def case(name: str, build: int | None = None) -> list[tuple[Request, RuleContext
 
 
 def request(**fields: object) -> Request:
-    start = {"index": 0, "session": 0, "path": "x", "slot": 0, "task": 0, "first_line": 1, "last_line": 2}
-    return Request(**{**start, **fields})  # type: ignore[arg-type]
+    return made.request(**fields)
 
 
 # ---- every bundled log
@@ -114,11 +113,11 @@ def test_one_other_number_changes_the_answer() -> None:
     s = Session(0, "x", build=8672, memory="swa", window=128)
     checks = [Check(2038, 2805, 1655, 5), Check(1600, 2237, 1655, 6)]
     r = request(prompt_tokens=2756, held_tokens=2815, prefix_between=(1783, 1783), oldest_position=2047, checks=checks)
-    r.tried, r.restored, r.restored_at = 2, 1, (1600, 2237)
+    r.seen.tried, r.seen.restored, r.seen.restored_at = 2, 1, (1600, 2237)
     assert replay(r, Setup(s)).expected == 1783
-    r.checks = [checks[0], Check(1700, 2337, 1655, 6)]
+    r.seen.checks = [checks[0], Check(1700, 2337, 1655, 6)]
     assert replay(r, Setup(s)).expected == 0
-    r.oldest_position, r.checks = 1500, []
+    r.seen.oldest_position, r.seen.checks = 1500, []
     assert replay(r, Setup(s)).expected == 1783
 
 
@@ -159,9 +158,9 @@ def test_the_build_is_missing_when_it_decides() -> None:
         held_positions=[(2935, 2935)],
         positions_known=True,
     )
-    r.tried, r.forced = 0, True
+    r.seen.tried, r.seen.forced = 0, True
     assert replay(r, Setup(s)).expected == 0  # forced: only those before b8672 did that
-    r.checks, r.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
+    r.seen.checks, r.seen.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
     assert replay(r, Setup(s)).missing == ("build",)
 
 
@@ -187,7 +186,7 @@ def test_a_list_ends_at_the_checkpoint_that_was_taken() -> None:
     """What a stricter build would have found behind it is unknown."""
     s = Session(0, "x", build=9294, memory="swa", window=128)
     r = request(prompt_tokens=2810, held_tokens=2871, prefix_between=(1783, 1783), oldest_position=2103)
-    r.checks, r.tried, r.restored, r.restored_at = [Check(1582, 2349, 1654, 5)], 1, 1, (1582, 2349)
+    r.seen.checks, r.seen.tried, r.seen.restored, r.seen.restored_at = [Check(1582, 2349, 1654, 5)], 1, 1, (1582, 2349)
     assert would_reuse(r, Setup(s), 9294) == 1783
     assert would_reuse(r, Setup(s), 9713) is None
 

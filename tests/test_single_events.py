@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Facts, Judged, Request, Verdict
+import made
+
+from cachedoctor.model import Facts, Judged, Verdict
 from cachedoctor.rules import cd105_history_rewritten as cd105
 from cachedoctor.rules import cd108_prefix_diverges_early as cd108
 from cachedoctor.rules.base import RuleContext
@@ -10,9 +12,9 @@ from cachedoctor.rules.setup import Setup
 
 
 def judged(index: int, prompt: int, *codes: str) -> Judged:
-    request = Request(
-        index, 0, "log", 0, index, 1, 2, thread=0, held_thread=0, thread_turn=index, prompt_tokens=prompt,
-        common_prefix_tokens=100, lcp_exact=True, ram_looked=True, restored_from_ram=False,
+    request = made.request(
+        index=index, thread=0, held_thread=0, thread_turn=index, prompt_tokens=prompt, common_prefix_tokens=100,
+        lcp_exact=True, ram_looked=True, restored_from_ram=False,
     )  # fmt: skip
     return Judged(request, Verdict(codes))
 

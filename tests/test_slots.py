@@ -6,6 +6,7 @@ import io
 import json
 import random
 
+import made
 import pytest
 from command import FIRST, SECOND, THIRD
 from conftest import json_of
@@ -22,7 +23,7 @@ Asked = tuple[int, int, int | None, int | None]
 
 
 def request(session: int, slot: int, prompt: int | None, cached: int | None, parent: int | None = None) -> Request:
-    return Request(0, session, "a.log", slot, 0, 1, 1, parent, prompt_tokens=prompt, cached_tokens=cached)
+    return made.request(session=session, slot=slot, parent=parent, prompt_tokens=prompt, cached_tokens=cached)
 
 
 def counted(asked: list[Asked], first: int = 0) -> Reuse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import made
 import pytest
 
 from cachedoctor.doctor.speed import PromptSpeed
@@ -9,9 +10,7 @@ from cachedoctor.model import Request
 
 
 def request(cached: int, processed: int, ms: float) -> Request:
-    made = Request(0, 0, "server.log", 0, 0, 1, 9)
-    made.cached_tokens, made.processed_tokens, made.prompt_ms = cached, processed, ms
-    return made
+    return made.request(cached_tokens=cached, processed_tokens=processed, prompt_ms=ms)
 
 
 def time_of(start: int, end: int, base: float = 0.5, rise: float = 1e-5) -> float:
@@ -69,6 +68,4 @@ def test_a_server_that_gets_faster_with_depth_has_no_slope() -> None:
 
 
 def test_unknown_times_cost_nothing() -> None:
-    made = request(0, 1000, 500.0)
-    made.prompt_ms = None
-    assert trained(*SPANS).cost(made, 500)[0] == 0.0
+    assert trained(*SPANS).cost(made.request(cached_tokens=0, processed_tokens=1000), 500)[0] == 0.0

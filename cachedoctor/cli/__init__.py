@@ -26,8 +26,10 @@ from cachedoctor.cli import (
     terminal,
     watch,
 )
+from cachedoctor.cli.arguments import Command, Group
 
 app = typer.Typer(
+    cls=Group,
     name="cachedoctor",
     help="Why was my prompt recomputed? Reads llama-server logs and answers with evidence.",
     no_args_is_help=True,
@@ -35,17 +37,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("analyze")(analyze.analyze)
-app.command("watch", short_help="Show live what a server does with its cache.")(watch.watch)
-app.command("report")(report.report)
-app.command("diff", short_help="Say where two prompts diverge, and why.")(diff.diff)
-app.command("redact", short_help="Write a copy of a log that can be shown.")(redact.redact)
-app.command("explain", short_help="Explain a rule, or a line of a log.")(explain.explain)
-app.command("rules")(rules.rules)
-app.command("export", short_help="Write requests, or lines, as a table.")(export.export)
-app.command("stats", short_help="Sum up requests over many logs and servers.")(stats.stats)
-app.command("compare", short_help="Say whether a change helped, with a confidence interval.")(compare.compare)
-app.command("config")(config.config)
+app.command("analyze", cls=Command)(analyze.analyze)
+app.command("watch", cls=Command, short_help="Show live what a server does with its cache.")(watch.watch)
+app.command("report", cls=Command)(report.report)
+app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
+app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
+app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)
+app.command("rules", cls=Command)(rules.rules)
+app.command("export", cls=Command, short_help="Write requests, or lines, as a table.")(export.export)
+app.command("stats", cls=Command, short_help="Sum up requests over many logs and servers.")(stats.stats)
+app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
+    compare.compare
+)
+app.command("config", cls=Command)(config.config)
 
 
 def _version(wanted: bool) -> None:

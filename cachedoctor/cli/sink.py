@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -78,6 +77,8 @@ class Sink:
             if not os.access(self._target, os.W_OK):
                 raise PermissionError(0, "Permission denied")
             mode = stat.S_IMODE(os.stat(self._target).st_mode)
+        import secrets  # brings much with it
+
         self._temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
         stream = open(self._temporary, "xb")  # noqa: SIM115  # closed by __exit__
         if mode is not None:

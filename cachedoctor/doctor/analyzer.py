@@ -188,44 +188,32 @@ class Analyzer:
         new, self._new = self._new, []
         return new
 
-    def _examine(self, tracker: Tracker, count: int | None = None) -> None:
-        """Ask the rules about the first ``count`` finished requests, else all, however the input was cut into chunks.
+    def _examine(self, tracker: Tracker) -> None:
+        """Ask the rules about the finished requests, however the input was cut into chunks.
 
-        One whose number was given before is seen otherwise now: what was said of that number is taken back. Several at
-        once, step by step, so that the processor's cache holds what a step needs.
+        Several at once, step by step, so that the processor's cache holds what a step needs.
         """
-        revised, finished = tracker.revised, tracker.finished[:count]
-        if not finished and not revised:
+        if not tracker.finished:
             return
-        del tracker.finished[:count]
-        tracker.revised = []
-        self._diagnosis.renew()
-        again = [self._ask_again(request) for request in revised]
-        judged: dict[int, Judged] = {}
-        for request in finished:
-            number = request.index
-            if number in judged:  # seen otherwise before anybody heard of it
-                judged[number] = self._ask_again(request)
-            elif self._spool.holds(number):
-                again.append(self._ask_again(request))
-            else:
-                judged[number] = self._ask(request)
+        finished, tracker.finished[:] = tracker.finished[:], []
+        judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._witness is not None:
-            told = [(one, self._sessions[one.request.session]) for one in (*again, *judged.values())]
+            told = [(one, self._sessions[one.request.session]) for one in judged]
             self._witness.examined(told, self.findings() if opened else [])
-        for one in judged.values():
-            self._sums.add(one.request)
-            self._reuse.add(one.request, self._sessions[one.request.session])
-        for one in judged.values():
-            self._spool.add(one)
+        for one in judged:
+            request = one.request
+            if request.revision:
+                self._spool.revise(one)
+            else:
+                self._sums.add(request)
+                self._reuse.add(request, self._sessions[request.session])
+                self._spool.add(one)
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
-        judged = self._diagnosis.revise(request, self._sessions[request.session], self._differences.get(request.index))
-        self._spool.revise(judged)
-        return judged
+        return self._diagnosis.revise(request, self._sessions[request.session], self._differences.get(request.index))
 
     def _ask(self, request: Request) -> Judged:
         session, difference = self._sessions[request.session], None

@@ -9,7 +9,6 @@ import msgspec
 
 from cachedoctor.doctor.groups import Groups, Key
 from cachedoctor.doctor.memory import Memory
-from cachedoctor.doctor.snapshots import Snapshots
 from cachedoctor.doctor.unanswered import not_evaluated
 from cachedoctor.doctor.whole import noted, short
 from cachedoctor.model import (
@@ -17,6 +16,7 @@ from cachedoctor.model import (
     SEVERITY_ORDER,
     Cost,
     Evidence,
+    Facts,
     Finding,
     Judged,
     Mark,
@@ -68,8 +68,7 @@ class Diagnosis:
         self.groups = Groups(options.ignored, self.failures)
         self.opened: list[str] = []
         """Codes of findings that are new; for whoever takes them out."""
-        self._snapshots = Snapshots()
-        self._setup = Setup(Session(-1, ""))
+        self._setup = Setup(Facts(-1, ""))
         """Of the server that was asked for last."""
         self._memory: dict[int, Memory] = {}
         self._lives: dict[tuple[str, str | None], int] = {}
@@ -88,10 +87,6 @@ class Diagnosis:
     def avoidable_ms(self) -> float:
         """Time that the fixes would have saved, milliseconds."""
         return self.groups.avoidable_ms
-
-    def renew(self) -> None:
-        """Sessions may have changed since requests were examined last."""
-        self._snapshots.renew()
 
     def revise(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
         """Examine a request again whose conversation was mistaken: what was said of its number is taken back."""
@@ -131,7 +126,6 @@ class Diagnosis:
 
     def _forget(self, session: int) -> None:
         self._memory.pop(session, None)
-        self._snapshots.forget(session)
 
     def forget(self) -> None:
         """No session of the inputs so far goes on."""
@@ -147,14 +141,14 @@ class Diagnosis:
         if request.outcome in _HEALTHY and not (
             request.partial
             or request.shifted
-            or "restarted" in session.settings
+            or "restarted" in request.facts.settings
             or not _TELLING.isdisjoint(request.marks)
         ):
             judged = Judged(request)  # nothing that any rule could report
             memory.remember(judged)
             return judged
         before, served = memory.before(request)
-        setup = self._setup_of(session)
+        setup = self._setup_of(request.facts)
         s = RuleContext(request, setup, before, served, memory.n_threads, memory.steals, self._options, difference)
         codes = self._fired(s, session, memory)
         if s.slot_taken:
@@ -166,8 +160,7 @@ class Diagnosis:
         shown = msgspec.structs.replace(judged.verdict, codes=tuple(c for c in codes if c not in self._options.ignored))
         return Judged(request, shown)
 
-    def _setup_of(self, session: Session) -> Setup:
-        facts = self._snapshots.of(session)
+    def _setup_of(self, facts: Facts) -> Setup:
         if self._setup.facts is not facts:
             self._setup = Setup(facts)
         return self._setup

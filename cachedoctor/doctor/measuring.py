@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.engines.measured import ENGINES, Engine, Found, Row, Tracker
+from cachedoctor.engines.looks import Found
+from cachedoctor.engines.measured import ENGINES, Engine, Row, Tracker
 from cachedoctor.engines.scanner import Scanner
 from cachedoctor.model import Segment, Session
 

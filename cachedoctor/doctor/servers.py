@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _TOGETHER = 64
 """Finished requests that are examined together."""
-_FEW = 2
-"""Requests of a session from which on their number says no more to any rule."""
 
 
 class Servers:
@@ -34,7 +32,7 @@ class Servers:
         self,
         new_session: Callable[[str, str | None], Session],
         number: Callable[[], int],
-        examine: Callable[[Tracker, int | None], None],
+        examine: Callable[[Tracker], None],
         build: int | None,
         lists_requests: bool,
         witness: Witness | None,
@@ -44,7 +42,7 @@ class Servers:
         Args:
             new_session: makes one for a path and an origin.
             number: gives the next number of a request.
-            examine: takes so many of a tracker's finished requests, the first ones, or all.
+            examine: takes the finished requests of a tracker.
             build: of llama.cpp, when the log does not say it.
             lists_requests: what is only of interest where every request is listed is read as well.
             witness: hears of every line.
@@ -99,7 +97,7 @@ class Servers:
                 tracker = self._tracker(origin)
                 tracker.feed(event)
                 if tracker.finished and self._witness is None:  # who hears of the event before its request
-                    self._examine(tracker, None)
+                    self._examine(tracker)
         return sum(scanner.recognised for scanner in self._scanners.values())
 
     def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
@@ -116,8 +114,8 @@ class Servers:
             if tracker is None:
                 tracker = self._tracker(origin)
             tracker.feed(event)
-            if len(tracker.finished) >= (_TOGETHER if tracker.session.n_requests > _FEW else 1):
-                self._examine(tracker, None)
+            if len(tracker.finished) >= _TOGETHER:
+                self._examine(tracker)
 
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
@@ -132,7 +130,7 @@ class Servers:
             tracker = self._trackers.get(origin)
             witness.event(event, self._path, origin, None if tracker is None else tracker.session)
             if tracker is not None:
-                self._examine(tracker, None)
+                self._examine(tracker)
 
         return SingleScanner(single_lines(), self._plan, PROGRESS, tell)
 
@@ -141,7 +139,7 @@ class Servers:
         if tracker is None:
             tracker = Tracker(
                 self._path, origin, self._new_session, self._number,
-                self._scanner(origin), self._build, self._examine, self._time_of if self._lists else None,
+                self._scanner(origin), self._build, self._time_of if self._lists else None,
             )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker

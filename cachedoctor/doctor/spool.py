@@ -42,10 +42,6 @@ class Spool:
         """Number of the request that too many others wait for, or None."""
         return self._next if len(self._waiting) > MAX_WAITING else None
 
-    def holds(self, number: int) -> bool:
-        """Whether the request with this number was taken before."""
-        return number < self._next or number in self._waiting
-
     def revise(self, judged: Judged) -> None:
         """Put a request in the place of the one that had its number, unless that no longer changes."""
         number = judged.request.index

@@ -8,7 +8,7 @@ from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.witness import Witness
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.llamacpp.progress import Progress, advance
-from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
     CacheSample,
@@ -97,13 +97,13 @@ class Observer(Witness):
         numbers = sorted({*known, *tracker.slots})[:MAX_SLOTS]
         return ServerView(session, [self._slot(session, number, tracker.slots.get(number)) for number in numbers])
 
-    def _slot(self, session: Session, number: int, state: SlotState | None) -> SlotView:
+    def _slot(self, session: Session, number: int, state: Slot | None) -> SlotView:
         place = session.index, number
         last = self._last.get(place)
-        if state is None or state.request is None or state.released:
+        if state is None or state.open is None or state.released:
             idle = session.starts_cold or (state is not None and state.used)
             return SlotView(number, "idle" if idle else "unknown", last=last)
-        request, progress = state.request, self._progress.get(place)
+        request, progress = state.open, self._progress.get(place)
         if progress is None or progress.task != request.task:
             progress = Progress(request.task)
         timed = request.processed_tokens is not None

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.looks import Look
 from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Session
 
 _KEPT = 10_000
@@ -21,6 +22,9 @@ class AnswerTracker:
     """Feeds on the events of one origin. A session begins with its first request: other lines prove no server."""
 
     engine: ClassVar[str]
+    """As sessions call the program."""
+    program: ClassVar[str]
+    """As the program writes itself."""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class AnswerTracker:
     def _opened(self, line: int) -> Answers:
         if self._fresh or self.session is None:
             self.session = self._new_session(self._path, self._origin)
-            self.session.engine = self.engine
+            self.session.engine, self.session.program = self.engine, self.program
             self.session.first_line = line if self._begun is None else self._begun
             self._fresh, self._answers, self._listed = False, None, 0
             if self._version is not None:
@@ -97,3 +101,16 @@ class AnswerTracker:
             self._answers = Answers(self._path, "log")
             self.session.answers.append(self._answers)
         return self._answers
+
+
+class Program(NamedTuple):
+    """A program that logs numbers of each request: all that is known of it."""
+
+    tracker: type[AnswerTracker]
+    looks: Look
+    """Finds something in any block that holds a line which the tracker needs; led by a literal."""
+    rows: list[Message]
+    prefix: bytes
+    """Pattern from the begin of a line to its message, without groups, and possessive."""
+    fork: bool = False
+    """A fork of llama-server, whose lines look like it: from the first line that is found no line is llama-server's."""

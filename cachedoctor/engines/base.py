@@ -6,12 +6,13 @@ Knows how a row becomes a pattern. Knows no particular message, no request, no r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.heads import literal_pattern, trie_pattern
+from cachedoctor.engines.heads import Heads, literal_pattern
 from cachedoctor.model import Shows
 
 _LOOK = 1 << 12
@@ -22,8 +23,7 @@ GROUPS = ("slot", "srv", "bare")
 """Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
+_text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
 
 
 def _float(raw: bytes) -> float:
@@ -35,18 +35,21 @@ def as_pairs(raw: bytes) -> dict[str, str]:
 
     Where a name comes again, the next line has been glued to this one.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    more: dict[str, list[str]] = {}
     last = None
     for part in _text(raw).split(","):
         name, colon, value = part.partition(":")
-        if colon and name.strip():
-            last = name.strip()
-            if last in found:
+        if colon and (name := name.strip()):
+            if name in found:
                 break
-            found[last] = [value.strip()]
-        elif last is not None and part.strip():
-            found[last].append(part.strip())
-    return {name: ", ".join(parts) for name, parts in found.items()}
+            found[name] = value.strip()
+            last = name
+        elif last is not None and (rest := part.strip()):
+            more.setdefault(last, [found[last]]).append(rest)
+    for name, parts in more.items():
+        found[name] = ", ".join(parts)
+    return found
 
 
 # Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
@@ -72,7 +75,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "nolimit": (r"[a-z].*", _text),
     "text": (r".*?", _text),
     "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
-    "pairs": (r".*?", as_pairs),
+    "pairs": (r".*", as_pairs),  # so do these
 }
 
 
@@ -252,11 +255,17 @@ class Catalogue:
                     heads[group_of(row)].add(head)
                 self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
-        slot, other, bare = (trie_pattern(sorted(heads[g])) for g in ("slot", "srv", "bare"))
+        self._fused = fused
+        self.pattern = Heads(heads, self._compiled)
+        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
+        one of three groups: behind a slot prefix, behind a server prefix, bare."""
+
+    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
         # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
         # digits are token ids.
-        shortcut = fused + rb"|" if fused else b""
-        self.pattern = re.compile(
+        shortcut = self._fused + rb"|" if self._fused else b""
+        slot, other, bare = heads["slot"], heads["srv"], heads["bare"]
+        return re.compile(
             rb"\n"
             + self._STAMP
             + rb"(?:"
@@ -268,8 +277,6 @@ class Catalogue:
             + rb"|(?=[ \t]*(?:\n|-?\d))))"
             rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
         )
-        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
-        one of three groups: behind a slot prefix, behind a server prefix, bare."""
 
     def candidates(self, group: str, head: bytes) -> list[Message]:
         """Rows that begin with ``head``; blanks in the log may be collapsed or doubled."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.knowledge.texts import longest_prefix
 
 _PROMPTS = 64
 _BYTES = 4 << 20
@@ -25,7 +25,7 @@ class Beginnings:
     def add(self, prompt: bytes) -> int | None:
         """Take a prompt; give the bytes it shares with the earlier one that shares most, None for the first one."""
         prompt = prompt[:_LONGEST]
-        best = max((common_prefix(prompt, other) for other in self._recent), default=None)
+        best = longest_prefix(prompt, reversed(self._recent))
         self._recent.append(prompt)
         self._size += len(prompt)
         while len(self._recent) > _PROMPTS or self._size > _BYTES:

@@ -6,7 +6,11 @@ Knows regular expressions. Knows no message.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Set
 
+_SHORT = 1 << 16
+"""Bytes of a log for which fewer heads are compiled: in a longer one, looking for them costs more."""
+_NEVER = rb"(?!)"
 _BLANK = b"[ \t]++"
 """Possessive: with several blank runs in a row, a line of blanks would cost the cube of its length."""
 
@@ -38,3 +42,53 @@ def _render(node: dict[str, dict]) -> bytes:  # type: ignore[type-arg]
     if len(branches) == 1 and not ends:
         return branches[0]
     return b"(?:" + b"|".join(branches) + (b"|" if ends else b"") + b")"
+
+
+class Heads:
+    """A pattern over many heads, of which a short log needs few: to compile all takes a fifth of its analysis."""
+
+    def __init__(
+        self, groups: Mapping[str, Set[str]], build: Callable[[Mapping[str, bytes]], re.Pattern[bytes]]
+    ) -> None:
+        """Begin without a pattern.
+
+        Args:
+            groups: the heads by the place in which they stand.
+            build: makes the pattern out of one for each group.
+        """
+        self._groups = {group: {_plain(head): head for head in heads} for group, heads in groups.items()}
+        self._build = build
+        self._missing: Set[bytes] = set().union(*self._groups.values())
+        self._size = 0
+        self._pattern: re.Pattern[bytes] | None = None
+
+    def finditer(self, data: bytes) -> Iterator[re.Match[bytes]]:
+        """Match as a pattern of all heads does."""
+        if self._missing:
+            self._size += len(data)
+            self._add(data)
+        return (self._pattern or self.whole()).finditer(data)
+
+    def whole(self) -> re.Pattern[bytes]:
+        """Return the pattern of all heads."""
+        return self._compiled(set())
+
+    def _add(self, data: bytes) -> None:
+        if self._size > _SHORT:
+            self._missing = set()
+        else:
+            text = b" ".join(data.split())
+            missing = {head for head in self._missing if head not in text}
+            # a log that goes on needs more and more of them: all at once then
+            self._missing = missing if self._pattern is None or missing == self._missing else set()
+        if self._pattern is None or not self._missing:
+            self._pattern = self._compiled(self._missing)
+
+    def _compiled(self, missing: Set[bytes]) -> re.Pattern[bytes]:
+        left = {group: sorted(heads[h] for h in heads.keys() - missing) for group, heads in self._groups.items()}
+        return self._build({group: trie_pattern(heads) if heads else _NEVER for group, heads in left.items()})
+
+
+def _plain(head: str) -> bytes:
+    """Write a head with single blanks, as it stands in a text with single blanks."""
+    return " ".join(head.split()).encode()

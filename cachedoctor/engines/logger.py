@@ -6,9 +6,10 @@ Knows how such a prefix ends and where a message begins. Knows no particular eng
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cachedoctor.engines.base import Catalogue, Event, Message
-from cachedoctor.engines.heads import trie_pattern
+from cachedoctor.engines.heads import Heads
 
 
 class LoggerCatalogue(Catalogue):
@@ -22,15 +23,17 @@ class LoggerCatalogue(Catalogue):
         self.rows = rows
         self.by_head: dict[tuple[str, bytes], list[Message]] = {}
         heads: set[str] = set()
+        self._prefix = prefix
         for row in rows:
             for head in row.heads:
                 heads.add(head)
                 self.by_head.setdefault(("bare", head.encode()), []).append(row)
         self._begin = re.compile(rb"(?:" + prefix + rb")?+[ \t]*+")
+        self.pattern = Heads({"bare": heads}, self._compiled)
+
+    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
         # The five groups of every catalogue: a slot, a task, and heads in three places, of which here only the last is.
-        self.pattern = re.compile(
-            rb"\n(?:(?!)()()()()|(?:" + prefix + rb")?+[ \t]*+(" + trie_pattern(sorted(heads)) + rb"))"
-        )
+        return re.compile(rb"\n(?:(?!)()()()()|(?:" + self._prefix + rb")?+[ \t]*+(" + heads["bare"] + rb"))")
 
     def recognise(self, body: bytes) -> list[Event]:
         """Every row that matches the single line ``body`` exactly (one, unless the catalogue is ambiguous)."""

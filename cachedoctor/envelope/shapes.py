@@ -26,10 +26,19 @@ WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
 _SHAPED = re.compile(SHAPED)
 
+_RANKED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){1,6}\] (?!" + SHAPED + rb")"
+"""The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, behind which SGLang writes: no wrapper, and every line has it."""
+
 # Every line of every log is tried, so the commonest lines ("0.01.058.254 I ", "slot ", "srv ") must fail within a few
 # characters. Lines that start "<|" or "</" are prompt text of chat templates.
 _CANDIDATE = (
-    rb"(?:[\[{>]|<[^|/]|\d++[^.\n\d]|\d{10}\.\d{6} | (?! )|(?:" + MONTHS + rb"|" + WEEKDAYS + rb") |time="
+    rb"(?:\[(?!"
+    + _RANKED
+    + rb")|[{>]|<[^|/]|\d++[^.\n\d]|\d{10}\.\d{6} | (?! )|(?:"
+    + MONTHS
+    + rb"|"
+    + WEEKDAYS
+    + rb") |time="
     rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|)"
 )
 _FIRST = re.compile(_CANDIDATE)

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 _Text = TypeVar("_Text", str, bytes)
+
+
+def longest_prefix(text: _Text, others: Iterable[_Text]) -> int | None:
+    """Return how many characters, or bytes, ``text`` begins with like the one of ``others`` that is most like it.
+
+    None without another. One that is not longer like it than the best so far is passed over at a glance.
+    """
+    best: int | None = None
+    longer = text[:0]
+    for other in others:
+        if best is None or (best < len(text) and other.startswith(longer)):
+            best = common_prefix(text, other)
+            longer = text[: best + 1]
+    return best
 
 
 def common_prefix(a: _Text, b: _Text) -> int:

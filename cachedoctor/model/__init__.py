@@ -32,10 +32,11 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.lines import Mark, Segment
+from cachedoctor.model.observed import Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
-from cachedoctor.model.request import Check, Dropped, Outcome, Request
+from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, release

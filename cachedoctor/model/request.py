@@ -1,49 +1,24 @@
-"""What llama-server calls a task. Knows no engine, no rule, no file."""
+"""What llama-server calls a task, settled: built once when it has ended, never written again.
+
+``seen`` is what the log printed, the other fields are what follows from it. Knows no engine, no rule, no file.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from cachedoctor.model.lines import Mark
+from cachedoctor.model.observed import Check, Dropped, Observed, SelectedBy
+from cachedoctor.model.session import Facts
 from cachedoctor.model.terms import MarkName
 
 Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
 
 
-class Check(msgspec.Struct, gc=False):
-    """A checkpoint that the server looked at: positions it covers, and the threshold it had to lie below."""
-
-    pos_min: int
-    pos_max: int
-    threshold: int
-    line: int
-    text: bytes = b""
-    """The line itself, where it was printed."""
-
-
-class Dropped(msgspec.Struct, gc=False):
-    """A context checkpoint that the server dropped though it was still good: its list was full, or too dense."""
-
-    tokens: int
-    """Prompt tokens that it covered."""
-    pos_min: int
-    pos_max: int
-    size_mib: float
-    limit: int | None
-    """Checkpoints that the list holds; None where the log does not say."""
-    crowded: bool
-    """Dropped for being too close to an earlier one (b10068 and newer), not because it was the oldest."""
-    roomy: bool
-    """The list was at most half full."""
-    line: int
-    text: bytes = b""
-    behind: int = 1
-    """It and those dropped after it: how much longer the list had to be to keep it."""
-
-
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
 
     index: int
@@ -53,6 +28,12 @@ class Request(msgspec.Struct):
     task: int
     first_line: int
     last_line: int
+    seen: Observed
+    """What the log printed of it."""
+    facts: Facts
+    """What was known of the server when it ended."""
+    marks: Mapping[MarkName, Mark]
+    """Lines kept as evidence, by what they say."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices."""
     thread: int | None = None
@@ -61,10 +42,9 @@ class Request(msgspec.Struct):
     cached_tokens: int | None = None
     processed_tokens: int | None = None
     generated_tokens: int | None = None
-    derived: list[str] = msgspec.field(default_factory=list)
-    """Names of the fields that were computed from other numbers."""
+    derived: Mapping[str, str] = {}
+    """Names of the fields that were computed from other numbers, and how."""
     prompt_ms: float | None = None
-    selected_by: Literal["lcp", "lru", "id"] | None = None
     similarity: float | None = None
     """Share of the new prompt that the slot already held."""
     f_keep: float | None = None
@@ -73,12 +53,9 @@ class Request(msgspec.Struct):
     """Longest common prefix with what the slot held when processing began."""
     lcp_exact: bool = False
     """The common prefix was printed, not estimated from rounded shares."""
+    prefix_between: tuple[int, int] | None = None
+    """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it was printed."""
     restored_from_ram: bool | None = None
-    tried: int | None = None
-    restored: int | None = None
-    created: int | None = None
-    erased: int | None = None
-    """Context checkpoints: looked at, restored, created, erased. None where this build hides them at this level."""
     lost_tokens: int | None = None
     lost_client: int | None = None
     """Reference - LCP: what the client changed."""
@@ -89,66 +66,183 @@ class Request(msgspec.Struct):
     held_tokens: int | None = None
     """Length of the slot's content when the request took it (before a swap from RAM)."""
     held_thread: int | None = None
+    held_before: int | None = None
+    """Thread whose text the slot held until a slot file was restored into it."""
     thread_turn: int = 0
     """0 for the first request of its thread."""
     other_candidates: int = 0
     """Threads beside its own that this prompt could have extended."""
     outcome: Outcome = "unknown"
     partial: bool = False
-    released_tokens: int | None = None
-    """Length of the slot after the reply."""
-    forced: bool = False
-    """The server printed that it forces full re-processing."""
-    truncate_failed_at: int | None = None
     shifted: bool = False
-    cut_prompt: bool = False
-    """The prompt did not fit, and the server cut it (up to b6628)."""
-    cancelled: bool = False
-    error: str | None = None
-    error_tokens: int | None = None
-    """Prompt tokens that an over-long request had, from its error."""
-    error_limit: int | None = None
-    images: bool = False
-    t_last: int | None = None
-    """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
-    checks: list[Check] = msgspec.field(default_factory=list)
-    held_checkpoints: int | None = None
-    """Checkpoints the slot held when the request came; None when the log hides them."""
-    held_positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
-    (up to b8156)."""
-    positions_known: bool = False
-    """They are all that the slot held: not so behind a swap from RAM or a slot file, until the list was emptied."""
+    """The context was shifted."""
+    checkpoints_shown: bool = False
+    """Lines about checkpoints would be in this log: that none was printed means that there was none."""
     dropped: Dropped | None = None
     """The dropped checkpoint that would have given back more of the common prefix than was reused."""
-    stale_from: int | None = None
-    """Position from which on the restored checkpoint stands for text that had been replaced."""
-    held_before: int | None = None
-    """Thread whose text the slot held until a slot file was restored into it."""
-    ram_looked: bool = False
-    """The RAM prompt cache was searched for a better prompt."""
-    ram_saved: bool = False
-    """What the slot held was saved to the RAM prompt cache before."""
     ram_refused: bool = False
     """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
-    ram_best_lcp: int | None = None
-    """Longest common prefix with any prompt of the RAM cache, where the log lists them."""
-    reused_chunks: int = 0
-    """Tokens moved by --cache-reuse."""
-    old_text: str | None = None
-    new_text: str | None = None
-    """Text around the divergence as printed by LLAMA_SERVER_SLOTS_DEBUG=1, the bar included."""
-    prefix_between: tuple[int, int] | None = None
-    """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it was printed."""
-    oldest_position: int | None = None
-    """Smallest position that the memory still had, where printed (b5586 to b9294, when going back was needed)."""
-    restored_at: tuple[int, int] | None = None
-    """(pos_min, pos_max) of the checkpoint that was restored."""
-    time: str | None = None
-    """When it started, ISO 8601, as the wrapper of its first line says."""
-    client: str | None = None
-    endpoint: str | None = None
-    """Who asked, and what for, where the log says it without doubt; only looked for where requests are listed."""
-    marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
+    revision: int = 0
+    """How often it has been judged again since it was first given: it belongs to another conversation."""
+
+    # ---- as printed
+
+    @property
+    def selected_by(self) -> SelectedBy | None:
+        """How its slot was chosen."""
+        return self.seen.choice.selected_by
+
+    @property
+    def t_last(self) -> int | None:
+        """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
+        return self.seen.choice.t_last
+
+    @property
+    def tried(self) -> int | None:
+        """Context checkpoints that were looked at; None, as of those below, where this log hides them."""
+        return self._counted(self.seen.tried)
+
+    @property
+    def restored(self) -> int | None:
+        """Context checkpoints that were restored."""
+        return self._counted(self.seen.restored)
+
+    @property
+    def created(self) -> int | None:
+        """Context checkpoints that were created."""
+        return self._counted(self.seen.created)
+
+    @property
+    def erased(self) -> int | None:
+        """Context checkpoints that were erased."""
+        return self._counted(self.seen.erased)
+
+    def _counted(self, found: int | None) -> int | None:
+        return found or 0 if self.checkpoints_shown else found
+
+    @property
+    def restored_at(self) -> tuple[int, int] | None:
+        """(pos_min, pos_max) of the checkpoint that was restored."""
+        return self.seen.restored_at
+
+    @property
+    def checks(self) -> list[Check] | tuple[()]:
+        """Checkpoints that were looked at."""
+        return self.seen.checks
+
+    @property
+    def held_checkpoints(self) -> int | None:
+        """Checkpoints the slot held when the request came; None when the log hides them."""
+        return self.seen.held_checkpoints
+
+    @property
+    def held_positions(self) -> list[tuple[int, int]]:
+        """(pos_min, pos_max) of those whose creation was printed, the oldest first."""
+        return self.seen.held_positions
+
+    @property
+    def positions_known(self) -> bool:
+        """They are all that the slot held."""
+        return self.seen.positions_known
+
+    @property
+    def stale_from(self) -> int | None:
+        """Position from which on the restored checkpoint stands for text that had been replaced."""
+        return None if self.seen.stale is None else self.seen.stale[1]
+
+    @property
+    def ram_looked(self) -> bool:
+        """The RAM prompt cache was searched for a better prompt."""
+        return self.seen.choice.looked
+
+    @property
+    def ram_saved(self) -> bool:
+        """What the slot held was saved to the RAM prompt cache before."""
+        return self.seen.choice.saved is not None
+
+    @property
+    def ram_best_lcp(self) -> int | None:
+        """Longest common prefix with any prompt of the RAM cache, where the log lists them."""
+        return max((lcp for _, lcp in self.seen.choice.candidates), default=None)
+
+    @property
+    def released_tokens(self) -> int | None:
+        """Length of the slot after the reply."""
+        return self.seen.released_tokens
+
+    @property
+    def forced(self) -> bool:
+        """The server printed that it forces full re-processing."""
+        return self.seen.forced
+
+    @property
+    def truncate_failed_at(self) -> int | None:
+        """Where the memory could not be cut."""
+        return self.seen.truncate_failed_at
+
+    @property
+    def cut_prompt(self) -> bool:
+        """The prompt did not fit, and the server cut it (up to b6628)."""
+        return self.seen.cut_prompt
+
+    @property
+    def oldest_position(self) -> int | None:
+        """Smallest position that the memory still had, where printed (b5586 to b9294, when going back was needed)."""
+        return self.seen.oldest_position
+
+    @property
+    def reused_chunks(self) -> int:
+        """Tokens moved by --cache-reuse."""
+        return self.seen.reused_chunks
+
+    @property
+    def old_text(self) -> str | None:
+        """Text around the divergence of what the slot held, the bar included (LLAMA_SERVER_SLOTS_DEBUG=1)."""
+        return self.seen.old_text
+
+    @property
+    def new_text(self) -> str | None:
+        """The same of the prompt."""
+        return self.seen.new_text
+
+    @property
+    def cancelled(self) -> bool:
+        """The client went away, or no timing line came."""
+        return self.seen.cancelled
+
+    @property
+    def error(self) -> str | None:
+        """``context-overflow`` or ``other``."""
+        return self.seen.error
+
+    @property
+    def error_tokens(self) -> int | None:
+        """Prompt tokens that an over-long request had, from its error."""
+        return self.seen.error_tokens
+
+    @property
+    def error_limit(self) -> int | None:
+        """The context that it did not fit."""
+        return self.seen.error_limit
+
+    @property
+    def images(self) -> bool:
+        """Images were encoded for it."""
+        return self.seen.images
+
+    @property
+    def time(self) -> str | None:
+        """When it started, ISO 8601, as the wrapper of its first line says."""
+        return self.seen.asked.time
+
+    @property
+    def client(self) -> str | None:
+        """Who asked, where the log says it without doubt; only looked for where requests are listed."""
+        return self.seen.asked.client
+
+    @property
+    def endpoint(self) -> str | None:
+        """What for."""
+        return self.seen.asked.endpoint

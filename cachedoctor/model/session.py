@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -176,6 +177,8 @@ class Session(_Questions, msgspec.Struct):
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
     """What responses say of their requests, given beside the log or logged by the server."""
+    program: str | None = None
+    """As it writes itself, of a program that has no rules of its own."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
@@ -196,6 +199,7 @@ Server = Facts | Session
 """Either of them, for questions that both answer."""
 
 
+@lru_cache(maxsize=64)
 def release(version: str) -> tuple[int, ...]:
     """Numbers of a version that can be compared: ``0.10.2.post1`` and ``0.10.2rc1`` are (0, 10, 2)."""
     found = _RELEASE.match(version)

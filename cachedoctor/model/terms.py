@@ -42,6 +42,7 @@ Shows = Literal[
     "makes_checkpoints",  # the server makes checkpoints, or says that it will
     "ram_cache",  # the RAM prompt cache at work
     "ram_saves",  # what it takes
+    "ram_search",  # whether it is searched for a better prompt
     "releases",
     "rewinding",  # memory that can only go back to checkpoints
     "slot_count",

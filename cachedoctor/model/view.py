@@ -11,8 +11,8 @@ import msgspec
 
 from cachedoctor.model.batch import PrefillBatch
 from cachedoctor.model.finding import Finding
+from cachedoctor.model.observed import Observed
 from cachedoctor.model.report import InputInfo, Totals
-from cachedoctor.model.request import Request
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Session
 from cachedoctor.model.verdict import Judged
@@ -24,7 +24,7 @@ class SlotView(msgspec.Struct):
     slot: int
     state: Literal["idle", "prompt", "reply", "busy", "unknown"]
     """``busy``: with the prompt or the reply, the log does not say which; ``unknown``: no line told of the slot."""
-    request: Request | None = None
+    request: Observed | None = None
     """The one that it computes; None while it is idle."""
     tokens: int | None = None
     """Prompt tokens of that request that are in the slot by now, reused or processed."""

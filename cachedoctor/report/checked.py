@@ -6,8 +6,9 @@ Knows which rules are about which engine. Knows no rule and no format.
 from __future__ import annotations
 
 from cachedoctor.model import Report
+from cachedoctor.report import quoted
 from cachedoctor.report.measured import looked_at
-from cachedoctor.report.served import LLAMA, engine, rules_of
+from cachedoctor.report.served import LLAMA, program, rules_of
 from cachedoctor.report.text_words import count
 
 
@@ -17,10 +18,11 @@ def checked(report: Report) -> str:
     if report.totals.requests:
         parts.append(f"{_rules(report, LLAMA)} checked {count(report.totals.requests, 'request')}")
     for name in dict.fromkeys(s.engine for s in report.sessions if s.engine != LLAMA):
-        seen = looked_at([s for s in report.sessions if s.engine == name])
+        sessions = [s for s in report.sessions if s.engine == name]
+        seen, called = looked_at(sessions), program(quoted.session(sessions[0]))
         known = rules_of(name, {rule.code for rule in report.rules})
-        words = f"{_rules(report, name)} for {engine(name)} checked {seen}"
-        parts.append(words if known else f"No rule is about {engine(name)} ({seen})")
+        words = f"{_rules(report, name)} for {called} checked {seen}"
+        parts.append(words if known else f"No rule is about {called} ({seen})")
     return "; ".join(parts)
 
 

@@ -88,6 +88,8 @@ class SessionRow(Struct):
     """Oldest version that writes what was seen. Added after the first release of v1: may be missing."""
     version_max: str | None = None
     """Newest version that writes what was seen. Added after the first release of v1: may be missing."""
+    program: str | None = None
+    """What a program around llama-server that logs numbers of each request calls itself; missing of all others."""
     counters: list[Counters] = field(default_factory=list)
     """What dumps of /metrics say that were given beside the log. Added after the first release of v1: may be
     missing."""

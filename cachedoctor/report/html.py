@@ -114,7 +114,7 @@ def _session(session: Session) -> dict[str, Any]:
     return {
         "name": shown.origin or "",
         "number": shown.index + 1,
-        "server": f"{served.engine(shown.engine)} {served.version(shown)}{source}".strip(),
+        "server": f"{served.program(shown)} {served.version(shown)}{source}".strip(),
         "measured": shown.engine != served.LLAMA,
         "about": ", ".join(cut(part, 60) for part in served.parts(shown)),
         "model": cut(shown.model, 80) if shown.model else "unknown",

@@ -62,11 +62,12 @@ def servers(report: Report) -> list[Server]:
 
 def _server(session: Session, several: bool, rates: dict[_Place, Series], sums: dict[_Place, Series]) -> Server:
     engines, ranks = _of(session, rates), _of(session, sums)
-    place = f"{quoted.session(session).origin or f'Server {session.index + 1}'}: " if several else ""
+    known = quoted.session(session)
+    place = f"{known.origin or f'Server {session.index + 1}'}: " if several else ""
     rated = [(_titled("Hit rate, engine", name), s.rates()) for name, s in engines[:_DRAWN]]
     summed = [(_titled("Prefill batches,", name), s.sums()) for name, s in ranks[:_DRAWN]]
     return Server(
-        cut(place + served.engine(session.engine), 80),
+        cut(place + served.program(known), 80),
         said(session),
         grid(session),
         [Shown(title, drawing) for title, drawing in rated if drawing is not None],

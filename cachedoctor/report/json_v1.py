@@ -42,7 +42,7 @@ def encode_request(judged: Judged) -> bytes:
     return _encoder.encode(
         RequestRow(
             r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
-            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, r.derived, r.prompt_ms,
+            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
             r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, list(said.codes),
             said.expected_cached, list(said.replay_missing),
@@ -104,6 +104,8 @@ def session(shown: Session) -> dict[str, Any]:
     s = quoted.session(shown)
     out = {name: getattr(s, name) for name in _SESSION}
     out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
+    if s.program is not None:
+        out["program"] = s.program
     out["periods"] = [_period(period) for period in s.periods]
     return out
 

@@ -58,10 +58,14 @@ def _rows(report: Report, findings: list[Finding]) -> dict[int, RequestRow]:
 
 def _title(report: Report, findings: list[Finding]) -> str:
     if not findings:
-        names = [_program(name) for name in dict.fromkeys(s.engine for s in report.sessions[:SESSIONS])]
+        names = dict.fromkeys(_server_name(s) for s in report.sessions[:SESSIONS])
         return f"## {', '.join(names) or _program(served.LLAMA)}: no findings"
     engine = served.of_rule(findings[0].code)
     return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
+
+
+def _server_name(session: Session) -> str:
+    return _program(served.LLAMA) if session.engine == served.LLAMA else prose(served.program(quoted.session(session)))
 
 
 def _program(engine: str) -> str:
@@ -104,7 +108,7 @@ def _server(session: Session, several: bool) -> str:
     s = quoted.session(session)
     version = f"{prose(served.version(s))}{_SOURCE.get(s.build_source or '', '')}"
     rows = [
-        f"- Version: {prose(served.engine(s.engine))} {version}".rstrip(),
+        f"- Version: {prose(served.program(s))} {version}".rstrip(),
         f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
         *_kept(s),
     ]

@@ -46,7 +46,7 @@ _PRINTED = re.compile(
 )
 """What stands before text of a prompt, or its tokens."""
 _BAR = " | "
-_VERSIONS = ("version", "version_min", "version_max")
+_WORDS = ("version", "version_min", "version_max", "program")
 _FACT = 240
 """Code points of a fact in which two servers differ."""
 
@@ -143,9 +143,9 @@ def session(shown: Session) -> Session:
     }
     model, origin = shown.model and hidden(shown.model), shown.origin and name(shown.origin)
     periods, counters = map(_period, shown.periods), map(_counters, shown.counters)
-    versions = {key: (said := getattr(shown, key)) and hidden(said) for key in _VERSIONS}
+    words = {key: (said := getattr(shown, key)) and hidden(said) for key in _WORDS}
     return msgspec.structs.replace(
-        shown, model=model, origin=origin, settings=settings, periods=list(periods), counters=list(counters), **versions
+        shown, model=model, origin=origin, settings=settings, periods=list(periods), counters=list(counters), **words
     )
 
 

@@ -15,10 +15,7 @@ LLAMA = "llama.cpp"
 """The engine whose log has requests; those of all others have measurements."""
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
-_NAMES = {
-    "vllm": "vLLM", "sglang": "SGLang", "lmstudio-mlx": "LM Studio (MLX)", "koboldcpp": "KoboldCpp",
-    "tabbyapi": "TabbyAPI", UNKNOWN: "a server of unknown make",
-}  # fmt: skip
+_NAMES = {"vllm": "vLLM", "sglang": "SGLang", UNKNOWN: "a server of unknown make"}
 _RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d")}
 _CACHES: dict[str, tuple[SettingName, str]] = {
     "vllm": ("prefix_caching", "prefix caching"),
@@ -37,6 +34,11 @@ SOURCES = {
 def engine(name: str) -> str:
     """Write an engine as it writes itself."""
     return _NAMES.get(name, name)
+
+
+def program(session: Session) -> str:
+    """Write the program of a session as it writes itself."""
+    return session.program or engine(session.engine)
 
 
 def of_rule(code: str) -> str:

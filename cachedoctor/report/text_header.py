@@ -59,7 +59,7 @@ def _servers(sessions: list[Session], several_inputs: bool) -> list[str]:
 def describe(session: Session) -> str:
     """Say what a server is; unknown parts are named as unknown."""
     s = quoted.session(session)
-    name = f"{served.engine(s.engine)} {served.version(s)}{served.SOURCES.get(s.build_source or '', '')}"
+    name = f"{served.program(s)} {served.version(s)}{served.SOURCES.get(s.build_source or '', '')}"
     parts = [name.strip(), *(_slots_of(s) if s.engine == served.LLAMA else served.parts(s))]
     if s.model:
         parts.append(s.model)

@@ -12,12 +12,8 @@ from pathlib import Path
 from tokenizer_files import SPEC, TINY
 from wrapped import LOG, docker, jsonl
 
-from cachedoctor.engines.ik_llama.messages import ROWS as IK_LLAMA
-from cachedoctor.engines.koboldcpp.messages import ROWS as KOBOLDCPP
+from cachedoctor.engines import programs
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.lmstudio.messages import ROWS as LM_STUDIO
-from cachedoctor.engines.ollama.messages import ROWS as OLLAMA
-from cachedoctor.engines.tabbyapi.messages import ROWS as TABBYAPI
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 _CASES = (
@@ -58,8 +54,7 @@ def logs() -> list[bytes]:
 
 def _answering() -> list[bytes]:
     """Samples of every program that logs numbers of each request, twice."""
-    programs = (OLLAMA, LM_STUDIO, KOBOLDCPP, TABBYAPI, IK_LLAMA)
-    return ["".join(f"{row.sample}\n" for row in (*rows, *rows)).encode() for rows in programs]
+    return ["".join(f"{row.sample}\n" for row in program.rows * 2).encode() for program in programs.load()]
 
 
 def messages() -> list[bytes]:

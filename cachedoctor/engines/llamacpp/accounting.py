@@ -1,129 +1,183 @@
-"""The arithmetic of one finished request: derived counts, common prefix, outcome, lost tokens.
+"""The arithmetic of one finished request: counts that complete each other, common prefix, outcome, lost tokens.
 
-Knows formulas (formats of b5300 to b11549). Knows no log line.
+Pure: numbers in, numbers out (formats of b5300 to b11549). ``release 2109, 6 generated, 65 processed``: the prompt has
+2109 - 5 = 2104 tokens, of which 2104 - 65 = 2039 were reused.
 """
 
 from __future__ import annotations
 
-from cachedoctor.model import Request, Session
+import msgspec
+
+from cachedoctor.model import Facts, Outcome
+from cachedoctor.model.observed import Observed
 
 NEAR = 64
 """Tokens short of the reference that still count as reused: the reply's last tokens and end-of-prompt checkpoints."""
 
 
-def derive_counts(request: Request) -> None:
+class Counts(msgspec.Struct, frozen=True, gc=False):
+    """Prompt tokens, reused and computed ones; and how those were derived that the log does not print."""
+
+    prompt: int | None
+    cached: int | None
+    processed: int | None
+    derived: dict[str, str]
+
+
+class Prefix(msgspec.Struct, frozen=True, gc=False):
+    """The longest common prefix with what the slot held when processing began, in tokens."""
+
+    tokens: int | None
+    exact: bool
+    """It was printed, not estimated from rounded shares."""
+    between: tuple[int, int] | None
+    """Its bounds as the log gives them, before reuse has a say; equal where it was printed."""
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What the slot held, and what is known of the common prefix with it, after the choice of the slot is read."""
+
+    tokens: int | None
+    thread: int | None
+    prefix: int | None
+    exact: bool
+    similarity: float | None
+    f_keep: float | None
+
+
+Loss = tuple[Outcome, int | None, int | None, int | None]
+"""Outcome; lost tokens: reference - cached; of these reference - LCP, what the client changed; LCP - cached, what the
+server could not reuse."""
+
+
+def counts(seen: Observed, *, shifted: bool) -> Counts:
     """Complete prompt, cached and processed tokens from each other and from the length at release.
 
     ``prompt = release - (generated - 1)``, ``cached = prompt - processed``: the last sampled token never enters the
     slot. Wrong after a context shift, which is why nothing is derived then. A forced re-processing reuses nothing, in
     every build: excerpts often end at the line that says it.
     """
-    if request.parent is not None:
-        request.prompt_tokens = request.cached_tokens = request.processed_tokens = None
-        return
-    released, generated = request.released_tokens, request.generated_tokens
-    if request.prompt_tokens is None and released is not None and generated and not request.shifted:
-        request.prompt_tokens = released - generated + 1
-        request.derived.append("prompt_tokens")
-    if request.forced and request.cached_tokens != 0 and request.processed_tokens is None:
-        request.cached_tokens = 0  # a line that says otherwise is one of a later batch, where the first is missing
-        request.derived.append("cached_tokens")
-    prompt, processed = request.prompt_tokens, request.processed_tokens
+    if seen.parent is not None:
+        return Counts(None, None, None, {})
+    derived: dict[str, str] = {}
+    prompt, processed, cached = seen.prompt_tokens, seen.processed_tokens, seen.cached_tokens
+    released, generated = seen.released_tokens, seen.generated_tokens
+    if prompt is None and released is not None and generated and not shifted:
+        prompt = released - generated + 1
+        derived["prompt_tokens"] = "released - generated + 1"
+    if seen.forced and cached != 0 and processed is None:
+        cached = 0  # a line that says otherwise is one of a later batch, where the first is missing
+        derived["cached_tokens"] = "forced re-processing reuses nothing"
     if prompt is None:
-        return
-    if request.cached_tokens is not None and request.cached_tokens > prompt:  # lines of two requests in a torn log
-        request.cached_tokens = None
-    if processed is not None and (not request.shifted or request.cut_prompt):
-        cached = prompt - processed
-        if request.cached_tokens is None and cached >= 0:
-            request.cached_tokens = cached
-            request.derived.append("cached_tokens")
-        elif request.cached_tokens != cached and cached >= 0:
-            request.cached_tokens = cached  # the second witness wins: a failed truncation is silent up to b6628
-    elif request.cached_tokens is not None and processed is None and not request.cancelled and not request.error:
-        request.processed_tokens = prompt - request.cached_tokens
-        request.derived.append("processed_tokens")
+        return Counts(None, cached, processed, derived)
+    if cached is not None and cached > prompt:  # lines of two requests in a torn log
+        cached = None
+    if processed is not None and (not shifted or seen.cut_prompt):
+        rest = prompt - processed
+        if rest >= 0:
+            if cached is None:
+                derived["cached_tokens"] = "prompt - processed"
+            cached = rest  # the second witness wins: a failed truncation is silent up to b6628
+    elif cached is not None and processed is None and not seen.cancelled and not seen.error:
+        processed = prompt - cached
+        derived["processed_tokens"] = "prompt - cached"
+    return Counts(prompt, cached, processed, derived)
 
 
-def common_prefix(request: Request, session: Session, shown: bool) -> None:
+def held(seen: Observed) -> Held:
+    """What the slot held by the lines up to the first batch: its own, a prompt from the RAM cache, a file's."""
+    choice = seen.choice
+    tokens, thread, prefix, similarity, keep = (
+        seen.held_tokens, seen.held_thread, choice.lcp, choice.similarity, choice.f_keep,
+    )  # fmt: skip
+    exact = prefix is not None
+    if choice.t_last == -1:
+        tokens, thread = 0, None
+    found_keep, found_sim = choice.found_keep, choice.found_sim
+    if found_keep is not None and found_sim is not None:
+        same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
+        tokens, prefix = same if same is not None else (None, None)
+        thread, exact, similarity, keep = None, same is not None, found_sim, found_keep
+    return Held(tokens, thread, prefix, exact, similarity, keep)
+
+
+def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
     """Fill in the common prefix where it was not printed: from the rounded shares, from what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
-    cached = request.cached_tokens
-    if cached is not None and request.reused_chunks:
-        cached = max(0, cached - request.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    if request.lcp_exact and request.common_prefix_tokens is not None:
-        request.prefix_between = (request.common_prefix_tokens, request.common_prefix_tokens)
-    elif request.similarity is not None or request.f_keep is not None:
-        low, high = _from_shares(request)
-        if low is not None and high is not None:
-            request.prefix_between = (low, high)
-    if request.common_prefix_tokens is None and not request.restored_from_ram:
-        low, high = request.prefix_between or (None, None)
-        if low is not None and high is not None:
-            guess = (low + high + 1) // 2
-            held = request.held_tokens
-            if held is not None and low <= held <= high:
-                guess = held
-            uncut = session.memory == "attention" or (session.memory is None and not shown) or held is None
-            if cached and low <= cached <= high and uncut:
-                guess = cached  # what was reused is the prefix, unless a checkpoint before it had to be taken
-            request.common_prefix_tokens = max(guess, cached or 0)
-            request.derived.append("common_prefix_tokens")
-    if request.common_prefix_tokens is None and cached:  # nothing reused may also mean cache_prompt = false
-        uncut = shown and not (
-            request.forced or request.checks or request.restored or request.truncate_failed_at is not None
-        )
-        if session.memory == "attention" or uncut or request.held_tokens == cached:
-            request.common_prefix_tokens = cached
-            request.derived.append("common_prefix_tokens")
-    lcp = request.common_prefix_tokens
+    lcp, exact, cached, length = found.prefix, found.exact, numbers.cached, found.tokens
+    if cached is not None and seen.reused_chunks:
+        cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
+    between = None
+    if exact and lcp is not None:
+        between = (lcp, lcp)
+    elif found.similarity is not None or found.f_keep is not None:
+        between = _from_shares(found, numbers.prompt)
+    if lcp is None and between is not None and seen.choice.found_keep is None:
+        low, high = between
+        lcp = (low + high + 1) // 2
+        if length is not None and low <= length <= high:
+            lcp = length
+        if cached:
+            uncut = facts.memory == "attention" or (facts.memory is None and not shown) or length is None
+            if uncut and low <= cached <= high:
+                lcp = cached  # what was reused is the prefix, unless a checkpoint before it had to be taken
+            elif cached > lcp:
+                lcp = cached
+        numbers.derived["common_prefix_tokens"] = "similarity and f_keep"
+    if lcp is None and cached:  # nothing reused may also mean cache_prompt = false
+        cut = seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None
+        if facts.memory == "attention" or (shown and not cut) or length == cached:
+            lcp = cached
+            numbers.derived["common_prefix_tokens"] = "cached"
     if lcp is not None and cached is not None and cached > lcp:
-        request.common_prefix_tokens = cached
+        lcp = cached
+    return Prefix(lcp, exact, between)
 
 
-def _from_shares(request: Request) -> tuple[int | None, int | None]:
+def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
     """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals."""
-    prompt, held = request.prompt_tokens, request.held_tokens
+    similarity, keep, length = found.similarity, found.f_keep, found.tokens
     low, high = 0.0, -1.0
-    if request.similarity is not None and prompt:
-        low, high = (request.similarity - 0.0005) * prompt, (request.similarity + 0.0005) * prompt
-    if request.f_keep is not None and held:
-        keep_low, keep_high = (request.f_keep - 0.0005) * held, (request.f_keep + 0.0005) * held
+    if similarity is not None and prompt:
+        low, high = (similarity - 0.0005) * prompt, (similarity + 0.0005) * prompt
+    if keep is not None and length:
+        keep_low, keep_high = (keep - 0.0005) * length, (keep + 0.0005) * length
         low = keep_low if keep_low > low else low
         high = keep_high if high < 0 or keep_high < high else high
     if high < 0 or high < low - 2:
-        return None, None
+        return None
     return (int(low + 0.999) if low > 0 else 0), int(high)
 
 
-def judge(request: Request, reference: int | None, cold: bool) -> None:
-    """Set outcome and lost tokens. ``cold``: no reference existed."""
-    request.reference_tokens = reference
-    request.lost_tokens = request.lost_client = request.lost_server = None
-    cached, prompt = request.cached_tokens, request.prompt_tokens
-    if request.error is not None:
-        request.outcome = "failed"
-    elif request.cancelled:
-        request.outcome = "cancelled"
-    elif cold:
-        request.outcome = "cold" if cached is not None else "unknown"
-    elif reference is not None and cached is not None and prompt is not None:
-        _compare(request, reference, cached, prompt)
-
-
-def _compare(request: Request, reference: int, cached: int, prompt: int) -> None:
+def judge(
+    error: str | None,
+    cancelled: bool,
+    prompt: int | None,
+    cached: int | None,
+    lcp: int | None,
+    reference: int | None,
+    *,
+    cold: bool,
+) -> Loss:
+    """Outcome and lost tokens against ``reference``, what could have been reused. ``cold``: none existed."""
+    if error is not None:
+        return ("failed", None, None, None)
+    if cancelled:
+        return ("cancelled", None, None, None)
+    if cold:
+        return ("cold" if cached is not None else "unknown", None, None, None)
+    if reference is None or cached is None or prompt is None:
+        return ("unknown", None, None, None)
     reachable = reference if reference < prompt else prompt - 1
+    outcome: Outcome = "partial"
     if cached >= reachable - NEAR:
-        request.outcome = "reused"
+        outcome = "reused"
     elif cached <= 8 or cached <= reference * 0.05:
-        request.outcome = "reprocessed"
-    else:
-        request.outcome = "partial"
-    request.lost_tokens = reference - cached if reference > cached else 0
-    lcp = request.common_prefix_tokens
-    if lcp is not None:
-        kept = lcp if lcp > cached else cached
-        request.lost_client = reference - kept if reference > kept else 0
-        request.lost_server = kept - cached
+        outcome = "reprocessed"
+    tokens = reference - cached if reference > cached else 0
+    if lcp is None:
+        return (outcome, tokens, None, None)
+    kept = lcp if lcp > cached else cached
+    return (outcome, tokens, reference - kept if reference > kept else 0, kept - cached)

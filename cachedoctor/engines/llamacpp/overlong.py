@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from cachedoctor.engines.base import Event
-from cachedoctor.model import Mark, Request
+from typing import NamedTuple
 
 # b7710 and newer: "request (5887 tokens) exceeds the available context size (4096 tokens), try increasing it";
 # older builds say the same without numbers.
@@ -13,12 +11,16 @@ _NUMBERS = re.compile(r"\((\d{1,15}) tokens\)[^(]*\((\d{1,15}) tokens\)")
 _OVERLONG = re.compile(r"exceeds? the available context size|larger than the max context size")
 
 
-def parse_error(request: Request, event: Event) -> None:
-    """Set the error of a request; for an over-long prompt its length and the limit as well."""
-    text = event.fields["error"]
-    request.error = "context-overflow" if _OVERLONG.search(text) else "other"
-    request.last_line = event.line
-    request.marks["error"] = Mark(event.line, event.text)
+class Overlong(NamedTuple):
+    """A prompt that did not fit, and the context; None where the error does not say it."""
+
+    tokens: int | None
+    limit: int | None
+
+
+def overlong(text: str) -> Overlong | None:
+    """Read the text of an error; None when it is about something else."""
+    if not _OVERLONG.search(text):
+        return None
     numbers = _NUMBERS.search(text)
-    if numbers and request.error == "context-overflow":
-        request.error_tokens, request.error_limit = int(numbers.group(1)), int(numbers.group(2))
+    return Overlong(int(numbers[1]), int(numbers[2])) if numbers else Overlong(None, None)

@@ -1,12 +1,14 @@
-"""Start-up lines of llama-server: settings, model, kind of memory, build. Knows no request."""
+"""Start-up lines of llama-server: settings, model, kind of memory, build.
+
+``initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'`` sets three facts.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-from cachedoctor.engines.base import Event
-from cachedoctor.model import Session, Setting
+from cachedoctor.model import Facts, Memory, Setting
 
 # message id -> (setting, field of the message or a constant value)
 _SETTINGS: dict[str, list[tuple[str, str | bool | int]]] = {
@@ -52,7 +54,7 @@ _OTHERS = frozenset(
 STARTUP = frozenset(_SETTINGS) | _OTHERS
 
 RESTART_MARKS = frozenset({"load_model", "build_line", "build_info", "init_slots"})
-"""A line of these after requests, or twice, opens a new session."""
+"""A line of these after requests, or twice, begins a new session."""
 
 # general.architecture -> kind of memory, where the name decides it
 # (llama-arch.cpp, llama_model_is_recurrent and llama_model_is_hybrid)
@@ -62,70 +64,87 @@ _HYBRID = re.compile(
 _RECURRENT = re.compile(r"^(mamba2?|rwkv\w*|arwkv7)$")
 
 
-class Startup:
-    """Collects start-up facts of one session."""
+class Line(NamedTuple):
+    """A start-up line."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    message: str
+    fields: dict[str, Any]
+    slot: int
+    number: int
+    text: bytes
+
+
+class Startup:
+    """Says which facts a start-up line changes; what it is told of the memory it puts together."""
+
+    def __init__(self) -> None:
         self._recurrent = self._attention = self._windowed = False
 
-    def apply(self, event: Event) -> None:
-        """Take what a start-up line says into the session."""
-        session, fields = self.session, event.fields
-        for name, source in _SETTINGS.get(event.message, ()):
+    def changes(self, facts: Facts, line: Line) -> dict[str, Any]:
+        """Fields of ``facts`` that this line gives other values."""
+        message, fields = line.message, line.fields
+        settings = {}
+        for name, source in _SETTINGS.get(message, ()):
             value: Any = fields.get(source) if isinstance(source, str) else source
             if value is not None:
-                session.settings[name] = Setting(
-                    {"true": True, "false": False}.get(value, value), event.line, event.text
-                )
-        if event.message == "pc_enabled" and "limit" in fields:
-            session.settings["cache_ram_mib"] = Setting(-1, event.line)
-        elif event.message == "load_model":
-            session.model = re.split(r"[/\\]", fields["name"])[-1] or None
-        elif event.message == "model_name" and session.model is None:
-            session.model = fields["general.name"]
-        elif event.message in ("build_line", "build_info"):
-            self._build(fields)
-        elif event.message == "init_slots":
-            session.n_slots = fields["n_slots"]
-            session.n_ctx_slot = fields.get("n_ctx_slot", session.n_ctx_slot)
-        elif event.message == "new_slot":
-            session.n_ctx_slot = fields.get("n_ctx_slot", fields.get("n_ctx"))
-            session.n_slots = max(session.n_slots or 0, event.slot + 1)
-        elif event.message == "idle_slots_disabled" and b"--cache-ram" in event.text:
-            session.settings["cache_ram_mib"] = Setting(0, event.line)  # visible where the cache's own line is not
-        self._memory(event)
+                settings[name] = Setting({"true": True, "false": False}.get(value, value), line.number, line.text)
+        changed: dict[str, Any] = {}
+        if message == "pc_enabled" and "limit" in fields:
+            settings["cache_ram_mib"] = Setting(-1, line.number)
+        elif message == "load_model":
+            changed["model"] = re.split(r"[/\\]", fields["name"])[-1] or None
+        elif message == "model_name" and facts.model is None:
+            changed["model"] = fields["general.name"]
+        elif message in ("build_line", "build_info"):
+            changed |= _build(facts, fields)
+        elif message == "init_slots":
+            changed["n_slots"], changed["n_ctx_slot"] = fields["n_slots"], fields.get("n_ctx_slot", facts.n_ctx_slot)
+        elif message == "new_slot":
+            changed["n_ctx_slot"] = fields.get("n_ctx_slot", fields.get("n_ctx"))
+            changed["n_slots"] = max(facts.n_slots or 0, line.slot + 1)
+        elif message == "idle_slots_disabled" and b"--cache-ram" in line.text:
+            settings["cache_ram_mib"] = Setting(0, line.number)  # visible where the cache's own line is not
+        memory = self._memory(line)
+        if memory is not None:
+            changed["memory"] = memory
+        if message in ("init_slots", "load_model"):
+            changed["starts_cold"] = True
+        if settings:
+            changed["settings"] = {**facts.settings, **settings}
+        return changed
 
-    def _build(self, fields: dict[str, Any]) -> None:
-        number = fields.get("build")
-        if number is None:
-            found = re.match(r"b(\d{1,9})(?!\d)", fields.get("build_info", ""))
-            number = int(found.group(1)) if found else 0
-        if number and self.session.build_source != "option":  # wrappers and distributions print 0
-            self.session.build, self.session.build_source = number, "line"
-
-    def _memory(self, event: Event) -> None:
-        session, message = self.session, event.message
+    def _memory(self, line: Line) -> Memory | None:
+        """Kind of memory, where this line and the earlier ones tell it."""
+        message, fields = line.message, line.fields
         if message == "kv_size":
-            if b"llama_memory_recurrent" in event.text or b" R (" in event.text:
+            if b"llama_memory_recurrent" in line.text or b" R (" in line.text:
                 self._recurrent = True
             else:
                 self._attention = True
         elif (
             message == "kv_swa"
-            or (message == "is_swa_any" and event.fields["is_swa_any"])
-            or (message == "n_swa" and event.fields["n_swa"] > 0)
+            or (message == "is_swa_any" and fields["is_swa_any"])
+            or (message == "n_swa" and fields["n_swa"] > 0)
         ):
             self._windowed = True
         elif message == "model_arch":
-            arch = event.fields["arch"]
+            arch = fields["arch"]
             self._recurrent |= bool(_HYBRID.search(arch) or _RECURRENT.match(arch))
             self._attention |= bool(_HYBRID.search(arch))
         else:
-            return
+            return None
         if self._recurrent:
-            session.memory = "hybrid" if self._attention else "recurrent"
-        elif self._windowed:
-            session.memory = "swa"
-        elif self._attention:
-            session.memory = "attention"
+            return "hybrid" if self._attention else "recurrent"
+        if self._windowed:
+            return "swa"
+        return "attention" if self._attention else None
+
+
+def _build(facts: Facts, fields: dict[str, Any]) -> dict[str, Any]:
+    number = fields.get("build")
+    if number is None:
+        found = re.match(r"b(\d{1,9})(?!\d)", fields.get("build_info", ""))
+        number = int(found.group(1)) if found else 0
+    if number and facts.build_source != "option":  # wrappers and distributions print 0
+        return {"build": number, "build_source": "line"}
+    return {}

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
 from cachedoctor.model import PrefillBatch
 
-_COUNT = re.compile(r"\d{1,15}", re.ASCII)
+_DIGITS = 15
+"""Of a whole number; more are none of a server."""
 _SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
+_LONGEST_SHARE = 10
 _PRESSED = 0.9
 """Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""
 _MOST_SHARE = 2.0
@@ -46,26 +49,40 @@ def torn(pairs: Mapping[str, str]) -> bool:
 def count(pairs: Mapping[str, str], name: str) -> int | None:
     """Return a whole number of a line, or None."""
     text = pairs.get(name, "")
-    return int(text) if _COUNT.fullmatch(text) else None
+    return int(text) if text.isdigit() and text.isascii() and len(text) <= _DIGITS else None
 
 
 def share(pairs: Mapping[str, str], *names: str) -> float | None:
     """Return the first of these shares that a line has, at most 1; None without one."""
     for name in names:
-        text = pairs.get(name, "")
-        if _SHARE.fullmatch(text) and float(text) <= _MOST_SHARE:
-            return min(float(text), 1.0)
+        text = pairs.get(name)
+        if text is not None and len(text) <= _LONGEST_SHARE and (found := _share(text)) is not None:
+            return found
     return None
+
+
+@lru_cache(maxsize=1024)
+def _share(text: str) -> float | None:
+    """Read a share; a log has a hundred of them, again and again."""
+    if not _SHARE.fullmatch(text) or float(text) > _MOST_SHARE:
+        return None
+    return min(float(text), 1.0)
+
+
+def usage(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
+    """Fill in how full the pools are, which decode lines say, too."""
+    batch.token_usage = share(pairs, "token usage", "full token usage")
+    batch.swa_usage = share(pairs, "swa token usage")
+    batch.mamba_usage = share(pairs, "mamba usage")
+    return batch
 
 
 def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
     """Fill ``batch`` from the pairs of its line."""
+    usage(pairs, batch)
     batch.new_seqs = count(pairs, "#new-seq")
     batch.new_tokens = count(pairs, "#new-token")
     batch.cached_tokens = count(pairs, "#cached-token")
-    batch.token_usage = share(pairs, "token usage", "full token usage")
-    batch.swa_usage = share(pairs, "swa token usage")
-    batch.mamba_usage = share(pairs, "mamba usage")
     batch.running = count(pairs, "#running-req")
     batch.queue = count(pairs, "#queue-req")
     batch.pending_tokens = count(pairs, "#pending-token")

@@ -6,6 +6,7 @@ Source: ``configure_logger`` and the name of a scheduler process, 0.4.3 to 0.5.2
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 HEAD = rb"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4})*\] "
@@ -23,16 +24,12 @@ class Writer(NamedTuple):
     """ISO 8601 without a zone, ``2026-07-04T04:31:24``, or ``T04:31:24``."""
     rank: str | None
     """``DP0 TP0``; None for a process that has none."""
+    stream: str = ""
+    """What schedules by itself: each data-parallel rank.
 
-    @property
-    def stream(self) -> str:
-        """What schedules by itself: each data-parallel rank.
-
-        Pipeline, tensor, context and expert ranks of one of these run the same batches, and some versions let several
-        of them print.
-        """
-        found = _DATA_PARALLEL.search(self.rank or "")
-        return found[0] if found else ""
+    Pipeline, tensor, context and expert ranks of one of these run the same batches, and some versions let several of
+    them print.
+    """
 
 
 def writer_of(line: bytes) -> Writer:
@@ -40,5 +37,13 @@ def writer_of(line: bytes) -> Writer:
     found = _HEAD.search(line, 0, 4096)
     if found is None:
         return Writer(None, None)
-    date, time, rank = (raw.decode() if raw is not None else "" for raw in found.groups())
-    return Writer(f"{date}T{time.replace(',', '.')}", rank.strip() or None)
+    return _writer(*found.groups())
+
+
+@lru_cache(maxsize=256)
+def _writer(date: bytes | None, time: bytes, rank: bytes) -> Writer:
+    """Decode the parts of a prefix: within a second, lines have the same."""
+    name = rank.decode().strip()
+    stream = _DATA_PARALLEL.search(name)
+    iso = f"{(date or b'').decode()}T{time.decode().replace(',', '.')}"
+    return Writer(iso, name or None, stream[0] if stream else "")

@@ -13,7 +13,7 @@ import msgspec
 
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.sglang import literals
-from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.knowledge.texts import longest_prefix
 from cachedoctor.model import Answer, Answers
 from cachedoctor.model.bounds import MOST
 
@@ -46,7 +46,7 @@ class Prompts:
 
     def compare(self, text: str) -> int | None:
         """Characters that ``text`` and the best earlier prompt begin with, None without one; it is kept for others."""
-        best = max((common_prefix(text, other) for other in self._texts), default=None)
+        best = longest_prefix(text, reversed(self._texts))
         self._texts.append(text)
         self._size += len(text)
         while len(self._texts) > _PROMPTS or self._size > _CHARACTERS:
@@ -68,8 +68,8 @@ class RequestLog:
     def received(self, event: Event) -> None:
         """Take a line about a request that came in."""
         found = _read(event)
-        if found is not None and found.text is not None and found.rid not in self._prefixes:
-            self._remember(found.rid, found.text)
+        if found is not None and found.rid not in self._prefixes:
+            self._remember(found)
 
     def finished(self, event: Event) -> None:
         """Take a line about a request that was answered; one that has been counted, or was aborted, counts no more."""
@@ -77,8 +77,8 @@ class RequestLog:
         if found is None or found.prompt_tokens is None or found.aborted or found.rid in self._finished:
             return
         _put(self._finished, found.rid, None)
-        if found.rid not in self._prefixes and found.text is not None:
-            self._remember(found.rid, found.text)
+        if found.rid not in self._prefixes:
+            self._remember(found)
         answers, prompt, cached = self.answers, found.prompt_tokens, found.cached_tokens
         answers.requests += 1
         if cached is not None:
@@ -88,20 +88,29 @@ class RequestLog:
         if len(answers.each) < _EACH:
             answers.each.append(Answer(prompt, cached, event.line, self._prefixes.pop(found.rid, None)))
 
-    def _remember(self, rid: str, text: str) -> None:
-        self.header |= _HEADER in text[:_HEAD]
-        _put(self._prefixes, rid, self._prompts.compare(text))
+    def _remember(self, found: LoggedRequest) -> None:
+        text = found.text
+        if text is not None:
+            self.header |= _HEADER in text[:_HEAD]
+            _put(self._prefixes, found.rid, self._prompts.compare(text))
 
 
 class LoggedRequest(msgspec.Struct):
     """What a line says of one request."""
 
     rid: str
-    text: str | None
-    """The prompt, as far as it was printed in one piece."""
+    plain: str | None = None
+    """The prompt of the JSON form."""
+    printed: str = ""
+    """The prompt of the other form, as Python prints it."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     aborted: bool = False
+
+    @property
+    def text(self) -> str | None:
+        """The prompt, as far as it was printed in one piece; read when it is asked for, as it is long."""
+        return literals.string(self.printed) if self.plain is None else self.plain
 
 
 def _read(event: Event) -> LoggedRequest | None:
@@ -120,7 +129,7 @@ def _from_text(text: str) -> LoggedRequest | None:
     rid = literals.string(request.get("rid", ""))
     if rid is None or ")" not in parts:
         return None
-    found = LoggedRequest(rid, literals.string(request.get("text", "")))
+    found = LoggedRequest(rid, printed=request.get("text", ""))
     out = dict(literals.entries(literals.inside(parts.get("out", ""))))
     meta = dict(literals.entries(literals.inside(out.get("meta_info", ""))))
     reason = dict(literals.entries(literals.inside(meta.get("finish_reason", ""))))

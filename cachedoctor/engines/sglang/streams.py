@@ -72,13 +72,13 @@ class Stream:
         """Take the usage that a line prints: a decode line says it, too."""
         period = self._open(rank, mark)
         period.last_line = mark.line
-        for name, at in (("token_usage", "usage"), ("swa_usage", "swa"), ("mamba_usage", "mamba")):
-            value, most = getattr(usage, name), getattr(period, name)
-            if value is not None and (most is None or value > most):
-                setattr(period, name, value)
-                period.marks[at] = mark
-                if name == "mamba_usage":
-                    period.usage_at_mamba = usage.token_usage
+        if _above(usage.token_usage, period.token_usage):
+            period.token_usage, period.marks["usage"] = usage.token_usage, mark
+        if _above(usage.swa_usage, period.swa_usage):
+            period.swa_usage, period.marks["swa"] = usage.swa_usage, mark
+        if _above(usage.mamba_usage, period.mamba_usage):
+            period.mamba_usage, period.marks["mamba"] = usage.mamba_usage, mark
+            period.usage_at_mamba = usage.token_usage
 
     def take(self, batch: PrefillBatch, mark: Mark, chunks: Chunks) -> None:
         """Take the next batch, and say of it what it is."""
@@ -178,6 +178,10 @@ class Stream:
         if period.cached_least is None or request.cached < period.cached_least:
             period.cached_least = request.cached
             period.marks["whole"] = request.mark
+
+
+def _above(value: float | None, most: float | None) -> bool:
+    return value is not None and (most is None or value > most)
 
 
 def _tokens(batch: PrefillBatch) -> tuple[int | None, int | None]:

@@ -113,8 +113,8 @@ class Tracker:
         return stream
 
     def _prefill(self, session: Session, event: Event) -> None:
-        pairs = event.fields["more"]
-        writer = writer_of(event.text)
+        pairs, text = event.fields["more"], event.text
+        writer = writer_of(text)
         batch = PrefillBatch(session.index, self._path, event.line, writer.rank, writer.time)
         batches.read(pairs, batch)
         names = tuple(pairs)
@@ -134,16 +134,16 @@ class Tracker:
         if batches.torn(pairs) or batch.new_seqs is None or half:
             stream.lost()
         else:
-            stream.take(batch, _mark(event), _chunks(session))
+            stream.take(batch, Mark(event.line, text[:_MOST_TEXT]), _chunks(session))
             self._keep(batch)
 
     def _decode(self, session: Session, event: Event) -> None:
-        writer = writer_of(event.text)
-        pairs = event.fields["more"]
-        usage = batches.read(pairs, PrefillBatch(session.index, self._path, event.line))
+        pairs, text = event.fields["more"], event.text
+        writer = writer_of(text)
         stream = self._stream(session, writer)
         if stream is not None and stream.speaks(writer.rank) and not batches.torn(pairs):
-            stream.used(writer.rank, usage, _mark(event))
+            usage = batches.usage(pairs, PrefillBatch(session.index, self._path, event.line))
+            stream.used(writer.rank, usage, Mark(event.line, text[:_MOST_TEXT]))
 
     def _retracted(self, session: Session, event: Event) -> None:
         writer = writer_of(event.text)

@@ -9,7 +9,6 @@ line.
 from __future__ import annotations
 
 from collections import deque
-from datetime import datetime
 from typing import NamedTuple
 
 from cachedoctor.engines.vllm.prefix import seconds
@@ -27,7 +26,8 @@ _AGREE = 2
 
 
 class _Line(NamedTuple):
-    time: datetime
+    time: int
+    """As ``Prefix.time``."""
     busy: bool
 
 
@@ -41,9 +41,11 @@ class Intervals:
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
         self._last: dict[Writer, _Line] = {}
-        self._ready: datetime | None = None
+        self._ready: int | None = None
+        self._commonest: tuple[float, int] | None = None
+        """Mean of the commonest short gaps, and how many these are; None where it is not known any more."""
 
-    def ready(self, time: datetime | None) -> None:
+    def ready(self, time: int | None) -> None:
         """The engine was made ready; statistics are counted from then on."""
         if time is not None and not self._last:
             self._ready = time
@@ -52,7 +54,7 @@ class Intervals:
         """Whether no line of this writer came yet."""
         return writer not in self._last
 
-    def of(self, writer: Writer, time: datetime | None, busy: bool, early: bool) -> float | None:
+    def of(self, writer: Writer, time: int | None, busy: bool, early: bool) -> float | None:
         """Seconds that the next line of a writer is over; None when the log cannot tell.
 
         Args:
@@ -71,6 +73,8 @@ class Intervals:
         gap = seconds(before.time, time)
         if not (before.busy or early) or not 0 < gap <= _LONGEST:
             return self.usual(early)
+        if len(self._gaps) < _REMEMBERED or self._gaps[0] != gap:  # else one comes as another one goes
+            self._commonest = None
         self._gaps.append(gap)
         usual = self.usual(early)
         # A line that came late is about all the time that passed; where far more did, lines of zeros were taken out.
@@ -79,19 +83,23 @@ class Intervals:
     def usual(self, early: bool) -> float:
         """The interval as far as it is known by now: the commonest short gap behind a line that tells of work."""
         default = _EARLY if early else _DEFAULT
-        least = min(self._gaps, default=default)
-        near = [gap for gap in self._gaps if gap <= least + _SECOND]
-        mean = sum(near) / len(near) if near else default
-        if mean > default and len(near) < _AGREE:
+        if not self._gaps:
             return default
-        return default if abs(mean - default) <= _SECOND / max(1, len(near)) else mean
+        if self._commonest is None:
+            least = min(self._gaps)
+            near = [gap for gap in self._gaps if gap <= least + _SECOND]
+            self._commonest = sum(near) / len(near), len(near)
+        mean, count = self._commonest
+        if mean > default and count < _AGREE:
+            return default
+        return default if abs(mean - default) <= _SECOND / count else mean
 
     def learned(self, early: bool) -> float | None:
         """The interval where it is not the default; None where that is not known."""
         usual = self.usual(early)
         return None if usual == (_EARLY if early else _DEFAULT) else usual
 
-    def _first(self, time: datetime, usual: float) -> float:
+    def _first(self, time: int, usual: float) -> float:
         """The first line may come one interval after the engine was ready, with what the start took on top."""
         if self._ready is None:
             return usual

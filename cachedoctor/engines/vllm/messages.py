@@ -267,11 +267,11 @@ ROWS: list[R] = [
     R("lora_reloaded", "vllm", 3100, 3300, "W3100", "Reloaded LoRA adapter '{name:word}' in place from the same path '{path:path}'. Prefix-cache blocks computed with its previous weights are not invalidated; load changed weights from a new path to avoid reusing them.",
       "(APIServer pid=1) WARNING 11-03 10:12:01 [serving.py:217] Reloaded LoRA adapter 'sql' in place from the same path '/models/sql-lora'. Prefix-cache blocks computed with its previous weights are not invalidated; load changed weights from a new path to avoid reusing them."),
     # requests
-    R("request", "vllm", 504, 1100, "I504", "Received request {request:word}: prompt: {prompt:text}",
+    R("request", "vllm", 504, 1100, "I504", "Received request {request:word}: prompt: {prompt:rest}",
       "INFO 04-29 08:20:40 [logger.py:39] Received request chatcmpl-ab7f5a71: prompt: '<|im_start|>user\\nHello<|im_end|>\\n', params: SamplingParams(n=1, temperature=0.7, max_tokens=16), prompt_token_ids: None, lora_request: None, prompt_adapter_request: None."),
     R("request", "vllm", 1101, 3300, "I1101", "Received request {request:word}: params: {params:text}",
       "(APIServer pid=1) INFO 11-20 08:20:40 [logger.py:47] Received request chatcmpl-ab7f5a71: params: SamplingParams(n=1, temperature=0.7, max_tokens=16), lora_request: None."),
-    R("request_details", "vllm", 1101, 3300, "D1101", "Request {request:word} details: prompt: {prompt:text}",
+    R("request_details", "vllm", 1101, 3300, "D1101", "Request {request:word} details: prompt: {prompt:rest}",
       "(APIServer pid=1) DEBUG 11-20 08:20:40 [entrypoints/logger.py:37] Request chatcmpl-ab7f5a71 details: prompt: '<|im_start|>user\\nHello<|im_end|>\\n', prompt_token_ids: [151644, 872, 198, 9707], prompt_embeds shape: None."),
     R("request_added", "vllm", 504, 3300, "I504", "Added request {request:word}.",
       "INFO 04-29 08:20:40 [async_llm.py:252] Added request chatcmpl-ab7f5a71."),

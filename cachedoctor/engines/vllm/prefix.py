@@ -6,7 +6,7 @@ Knows the prefixes of all versions. Knows no message.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import NamedTuple
 
 _PREFIX = re.compile(
@@ -16,9 +16,12 @@ _PREFIX = re.compile(
 )
 _HEAD = 1 << 13
 """Bytes of a line in which its prefix is looked for; progress bars may be glued before it."""
-_LEAP = 2024
-"""A leap year, so that every day of the calendar is one; vLLM writes none."""
-_HALF_YEAR = timedelta(days=183)
+_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of each month of a leap year, so that every day of the calendar is one; vLLM writes no year."""
+_BEFORE = (0, *accumulate(_MONTHS))
+"""Days before each month."""
+_DAY = 86_400
+_HALF_YEAR = 183 * _DAY
 
 
 class Prefix(NamedTuple):
@@ -26,36 +29,34 @@ class Prefix(NamedTuple):
 
     process: str | None = None
     """``APIServer``, ``EngineCore_DP0`` ..."""
-    time: datetime | None = None
-    """In the zone of the server, in a year of no meaning."""
+    time: int | None = None
+    """Seconds since the begin of a leap year, in the zone of the server."""
+    iso: str | None = None
+    """``--MM-DDTHH:MM:SS``."""
     file: str | None = None
     """Source file that printed it; at the debug level with its folders."""
     source: int | None = None
     """Number of the line in it."""
 
-    @property
-    def iso(self) -> str | None:
-        """``--MM-DDTHH:MM:SS``."""
-        return None if self.time is None else f"--{self.time:%m-%dT%H:%M:%S}"
-
 
 def read(line: bytes) -> Prefix:
     """Read the prefix of a line without its wrapper."""
-    found = _PREFIX.search(line[:_HEAD])
+    found = _PREFIX.search(line, 0, _HEAD)
     if found is None:
         return Prefix()
-    process = None if found["process"] is None else found["process"].decode("latin-1")
-    text = f"{_LEAP}-{found['month'].decode()}-{found['day'].decode()} {found['clock'].decode()}"
-    try:
-        time = datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        time = None
-    return Prefix(process, time, found["file"].decode("latin-1"), int(found["source"]))
+    process, _, month, day, clock, file, source = ((part or b"").decode("latin-1") for part in found.groups())
+    time = _seconds(int(month), int(day), int(clock[:2]), int(clock[3:5]), int(clock[6:]))
+    return Prefix(process or None, time, None if time is None else f"--{month}-{day}T{clock}", file, int(source))
 
 
-def seconds(earlier: datetime, later: datetime) -> float:
+def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int | None:
+    """Seconds since the begin of the year; None for what no calendar and no clock has."""
+    if not (1 <= month <= len(_MONTHS) and 1 <= day <= _MONTHS[month - 1] and hour < 24 and minute < 60 > second):
+        return None
+    return (_BEFORE[month - 1] + day - 1) * _DAY + hour * 3600 + minute * 60 + second
+
+
+def seconds(earlier: int, later: int) -> float:
     """Seconds between two times without a year; those of a log that goes on over New Year as well."""
     passed = later - earlier
-    if passed < -_HALF_YEAR:
-        passed += timedelta(days=366)
-    return passed.total_seconds()
+    return float(passed + _BEFORE[-1] * _DAY if passed < -_HALF_YEAR else passed)

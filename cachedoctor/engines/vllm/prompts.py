@@ -25,7 +25,7 @@ def prompt_in(text: str) -> str | None:
     if not text or text[0] not in "'\"":
         return None
     ends = [found.start() for found in _END.finditer(text)]
-    return text[1 : ends[-1]] if ends else text[1:]
+    return text[1 : ends[-1]] if ends else text[1:].rstrip(" \t")
 
 
 class Prompts:

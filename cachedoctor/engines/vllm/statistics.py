@@ -13,20 +13,22 @@ from typing import Any
 from cachedoctor.model import CacheSample
 
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)")
-_KV = re.compile(r"[A-Z]{2,8} KV cache usage")
+_USAGE = " KV cache usage"
+_KV = re.compile(r"[A-Z]{2,8}" + _USAGE)
 """``GPU`` up to 0.29 on every device, then the device's own name."""
 
 
-def sample(fields: Mapping[str, Any]) -> CacheSample:
-    """Return what the fields of a statistics line say; session, path and line are the caller's."""
+def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> CacheSample:
+    """Return what the fields of a statistics line say."""
     pairs: Mapping[str, str] = fields.get("more", {})
-    usage = next((value for name, value in pairs.items() if _KV.fullmatch(name)), None)
+    usage = next((pairs[name] for name in pairs if name.endswith(_USAGE) and _KV.fullmatch(name)), None)
     if usage is None and "gpu_usage" in fields:
         usage = f"{fields['gpu_usage']}%"
     return CacheSample(
-        session=0,
-        path="",
-        line=0,
+        session=session,
+        path=path,
+        line=line,
+        engine=fields.get("engine"),
         prompt_rate=_finite(fields["prompt_rate"]),
         generation_rate=_finite(fields["generation_rate"]),
         running=fields["running"],
@@ -45,7 +47,7 @@ def _finite(rate: float) -> float | None:
 
 
 def _float(text: str | None) -> float | None:
-    found = _NUMBER.match(text or "")
+    found = None if text is None else _NUMBER.match(text)
     return None if found is None else float(found[1])
 
 

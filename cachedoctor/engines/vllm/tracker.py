@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import msgspec
-
 from cachedoctor.engines.base import Event
 from cachedoctor.engines.measured import Row
 from cachedoctor.engines.vllm import facts, prefix, statistics, versions
@@ -23,6 +21,7 @@ _STARTS = frozenset({"version", "args", "args_given", "engine_start", "api_serve
 """Messages of a start-up; after traffic they are those of another life of the server."""
 _SILENT = frozenset({"access", "request_added", "lookup_pending", "storing", "stored", "retrieved"})
 """Messages that other programs write, too: they make no session."""
+_READY = frozenset({"ready", "engine_ready"})
 _STATS = frozenset({"stats", "stats_v0"})
 _ASKS = re.compile(
     r"/(?:v1/(?:chat/completions|completions|messages|responses)|generate|inference/v1/generate)(?:\?|$)"
@@ -71,7 +70,7 @@ class Tracker:
             self._prompts.take(session, event)
         elif event.message == "lookup":
             self._lookups.take(session, event)
-        elif event.message in ("ready", "engine_ready"):
+        elif event.message in _READY:
             self._intervals.ready(prefix.read(event.text).time)
         facts.note(session, event)
 
@@ -93,37 +92,32 @@ class Tracker:
         return session
 
     def _access(self, event: Event) -> None:
-        if event.fields["method"] == "POST" and _ASKS.search(event.fields["path"]):
+        path = event.fields["path"]
+        if event.fields["method"] == "POST" and _ASKS.search(path):
             self._runs = True
             if event.fields["status"] == 200:
                 self._asked = (self._asked or 0) + 1
-                if event.fields["path"].startswith("/v1/messages") and self.session is not None:
+                if path.startswith("/v1/messages") and self.session is not None:
                     self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
 
     def _sample(self, session: Session, event: Event) -> None:
-        before = prefix.read(event.text)
+        text = event.text
+        before = prefix.read(text)
         versions.narrow(session, before.source, before.file)
-        engine = event.fields.get("engine")
-        writer = (before.process, engine)
+        sample = statistics.sample(session.index, self._path, event.line, event.fields)
+        writer = (before.process, sample.engine)
         first = self._intervals.fresh(writer)
-        told = statistics.sample(event.fields)
-        busy, early = bool(told.prompt_rate or told.generation_rate), _early(session, event)
-        sample = msgspec.structs.replace(
-            told,
-            session=session.index,
-            path=self._path,
-            line=event.line,
-            engine=engine,
-            time=before.iso,
-            interval_s=self._intervals.of(writer, before.time, busy, early),
-            answered=self._asked,
-        )
+        busy, early = bool(sample.prompt_rate or sample.generation_rate), _early(session, event)
+        sample.time = before.iso
+        sample.interval_s = self._intervals.of(writer, before.time, busy, early)
+        sample.answered = self._asked
         _convert(session, sample)
         self._asked = None if self._asked is None else 0
         self._runs = self._runs or bool(sample.prompt_rate)
         if not first:
-            self._periods.learned(engine, self._intervals.learned(early))
-        self._periods.add(sample, _mark(event), _SURE_S if first and session.seen & {"ready", "engine_ready"} else 0.0)
+            self._periods.learned(sample.engine, self._intervals.learned(early))
+        late = first and not session.seen.isdisjoint(_READY)
+        self._periods.add(sample, Mark(event.line, text[: facts.LONGEST]), _SURE_S if late else 0.0)
         self._keep(sample)
 
     def _rate(self, session: Session, event: Event) -> None:

@@ -1,12 +1,15 @@
-"""Every log message of ollama's own runners that bears on the prompt cache, one row per wording.
+"""ollama: what its own runners log of each request. Lines of the llama-server that it starts are read as such.
 
 Sources: ``runner/llamarunner/cache.go``, ``runner/ollamarunner/cache.go`` and ``x/mlxrunner/cache.go`` of ollama, and
-logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 where it is not known. Rows are data: no code here.
+logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 where it is not known.
 """
 
 from __future__ import annotations
 
+from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.base import Event
 from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [
     # Its environment, which may hold credentials of a proxy, is not read.
@@ -32,4 +35,26 @@ ROWS: list[R] = [
       'time=2026-09-05T11:42:10.771+02:00 level=INFO source=prefix_cache.go:125 msg="cache hit" total=23169 matched=21742 cached=16383 left=6786'),
     R("hit", "ollama", 0, 3303, "I0", 'msg="cache miss" total={prompt:d} matched={matched:d} cached={cached:d} left={left:d}',
       'time=2026-09-05T11:40:02.065+02:00 level=INFO source=prefix_cache.go:125 msg="cache miss" total=21743 matched=0 cached=0 left=21743'),
-]
+]  # fmt: skip
+
+PREFIX = rb"time=\S++ level=[A-Z]++ (?:source=\S++ )?+"
+"""Go's slog."""
+
+
+class Tracker(AnswerTracker):
+    """Feeds on the events of one origin. Each line is a whole request, written before its prompt is computed."""
+
+    engine = "ollama"
+    program = "ollama"
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        if event.message == "start":
+            self.starts(event.line)
+        elif event.message == "listening":
+            self.is_of(event.fields["version"])
+        else:  # a miss prints no number for what is reused: all is left
+            self.answered(event.line, event.fields["prompt"], event.fields.get("cached", 0))
+
+
+PROGRAM = Program(Tracker, Literals(b' msg="'), ROWS, PREFIX)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from cachedoctor.engines.llamacpp.interleaved import extends
+from cachedoctor.engines.llamacpp.conversations.interleaved import extends
 
 SAME_PLACE = 24
 """Tokens: common prefixes that differ by no more end at the same place."""
@@ -33,7 +33,7 @@ TURNS_AGAIN = 0.8
 """Share of growing steps from which on prompts that had been taken for separate ones are turns after all."""
 
 
-class Parted(msgspec.Struct):
+class OneShot(msgspec.Struct):
     """A prompt that shared no more than its head with what the slot held."""
 
     index: int
@@ -48,50 +48,50 @@ class Heads:
     """The prompts of a session that part from each other behind a common head."""
 
     def __init__(self) -> None:
-        self._parted: deque[Parted] = deque(maxlen=4 * WINDOW)
+        self._seen: deque[OneShot] = deque(maxlen=4 * WINDOW)
         self._separate: list[int] = []
         """Heads behind which separate prompts were seen."""
 
-    def note(self, parted: Parted) -> list[Parted]:
+    def note(self, diverged: OneShot) -> list[OneShot]:
         """Take a prompt; returns those of its head when they are separate prompts, else none."""
-        self._parted.append(parted)
-        if parted.head is None:
+        self._seen.append(diverged)
+        if diverged.head is None:
             return []
-        alike, known = self._alike(parted.head), self.separate(parted.head)
+        alike, known = self._alike(diverged.head), self.separate(diverged.head)
         rises = _rises(alike)
         if known and len(alike) >= LEAST and rises >= TURNS_AGAIN:
-            self._separate = [head for head in self._separate if abs(head - parted.head) > SAME_PLACE]
+            self._separate = [head for head in self._separate if abs(head - diverged.head) > SAME_PLACE]
             return []
         if not known:
             if len(alike) < LEAST or rises > GROWING or _order(alike) > ORDER or not _begins_late(alike):
                 return []
-            self._separate = [*self._separate[1 - WINDOW :], parted.head]
+            self._separate = [*self._separate[1 - WINDOW :], diverged.head]
         return alike
 
     def separate(self, head: int) -> bool:
         """Whether prompts that part behind this head are separate ones."""
         return any(abs(head - known) <= SAME_PLACE for known in self._separate)
 
-    def _alike(self, head: int) -> list[Parted]:
-        found = [p for p in self._parted if p.head is None or abs(p.head - head) <= SAME_PLACE]
+    def _alike(self, head: int) -> list[OneShot]:
+        found = [p for p in self._seen if p.head is None or abs(p.head - head) <= SAME_PLACE]
         found = found[-WINDOW:]
         largest = max((p.prompt for p in found), default=0)
         return [p for p in found if p.prompt >= SHORT * largest]
 
 
-def _rises(prompts: list[Parted]) -> float:
+def _rises(prompts: list[OneShot]) -> float:
     """Share of steps in which a prompt could be the next turn of the one before it."""
     steps = [after.prompt >= before.total for before, after in pairwise(prompts)]
     return sum(steps) / len(steps) if steps else 1.0
 
 
-def _order(prompts: list[Parted]) -> float:
+def _order(prompts: list[OneShot]) -> float:
     """1 when every later prompt could contain every earlier one, -1 when none could."""
     pairs = [after.prompt >= before.total for at, before in enumerate(prompts) for after in prompts[at + 1 :]]
     return 2 * sum(pairs) / len(pairs) - 1 if pairs else 1.0
 
 
-def _begins_late(prompts: list[Parted]) -> bool:
+def _begins_late(prompts: list[OneShot]) -> bool:
     """Whether a prompt of the second half can be a turn of none of the earlier ones, each continued once."""
     ends: list[int] = []
     for at, prompt in enumerate(prompts):

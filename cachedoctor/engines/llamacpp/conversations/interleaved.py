@@ -1,4 +1,4 @@
-"""Parts conversations that were taken for one: they share a head, take turns on a slot, and each goes on where it was.
+"""Distinguishes conversations that were taken for one: they share a head, take turns on a slot, and each continues.
 
 The server gives a prompt the slot that is most similar to it, so two sessions with one system prompt meet in one slot
 and overwrite each other behind that prompt (issue #22083). From lengths alone this looks like one conversation whose

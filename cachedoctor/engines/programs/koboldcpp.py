@@ -1,12 +1,15 @@
-"""Every log message of KoboldCpp that tells tokens of a request, one row per wording.
+"""KoboldCpp: one line behind each reply, with the size of the context and how much of it was computed.
 
 Source: ``gpttype_adapter.cpp`` and ``koboldcpp.py`` of KoboldCpp. A version counts as its second number (1.120 is 120), 0
-where it is not known. Rows are data: no code here.
+where it is not known.
 """
 
 from __future__ import annotations
 
+from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.base import Event
 from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [
     R("start", "koboldcpp", 0, 120, "O0", "Welcome to KoboldCpp - Version {version:word}",
@@ -24,4 +27,44 @@ ROWS: list[R] = [
       "CtxLimit:1082/4096, Amt:74/400, Init:0.01s, Process:2.37s (2.4ms/T = 425.14T/s), Generate:2.07s (28.0ms/T = 35.77T/s), Total:4.44s (16.67T/s)"),
     R("done", "koboldcpp", 0, 120, "O0", "CtxLimit:{context:d}/{limit:d}, Init:{init_s:f}s, Processed:{computed:d} in {prompt_s:f}s ({prompt_rate:f}T/s), Generated:{generated:d}/{most:d} in {reply_s:f}s ({reply_rate:f}T/s), Total:{total_s:f}s",
       "[21:04:11] CtxLimit:161461/292144, Init:0.41s, Processed:161383 in 3419.68s (47.19T/s), Generated:78/300 in 9.12s (8.55T/s), Total:3429.21s"),
-]
+]  # fmt: skip
+
+PREFIX = rb"(?:\r++|\[\d\d:\d\d:\d\d\] )"
+"""A progress display begins with a carriage return; the line behind a reply has a clock in newer versions."""
+
+
+class Tracker(AnswerTracker):
+    """Feeds on the events of one origin. KoboldCpp answers one request at a time."""
+
+    engine = "koboldcpp"
+    program = "KoboldCpp"
+
+    _computed: int | None = None
+    """Tokens of the prompt that are being computed."""
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        if event.message == "start":
+            self._computed = None
+            self.starts(event.line)
+            self.is_of(event.fields["version"])
+        elif event.message == "progress":
+            self._computed = event.fields["computed"]
+        else:
+            self._done(event)
+
+    def _done(self, event: Event) -> None:
+        """Take a reply that ended. The context then holds the prompt and what was generated.
+
+        Nothing is generated where the client gave up while the prompt was computed: the context then holds part of it.
+        """
+        computed, self._computed = event.fields.get("computed", self._computed), None
+        generated = event.fields["generated"]
+        if generated <= 0:
+            self.answered(event.line, None, None)
+            return
+        prompt = event.fields["context"] - generated
+        self.answered(event.line, prompt, None if computed is None else prompt - computed)
+
+
+PROGRAM = Program(Tracker, Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp"), ROWS, PREFIX)

@@ -1,6 +1,7 @@
-"""Which requests belong to one conversation: inferred from lengths, common prefixes, slots and RAM-cache restores.
+"""Joins requests to conversations, and divides conversations that were taken for one.
 
-Knows the arithmetic of prompts that grow. Knows no log line.
+A prompt of 2,100 tokens on a slot that holds 2,040 is the next turn of what the slot holds; 20,000 of 22,600 tokens in
+common, and another conversation that ended at 23,099, is a turn of that one.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from itertools import pairwise
 
 import msgspec
 
-from cachedoctor.engines.llamacpp import interleaved
-from cachedoctor.engines.llamacpp.interleaved import KEPT, MIN_TURN, Turn, shortest
-from cachedoctor.engines.llamacpp.separate import Heads, Parted
-from cachedoctor.engines.llamacpp.slot_state import SlotState
+from cachedoctor.engines.llamacpp.conversations import interleaved
+from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Turn, shortest
+from cachedoctor.engines.llamacpp.conversations.one_shot import Heads, OneShot
 from cachedoctor.model import Request
 
 MAX_THREADS = 64
@@ -45,13 +45,37 @@ class Thread(msgspec.Struct):
     """Its last requests."""
 
 
+class Lengths(msgspec.Struct, frozen=True, gc=False):
+    """What of a request tells whose turn it is, in tokens."""
+
+    prompt: int | None
+    cached: int | None
+    prefix: int | None
+    """Longest common prefix with what its slot held."""
+    exact: bool
+    """That was printed."""
+    held: int | None
+    """What its slot held."""
+    held_thread: int | None
+    f_keep: float | None
+    first_line: int
+    swapped: bool
+    """A prompt came back from the RAM cache for it."""
+    searched: bool
+    """The RAM cache was searched for one."""
+
+
+Found = tuple[Thread | None, int]
+"""The conversation that a request continues, None for a new one; and how many others its prompt could have extended."""
+
+
 class Moved(msgspec.Struct):
     """A request that was judged as a turn of the wrong conversation."""
 
-    request: Request
+    turn: Turn
     thread: int
-    turn: int
-    """0 for the first of its thread."""
+    number: int
+    """Of its turn; 0 for the first of its thread."""
     total: int
     """Tokens of the turn before it in its own thread; 0 when it is the first."""
     held_thread: int | None = None
@@ -73,7 +97,16 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     return any(-12 <= lcp - (turn.request.prompt_tokens or 0) <= after for turn in thread.recent)
 
 
-class Threads:
+def lengths_of(request: Request) -> Lengths:
+    """The same of a request that has ended."""
+    return Lengths(
+        request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens, request.lcp_exact,
+        request.held_tokens, request.held_thread, request.f_keep, request.first_line,
+        request.restored_from_ram is True, request.ram_looked,
+    )  # fmt: skip
+
+
+class Conversations:
     """The conversations of one session."""
 
     def __init__(self) -> None:
@@ -93,7 +126,7 @@ class Threads:
         return max(near, key=lambda t: t.last, default=None)
 
     def split(self, total: float, slack: float, before: int) -> tuple[Thread | None, list[Moved]]:
-        """Part a conversation from one that was taken for it: RAM gave back what it held before.
+        """Divide a conversation from one that was taken for it: RAM gave back what it held before.
 
         Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
         its next turns.
@@ -109,65 +142,61 @@ class Threads:
         self._side_requests = True
         _, thread, at = max(near, key=lambda found: found[0])
         mine, others = thread.recent[:at], thread.recent[at:]
-        parted = self._divide(thread, thread.recent, [mine, others])
-        return thread, [moved for moved in parted if moved.request.last_line < before]
+        divided = self._divide(thread, thread.recent, [mine, others])
+        return thread, [moved for moved in divided if moved.turn.request.last_line < before]
 
-    def join(self, request: Request, slots: Iterable[SlotState] = ()) -> Thread | None:
-        """Find the thread that the request continues; None opens a new one. Sets ``other_candidates``.
+    def join(self, request: Lengths, elsewhere: Iterable[int | None] = ()) -> Found:
+        """Find the conversation that the request continues.
 
-        ``slots``: the others; a request that continued a thread whose text one of them holds would have gone there.
+        ``elsewhere``: those whose text another slot holds; a request that continued one would have gone there.
         """
-        prompt, start, cached = request.prompt_tokens, request.first_line, request.cached_tokens or 0
-        held = self.get(request.held_thread)
+        prompt, cached, lcp, length = request.prompt, request.cached or 0, request.prefix, request.held
+        held = None if request.held_thread is None else self._threads.get(request.held_thread)
         if prompt is None:
-            return held if (request.f_keep or 0) >= 0.5 else None
-        lcp, length = request.common_prefix_tokens, request.held_tokens
-        least = length - min(KEPT, length // 4) if length else None
-        if held is not None and length and least and ((lcp or 0) >= least or least <= cached <= length + 8):
-            return held
+            return held if (request.f_keep or 0) >= 0.5 else None, 0
+        if held is not None and length:
+            least = length - min(KEPT, length // 4)
+            if least and ((lcp or 0) >= least or least <= cached <= length + 8):
+                return held, 0
         if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
-            found = self.by_total(cached, 8, start)
+            found = self.by_total(cached, 8, request.first_line)
             if found is not None:
-                return found
-        if self._parted(request) and self._heads.separate(lcp or 0):
-            return None
-        floor, most = shortest(prompt), prompt - MIN_TURN
+                return found, 0
+        if self._diverges(request, held) and self._heads.separate(lcp or 0):
+            return None, 0
+        return self._among(request, prompt, held, elsewhere)
+
+    def _among(self, request: Lengths, prompt: int, held: Thread | None, elsewhere: Iterable[int | None]) -> Found:
+        """Choose among the conversations that a prompt of this length can extend."""
+        lcp, length, floor, most = request.prefix, request.held, shortest(prompt), prompt - MIN_TURN
         # One request alone is easily followed by a somewhat longer one that has nothing to do with it.
         able = [
             t
             for t in self._threads.values()
-            if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < start
+            if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < request.first_line
         ]
-        elsewhere = {slot.thread for slot in slots if slot.length} if able else set()
-        others = [t for t in able if t is not held and t.id not in elsewhere]
-        request.other_candidates = len(others)
-        if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.lcp_exact, held):
-            return held
+        taken = set(elsewhere) if able else set()
+        others = [t for t in able if t is not held and t.id not in taken]
+        if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.exact, held):
+            return held, len(others)
         if held is not None and lcp is not None and length and lcp >= length * 0.5:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
-            further = [t for t in others if t.total > lcp + KEPT] if not request.restored_from_ram else []
-            return max(further, key=lambda t: t.total) if further else held
-        if self._side_requests and (lcp or 0) < 0.1 * prompt and request.ram_looked:
-            return None  # neither slot nor RAM cache had its beginning
+            further = [t for t in others if t.total > lcp + KEPT] if not request.swapped else []
+            return max(further, key=lambda t: t.total) if further else held, len(others)
+        if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
+            return None, len(others)  # neither slot nor RAM cache had its beginning
         if held in able and held is not None and (not others or held.changed_head):
-            return held
+            return held, len(others)
         if others:
-            return max(others, key=lambda t: t.total)
+            return max(others, key=lambda t: t.total), len(others)
         longer = length is not None and prompt >= length
-        if (
-            held is not None
-            and lcp is not None
-            and (lcp >= max(prompt - KEPT, prompt * 0.5) or (longer and lcp >= 0.1 * prompt))
-        ):
-            return held
-        return None  # shorter, with little in common: a new conversation, perhaps with the same head
+        same = lcp is not None and (lcp >= max(prompt - KEPT, prompt * 0.5) or (longer and lcp >= 0.1 * prompt))
+        # else shorter, with little in common: a new conversation, perhaps with the same head
+        return held if same else None, len(others)
 
-    def record(self, request: Request, thread: Thread | None, total: int) -> Thread:
-        """Note the end of a request of ``thread`` (None: a new one), whose slot now holds ``total`` tokens."""
-        if thread is None:
-            thread = self._open(request.slot)
-        else:  # the one used last stands last
-            self._threads[thread.id] = self._threads.pop(thread.id, thread)
+    def record(self, request: Request, thread: Thread, total: int) -> None:
+        """Note the end of a request of ``thread``, whose slot now holds ``total`` tokens."""
+        self._threads[thread.id] = self._threads.pop(thread.id, thread)  # the one used last stands last
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
         thread.went_on |= thread.turns > 0 and kept >= thread.total - KEPT
@@ -180,49 +209,49 @@ class Threads:
         if len(thread.recent) >= WINDOW:
             del thread.recent[: 1 - WINDOW]
         thread.recent.append(Turn(request, total))
-        return thread
 
-    def part(self, thread: Thread) -> list[Moved]:
-        """Part conversations that were taken for ``thread``, if its last requests leave no other reading.
+    def divide(self, thread: Thread) -> tuple[list[Moved], int]:
+        """Divide conversations that were taken for ``thread``, if its last requests leave no other reading.
 
-        ``other_candidates`` of the last request is raised where there are two readings.
+        Returns the turns that were another's; and, where there are two readings, how many more conversations the last
+        request could have extended.
         """
         last = thread.recent[-1].request
         lcp, held = last.common_prefix_tokens, last.held_tokens
         if held and lcp is not None and lcp >= held - KEPT:
-            return []  # it kept what the slot held
-        apart = self._separate(last, thread.total)
+            return [], 0  # it kept what the slot held
+        apart = self._one_shot(last, thread.total)
         if apart:
-            return apart
+            return apart, 0
         if not self._contested(last, thread.id):
-            return []
+            return [], 0
         turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
         contested = [at for at, t in enumerate(turns) if at and self._contested(t.request, thread.id)]
         if len(contested) < 2:
-            return []
+            return [], 0
         for start in range(contested[-2]):
             reading = interleaved.read(turns[start:])
             if reading is not None:
                 if reading.holds:
-                    return self._divide(thread, turns[start:], reading.parties)
-                last.other_candidates += reading.returns
-                return []
-        return []
+                    return self._divide(thread, turns[start:], reading.parties), 0
+                return [], reading.returns
+        return [], 0
 
-    def _parted(self, request: Request) -> bool:
+    @staticmethod
+    def _diverges(request: Lengths, held: Thread | None) -> bool:
         """Whether a request kept a part of what the slot held, and that had never gone on: no turns are known of it."""
-        held, lcp, length = self.get(request.held_thread), request.common_prefix_tokens, request.held_tokens
+        lcp, length = request.prefix, request.held
         if held is None or held.went_on or not lcp or not length:
             return False
-        return lcp < length - KEPT and lcp < (request.prompt_tokens or 0) - KEPT
+        return lcp < length - KEPT and lcp < (request.prompt or 0) - KEPT
 
-    def _separate(self, last: Request, total: int) -> list[Moved]:
+    def _one_shot(self, last: Request, total: int) -> list[Moved]:
         """Give every prompt a thread of its own that turns out to be no turn of a conversation."""
         first = last.held_tokens in (0, None) and not last.cached_tokens
-        if last.prompt_tokens is None or not (first or self._parted(last)):
+        if last.prompt_tokens is None or not (first or self._diverges(lengths_of(last), self.get(last.held_thread))):
             return []
         head = None if first else last.common_prefix_tokens
-        found = {parted.index for parted in self._heads.note(Parted(last.index, head, last.prompt_tokens, total))}
+        found = {other.index for other in self._heads.note(OneShot(last.index, head, last.prompt_tokens, total))}
         moved: list[Moved] = []
         for thread in list(self._threads.values()) if found else []:
             cuts = [at for at, turn in enumerate(thread.recent) if at and turn.request.index in found]
@@ -236,7 +265,7 @@ class Threads:
         owners: dict[int, Moved] = {}
         earlier = thread.turns - len(turns)
         for number, party in enumerate(parties):
-            owner = self._open(party[0].request.slot) if number else thread
+            owner = self.open(party[0].request.slot) if number else thread
             end = party[-1]
             owner.recent, owner.turns = party, len(party) + (0 if number else earlier)
             owner.total, owner.prompt = end.total, end.request.prompt_tokens or end.total
@@ -244,13 +273,22 @@ class Threads:
             owner.changed_head = False
             for at, turn in enumerate(party):
                 turn_number = at + (0 if number else earlier)
-                owners[turn.request.index] = Moved(
-                    turn.request, owner.id, turn_number, party[at - 1].total if at else 0
-                )
+                owners[turn.request.index] = Moved(turn, owner.id, turn_number, party[at - 1].total if at else 0)
         order = [owners[turn.request.index] for turn in turns]
         for before, moved in pairwise(order):
             moved.held_thread = before.thread
         return [m for m in order[1:] if m.thread != thread.id or m.held_thread != thread.id]
+
+    @staticmethod
+    def take_back(moved: Moved, again: Request) -> None:
+        """Remember a request as it was judged again."""
+        moved.turn.request = again
+
+    @staticmethod
+    def replace(request: Request, thread: Thread) -> Request:
+        """Remember the last request of ``thread`` as it is now."""
+        thread.recent[-1].request = request
+        return request
 
     @staticmethod
     def _contested(request: Request, thread: int) -> bool:
@@ -266,7 +304,7 @@ class Threads:
             and held <= 2 * lcp < 2 * (held - KEPT)
         )
 
-    def _open(self, slot: int) -> Thread:
+    def open(self, slot: int) -> Thread:
         """Begin a thread; the one unused for longest makes room."""
         if len(self._threads) >= MAX_THREADS:
             del self._threads[next(iter(self._threads))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.engines.llamacpp.separate import Heads, Parted
+from cachedoctor.engines.llamacpp.conversations.one_shot import Heads, OneShot
 
 REPLY = 10
 
@@ -12,7 +12,7 @@ def found(prompts: list[int], head: int = 40) -> set[int]:
     heads = Heads()
     out: set[int] = set()
     for index, prompt in enumerate(prompts):
-        out |= {p.index for p in heads.note(Parted(index, head if index else None, prompt, prompt + REPLY))}
+        out |= {p.index for p in heads.note(OneShot(index, head if index else None, prompt, prompt + REPLY))}
     return out
 
 
@@ -39,12 +39,12 @@ def test_side_requests_between_growing_turns_are_not() -> None:
 def test_other_heads_do_not_count() -> None:
     heads = Heads()
     for index, prompt in enumerate([1200, 1500, 1100, 1400, 1000, 1450, 1300, 1050]):
-        assert not heads.note(Parted(index, 40 + 100 * index, prompt, prompt + REPLY))
+        assert not heads.note(OneShot(index, 40 + 100 * index, prompt, prompt + REPLY))
 
 
 def test_a_growing_conversation_takes_the_verdict_back() -> None:
     heads = Heads()
     lengths = [1200, 1500, 1100, 1400, 1000, 1450, 1300, 1050, *range(1500, 4700, 200)]
     for index, prompt in enumerate(lengths):
-        heads.note(Parted(index, 40, prompt, prompt + REPLY))
+        heads.note(OneShot(index, 40, prompt, prompt + REPLY))
     assert not heads.separate(40)

@@ -1,0 +1,63 @@
+"""Reads the words of a command line that are what they stand for without the library that typer reads all with.
+
+Typer has pydantic convert every option, also those that were not given: to import it takes longer than a short log.
+Knows the shape of typer's parameters; knows no command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+
+class _Reader:
+    """Stands for the one of typer, which it asks where a word must be converted or refused."""
+
+    def __init__(self, typers: Callable[[], Any]) -> None:
+        self._typers = typers
+
+    def coerce(self, value: Any, param: TyperArgument | TyperOption, ctx: typer.Context) -> Any:
+        """Return the value of a parameter."""
+        several = param.multiple or param.nargs == -1
+        wanted = param.type_descriptor.annotation
+        if value is None:
+            return () if several else None
+        if several and wanted == list[str] and all(type(word) is str for word in value):
+            return list(value)
+        if wanted in (str, int) and type(value) is wanted:  # an integer is a default
+            return value
+        if value in _choices(wanted):
+            return value
+        return self._typers().coerce(value, param=param, ctx=ctx)
+
+
+def _choices(wanted: Any) -> tuple[Any, ...]:
+    origin: Any = get_origin(wanted)
+    return get_args(wanted) if origin is Literal else ()
+
+
+def _plainly(params: list[Any]) -> list[Any]:
+    for param in params:
+        if isinstance(param, (TyperArgument, TyperOption)) and not isinstance(param.get_runtime_param, partial):
+            param.get_runtime_param = partial(_Reader, param.get_runtime_param)  # type: ignore[method-assign, assignment]
+    return params
+
+
+class Command(TyperCommand):
+    """A command of typer, each of whose words is read by ``_Reader``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return what can stand behind the command."""
+        return _plainly(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """The same for what stands before a command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return what can stand before a command."""
+        return _plainly(super().get_params(ctx))

@@ -1,0 +1,395 @@
+"""One life of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
+
+The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for what
+concerns one slot alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cachedoctor.engines.base import Message, uptime_seconds
+from cachedoctor.engines.llamacpp.clients import Clients
+from cachedoctor.engines.llamacpp.settle import Past, settle
+from cachedoctor.engines.llamacpp.slot import MAX_MIB, Before, IdleSave, Slot
+from cachedoctor.engines.llamacpp.startup import Line, Startup
+from cachedoctor.engines.scanner import Scanner
+from cachedoctor.knowledge import builds
+from cachedoctor.model import Facts, Mark, Request, Session, Setting
+from cachedoctor.model.observed import NOBODY, Known, SelectedBy
+
+_WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
+"""Lines of the program around the server: embedders keep an old wording in a new build."""
+_MAX_ENTRIES = 256
+"""Conversations whose saved states are measured."""
+
+
+class Life:
+    """What the lines of one life of a server say; finished requests go to ``ended``."""
+
+    def __init__(
+        self,
+        session: Session,
+        build: int | None,
+        number: Callable[[], int],
+        ended: Callable[[Request], None],
+        clients: Clients | None,
+        scanner: Scanner,
+    ) -> None:
+        """Begin before the first line.
+
+        Args:
+            session: as the report lists it; has what was known beforehand.
+            build: of llama.cpp, when it was given.
+            number: gives the next number of a request.
+            ended: takes finished requests, and again those that turned out to belong to another conversation.
+            clients: knows who asked; None where no request is listed.
+            scanner: of its lines; of some it gives only the first of each task.
+        """
+        self.session = session
+        self.facts = Facts(
+            session.index, session.path, session.origin, n_slots=session.n_slots, settings=dict(session.settings),
+            given=session.given,
+        )  # fmt: skip
+        if build is not None:
+            self.learn(build=build, build_source="option")
+        self.slots: dict[int, Slot] = {}
+        self.chosen: Slot | None = None
+        self.timing: Slot | None = None
+        self.asleep = False
+        self.shapes: set[int] = set()
+        """Forms of fused lines whose rows have been met."""
+        self.rows: set[Message] = set()
+        self.started: set[str] = set()
+        """Start-up messages that were printed."""
+        self.clients = clients
+        self.first = scanner.first
+        self._forget = scanner.forget
+        self.past = Past()
+        self._number = number
+        self._ended = ended
+        self._startup = Startup()
+        self._before = Before()
+        self._looks = self._children = False
+        self._clears_idle: bool | None = None
+        self._stamp = b""
+        self._last_task = -1
+        self._zero_seen = False
+
+    # ---- facts
+
+    def learn(self, **changes: Any) -> None:
+        """Replace facts; requests that have ended keep theirs."""
+        self.facts = msgspec.structs.replace(self.facts, **changes)
+        for name, value in changes.items():
+            if name == "settings":
+                self.session.settings.update(value)
+            else:
+                setattr(self.session, name, value)
+        self._clears_idle = None
+
+    def first_sight(self, row: Message) -> None:
+        """A wording seen for the first time narrows the build."""
+        self.rows.add(row)
+        facts = self.facts
+        self._before.shows_ram |= "ram_search" in row.shows
+        self._before.makes_checkpoints |= "makes_checkpoints" in row.shows
+        self.learn(seen=facts.seen | {row.id}, shows=facts.shows.union(row.shows))
+        if facts.build is not None or row.component in ("bare", "lib", "log", "error"):
+            return
+        if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
+            return
+        low = max(filter(None, (facts.build_min, builds.oldest(row.first))), default=None)
+        high = min(filter(None, (facts.build_max, builds.newest(row.last))), default=None)
+        if low is None or high is None or low <= high:  # a fork may mix wordings: keep what was consistent
+            self.learn(build_min=low, build_max=high, build_source="wording" if low or high else None)
+
+    def start(self, line: Line) -> None:
+        """A start-up line."""
+        if line.message == "init_slots":
+            self.asleep = False
+        self.started.add(line.message)
+        changes = self._startup.changes(self.facts, line)
+        if changes:
+            self.learn(**changes)
+        self._clears_idle = None
+
+    def set(self, name: str, value: Any, mark: Mark, *, text: bool) -> None:
+        """A setting that traffic shows; the line that showed it first stays."""
+        found = self.facts.settings.get(name)
+        first = Setting(value, mark.line, mark.text if text else b"")
+        new = first if found is None else msgspec.structs.replace(found, value=value)
+        self.learn(settings={**self.facts.settings, name: new})
+
+    def window(self, tokens: int | None) -> None:
+        """The sliding window as a request line prints it."""
+        if tokens is not None and tokens != self.facts.window:
+            self.learn(window=tokens)
+
+    # ---- this life or the next
+
+    @property
+    def worked(self) -> bool:
+        """Whether a request has begun."""
+        return self.session.n_requests > 0
+
+    def restarts(self, task: int, now: bytes) -> bool:
+        """Whether a launch is of a new life: its clock (``now``) or its task number fell back."""
+        reset = task == 0 and (self._zero_seen or self._last_task > 16)
+        return (reset or self._clock_fell(now)) and self.worked
+
+    def launched(self, task: int, now: bytes) -> None:
+        """Remember clock and number of a launch of this life."""
+        self._stamp = now or self._stamp
+        if task > self._last_task:
+            self._last_task = task
+        if task == 0:
+            self._zero_seen = True
+
+    def _clock_fell(self, now: bytes) -> bool:
+        """Whether an uptime lies more than a second before the last one seen."""
+        before = self._stamp
+        if not now or not before or (len(now) == len(before) and now >= before):
+            return False
+        return uptime_seconds(now) < uptime_seconds(before) - 1
+
+    # ---- slots
+
+    def slot(self, id: int) -> Slot:
+        """Return the slot with this id."""
+        found = self.slots.get(id)
+        if found is None:
+            cold = self.facts.starts_cold
+            found = self.slots[id] = Slot(id, length=0 if cold else None, positions_known=cold)
+        return found
+
+    def serves(self, id: int, task: int) -> bool:
+        """Whether the slot with this id works on this task."""
+        slot = self.slots.get(id)
+        return slot is not None and slot.open is not None and slot.open.task == task
+
+    def serving(self, task: int) -> Slot | None:
+        """The slot that works on this task."""
+        return next((slot for slot in self.slots.values() if slot.open is not None and slot.open.task == task), None)
+
+    # ---- from the choice to the launch
+
+    def look(self, slot: Slot, line: int, lcp: int, n_prompt: int) -> None:
+        """The server compares a prompt with what a slot holds."""
+        waits = slot.choice is None or slot.choice.selected_by != "id"
+        if waits and slot.released:
+            self.close(slot)
+        self._looks |= slot.look(line, lcp, n_prompt)
+
+    def choose(
+        self,
+        slot: Slot,
+        mark: Mark,
+        by: SelectedBy | None,
+        similarity: float | None = None,
+        f_keep: float | None = None,
+        t_last: int | None = None,
+    ) -> None:
+        """A slot is chosen; what was seen of those that were looked at and not chosen is forgotten."""
+        if slot.released:
+            self.close(slot)
+        if self._looks:
+            self._looks = False
+            for other in self.slots.values():
+                if other is not slot:
+                    other.overlook()
+        slot.choose(mark, by, similarity, f_keep, t_last, self._before.evictions)
+        self.chosen = slot
+
+    @property
+    def choosing(self) -> Slot | None:
+        """The slot whose choice is under way."""
+        return self.chosen if self.chosen is not None and self.chosen.choice is not None else None
+
+    def empty(self, slot: Slot) -> None:
+        """An idle slot holds nothing."""
+        if slot.idle:
+            slot.empty()
+
+    def clear(self, slot: Slot, tokens: int, mark: Mark) -> None:
+        """An idle slot is emptied after its save to RAM."""
+        if not slot.idle:
+            return
+        thread, saved = slot.clear()
+        if saved is not None and thread is not None and tokens:
+            self.past.clear_idle(thread, mark, saved)
+        slot.empty()
+
+    def purge(self, slot: Slot, mark: Mark) -> None:
+        """A slot is emptied because memory ran out."""
+        if "kv_purged" not in self.facts.settings:
+            self.set("kv_purged", True, mark, text=True)
+        if slot.released:
+            self.close(slot)
+        self.empty(slot)
+
+    # ---- the RAM prompt cache
+
+    def save(self, length: int, size: float | None, mark: Mark) -> None:
+        """A prompt is saved to the RAM cache: of the chosen slot, or of an idle one."""
+        self.past.ram.save(length, mark)
+        owner = self.choosing
+        if owner is None:
+            self._measure_entry(size, None)
+            return
+        owner.ram_saved(length)
+        if size is not None:  # an entry of the cache is this state and the slot's checkpoints
+            size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
+        self._measure_entry(size, owner.thread)
+
+    def evict(self, slot: Slot, size: float | None, mark: Mark, *, oversize: bool) -> None:
+        """A prompt left the RAM cache; one that is too large never got there."""
+        self._measure_entry(size, None)
+        if oversize:
+            for other in self.slots.values():
+                other.idle_copy_gone(self._before.evictions)
+        else:
+            self._before.evictions += 1
+        self.set("ram_evictions", (self.facts.setting("ram_evictions") or 0) + 1, mark, text=False)
+        self.past.ram.forget()
+        (self.choosing or slot).ram_evicted(mark)
+
+    def save_idle(self, slot: Slot, mark: Mark) -> None:
+        """The RAM cache throws out its oldest prompt first: this one is gone once all that lie there now have left."""
+        prompts = self.past.ram.prompts
+        gone_at = None if prompts is None else self._before.evictions + prompts + 1
+        slot.save_idle(IdleSave(mark, gone_at))
+
+    def _measure_entry(self, mib: float | None, thread: int | None) -> None:
+        """Keep what the largest saved prompt takes, in all and of each conversation."""
+        if mib is None or not 0 < mib < MAX_MIB:
+            return
+        sizes = self.session.sizes
+        sizes.entry = max(sizes.entry or 0.0, mib)
+        if thread is not None and (thread in sizes.conversations or len(sizes.conversations) < _MAX_ENTRIES):
+            sizes.conversations[thread] = max(sizes.conversations.get(thread, 0.0), mib)
+
+    def measure_checkpoint(self, mib: float | None) -> None:
+        """Keep the size of a checkpoint if it is the largest read; of those created only the first one is."""
+        if mib is not None and (self.session.sizes.checkpoint or 0.0) < mib < MAX_MIB:
+            self.session.sizes.checkpoint = mib
+
+    # ---- requests
+
+    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> None:
+        """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
+        self._begin(slot, task, mark, child=child, partial=False)
+        if slot.ended == task:  # logs that were joined by hand: a number comes twice
+            self._forget(slot.id)
+        if self._clears_idle is not False:
+            self._clear_idle(slot)
+        if child:
+            slot.child()
+            self._children = True
+        elif self._children:
+            self._children = False
+            for other in self.slots.values():
+                other.adopt(task)
+
+    def attend(self, slot: Slot, task: int, mark: Mark) -> None:
+        """A line of a request stands here; a log that begins in the middle of one opens it."""
+        if slot.open is None or (task >= 0 and slot.open.task != task):
+            self._begin(slot, task, mark, child=False, partial=True)
+        slot.at(mark.line)
+
+    def _begin(self, slot: Slot, task: int, mark: Mark, *, child: bool, partial: bool) -> None:
+        if slot.open is not None:
+            self.close(slot, lost=not slot.released)
+        session = self.session
+        session.n_requests += 1
+        if session.n_requests == 2:
+            self.learn(several=True)
+        asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
+        slot.launch(self._number(), task, mark, asked, self._before, partial=partial)
+
+    def _clear_idle(self, taken: Slot) -> None:
+        """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
+        if self._clears_idle is None:
+            known = self.facts
+            unified, kept = known.setting("kv_unified") is True, known.setting("cache_idle_slots") is not False
+            self._clears_idle = (
+                unified and kept and known.at_least(8672) is True and known.setting("cache_ram_mib") != 0
+            )
+        if self._clears_idle:
+            for slot in self.slots.values():
+                if slot is not taken and slot.idle:
+                    slot.clear_silently()
+
+    def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
+        """Length of a prompt and context of its slot."""
+        if slot.open is None or slot.open.task != task:
+            self._begin(slot, task, mark, child=False, partial=True)
+        slot.prompt(tokens, mark)
+        if self.facts.n_ctx_slot is None:
+            self.learn(n_ctx_slot=context)
+
+    def batch(self, slot: Slot, task: int, cached: int, mark: Mark) -> None:
+        """A batch of a prompt; the first one says what was reused."""
+        if slot.open is None or slot.open.task != task:
+            self._begin(slot, task, mark, child=False, partial=True)
+            slot.batch_of_unknown(mark)
+        else:
+            slot.batch(cached, mark)
+
+    def known_length(self, slot: Slot, length: int) -> Known | None:
+        """Whether a slot had this length after an earlier request, and whose."""
+        return None if slot.open is None else self.past.known(length, slot.open.first_line)
+
+    def fail_unseen(self, task: int, mark: Mark) -> Slot:
+        """An error of a task that reached no slot: a free one stands for it, and keeps what it holds."""
+        free = next((slot for slot in self.slots.values() if slot.open is None), None) or self.slot(len(self.slots))
+        self._begin(free, task, mark, child=False, partial=False)
+        return free
+
+    def sleep(self, mark: Mark) -> None:
+        """A sleeping server keeps its ids and loses its context, and with it every cache."""
+        self.asleep = True
+        self.past.sleep(mark if self.worked else None)
+        for slot in self.slots.values():
+            slot.sleep()
+
+    # ---- ends
+
+    def close(self, slot: Slot, *, lost: bool = False) -> None:
+        """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
+        seen = slot.end(lost=lost)
+        if seen is None:
+            return
+        shown = "checkpoint_counts" in self.facts.shows
+        if shown:  # else hidden at this level: unknown, not none
+            slot.count(seen.created or 0, seen.erased or 0, self.facts.setting("ctx_checkpoints"))
+        settled = settle(seen, self.facts, self.past, self.session.path, slot, self.slots, shown=shown)
+        for revised in settled.revised:
+            self._ended(revised)
+        request = settled.request
+        # refused before it touched the slot, whatever the release says (0 up to b6628)
+        if seen.released_tokens is not None and (seen.error is None or "cached" in seen.marks):
+            slot.hold(seen.released_tokens, slot.thread if request.thread is None else request.thread)
+        self.session.sizes.short = self.past.short
+        self._ended(request)
+
+    def quiet(self) -> None:
+        """The log fell silent: a released request gets no more timing lines."""
+        for slot in self.slots.values():
+            if slot.released:
+                self.close(slot)
+
+    def give_up(self, number: int) -> None:
+        """Close the request with this number: too many that started later are already finished."""
+        for slot in self.slots.values():
+            if slot.open is not None and slot.open.index == number:
+                self.close(slot, lost=True)
+
+    def close_open(self, *, lost: bool = True) -> None:
+        """End of the log, or of the process: close what is still open."""
+        for slot in self.slots.values():
+            if slot.open is not None:
+                self.close(slot, lost=lost and not slot.released)

@@ -1,0 +1,348 @@
+"""One line of the log: which transition of a slot, or of the server's life, it stands for.
+
+A message is one row of the catalogue and at most one handler here. The only reader of ``event.fields``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.overlong import overlong
+from cachedoctor.engines.llamacpp.slot import Slot
+from cachedoctor.engines.llamacpp.startup import STARTUP, Line
+from cachedoctor.model import Check, Mark
+
+Handler = Callable[[Life, Slot, Event, Mark], None]
+
+
+def read(life: Life, event: Event) -> None:
+    """Take a line."""
+    handler = ON.get(event.message)
+    if handler is not None:
+        slot = life.slot(event.slot) if event.slot >= 0 else life.chosen or life.slot(0)
+        handler(life, slot, event, Mark(event.line, event.text))
+    if event.message in STARTUP:
+        life.start(Line(event.message, event.fields, event.slot, event.line, event.text))
+
+
+def answered(life: Life, event: Event) -> None:
+    """The HTTP server has answered something; only where every request is listed."""
+    if life.clients is not None:
+        fields = event.fields
+        life.clients.answered(fields["method"], str(fields["path"]), str(fields["remote_addr"]))
+
+
+# ---- the choice of a slot
+
+
+def _look(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.look(slot, event.line, event.fields["lcp_len"], event.fields["n_prompt"])
+
+
+def _select_lcp(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.choose(slot, mark, "lcp", event.fields["f_sim_best"], event.fields["f_keep"])
+
+
+def _select_lcs(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """Up to b6628 the share is of the slot's content, and the length is printed."""
+    life.choose(slot, mark, "lcp", None, event.fields["similarity"])
+    if "thold" in event.fields:
+        slot.matched(event.fields["lcs_len"])
+
+
+def _select_lru(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    t_last = event.fields.get("t_last")
+    life.choose(slot, mark, None if t_last is None else "lru", t_last=t_last)
+
+
+def _select_id(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.choose(slot, mark, "id")
+
+
+def _skip_empty(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.empty(slot)
+
+
+def _lora(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    slot.adapter(mark)
+
+
+# ---- the RAM prompt cache
+
+
+def _shares(event: Event) -> tuple[float, float]:
+    fields = event.fields
+    return fields["f_keep"], fields["sim" if "sim" in fields else "f_sim"]
+
+
+def _ram_search(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if life.choosing is not None:
+        life.choosing.ram_searched(mark, *_shares(event))
+
+
+def _ram_found(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if life.choosing is not None:
+        life.choosing.ram_found(mark, *_shares(event))
+
+
+def _ram_candidate(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if life.choosing is not None:
+        life.choosing.ram_candidate(mark, event.fields["length"], event.fields["lcp"])
+
+
+def _ram_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if life.choosing is not None:
+        life.choosing.ram_failed(mark)
+
+
+def _ram_save(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.save(event.fields["length"], event.fields["size"], mark)
+
+
+def _ram_evict(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    size = event.fields.get("size", event.fields.get("state_size"))
+    life.evict(slot, size, mark, oversize=event.message == "pc_oversize")
+
+
+def _ram_state(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.past.ram.prompts = event.fields["n_prompts"]
+
+
+def _save_idle(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.save_idle(slot, mark)
+
+
+def _clear(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.clear(slot, event.fields["n_tokens"], mark)
+
+
+def _purge(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.purge(life.slot(event.fields["id_slot"]), mark)
+
+
+def _slot_file(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    slot.read_file()
+
+
+# ---- the prompt
+
+
+def _launch(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.launched(event.task, event.stamp)
+    life.launch(slot, event.task, mark, child=bool(event.fields.get("is_child")))
+
+
+def _prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.prompt(slot, event.task, event.fields["n_prompt_tokens"], event.fields["n_ctx_slot"], mark)
+
+
+def _cut(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.cut(event.fields["n_prompt_tokens"], mark)
+
+
+def _sampler(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.sampled(event.fields["n_total"])
+
+
+def _n_past(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    life.attend(slot, event.task, mark)
+    known = life.known_length(slot, fields["n_cache_tokens"])
+    slot.n_past(fields["n_past"], fields["n_cache_tokens"], fields["pos_min"], mark, known)
+    life.window(fields.get("n_swa"))
+
+
+def _batch(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    cached = event.fields["n_tokens"] if "n_tokens" in event.fields else event.fields["n_past"]
+    life.batch(slot, event.task, cached, mark)
+
+
+def _truncate_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.truncate_failed(event.fields.get("p0", event.fields.get("n_past")), mark)
+
+
+def _forced(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.force(mark)
+
+
+def _chunk(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.chunk(event.fields["n_match"])
+
+
+def _differs(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.differs(event.fields.get("str", ""), mark, old=event.message == "diff_old")
+
+
+def _image(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    slot.image()
+
+
+# ---- context checkpoints
+
+
+def _position(event: Event) -> tuple[int, int]:
+    return event.fields["pos_min"], event.fields["pos_max"]
+
+
+def _checked(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.checked([Check(*_position(event), event.fields["pos_min_thold"], mark.line, mark.text)], 1, mark)
+
+
+def _restored(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.measure_checkpoint(event.fields.get("size"))
+    life.attend(slot, event.task, mark)
+    slot.restored(*_position(event), mark)
+
+
+def _created(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if life.session.sizes.checkpoint is None:
+        life.measure_checkpoint(event.fields.get("size"))
+    if slot.open is None or slot.open.task != event.task:
+        life.attend(slot, event.task, mark)
+    # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
+    limit = event.fields["max" if event.message == "ckpt_created" else "total"]
+    slot.created(1, *_position(event), limit, event.line)
+
+
+def _erased(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.window(event.fields.get("n_swa"))
+    life.measure_checkpoint(event.fields.get("size"))
+    slot.erased(mark, _position(event) if event.message == "ckpt_erased" else None)
+
+
+def _dropped(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    life.measure_checkpoint(fields.get("size"))
+    crowded = event.message == "ckpt_erase_close"
+    slot.drop(fields.get("n_tokens"), *_position(event), fields["size"], mark, crowded=crowded)
+
+
+# ---- the end
+
+
+def _timing_head(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """The lines below carry no task; a log that begins, or is torn, before them opens the request here."""
+    life.timing = slot
+    if event.task not in (-1, slot.ended):
+        life.attend(slot, event.task, mark)
+
+
+def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Slot | None:
+    """The slot that a timing line is about: those without prefix belong to the header above them."""
+    if event.slot >= 0:
+        life.attend(slot, event.task, mark)
+        return slot
+    owner = life.timing
+    return owner if owner is not None and owner.open is not None else None  # else a log cut inside the block
+
+
+def _timing_prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    owner = _timed(life, slot, event, mark)
+    if owner is not None:
+        owner.timed(event.fields["prompt_ms"], event.fields["n_prompt_processed"], mark)
+
+
+def _timing_reply(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    owner = _timed(life, slot, event, mark)
+    if owner is not None and owner.generated(event.fields["n_gen"], event.line):
+        life.close(owner)
+
+
+def _release(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    life.attend(slot, event.task, mark)
+    tokens = fields.get("n_tokens", fields.get("n_past", 0))
+    if slot.release(tokens, bool(fields["truncated"]), mark):
+        life.close(slot)
+
+
+def _shift(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.attend(slot, event.task, mark)
+    slot.shift(mark)
+
+
+def _cancel(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    serving = life.serving(event.fields["id_task"])
+    if serving is not None:
+        serving.cancel(event.line)
+
+
+def _error(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """An error is sent for a task; an over-long prompt may never have reached a slot."""
+    task, error = event.fields["id_task"], overlong(event.fields["error"])
+    serving = life.serving(task)
+    if serving is not None:
+        serving.fail(error, mark)
+        return
+    free = life.fail_unseen(task, mark)
+    free.fail(error, mark)
+    life.close(free)
+
+
+def _sleep(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.sleep(mark)
+
+
+ON: dict[str, Handler] = {
+    "slot_check_sim": _look,
+    "slot_select_lcp": _select_lcp,
+    "slot_select_lcs": _select_lcs,
+    "slot_select_lru": _select_lru,
+    "slot_select_id": _select_id,
+    "slot_skip_empty": _skip_empty,
+    "lora_clear": _lora,
+    "pc_looking": _ram_search,
+    "pc_found": _ram_found,
+    "pc_candidate": _ram_candidate,
+    "pc_restore_fail": _ram_failed,
+    "pc_load_fail": _ram_failed,
+    "pc_saving": _ram_save,
+    "pc_evict_size": _ram_evict,
+    "pc_evict_tokens": _ram_evict,
+    "pc_make_room": _ram_evict,
+    "pc_oversize": _ram_evict,
+    "pc_state": _ram_state,
+    "idle_slot_save": _save_idle,
+    "slot_clear": _clear,
+    "slot_purge": _purge,
+    "slotfile_restored": _slot_file,
+    "launch": _launch,
+    "new_prompt": _prompt,
+    "input_truncated": _cut,
+    "init_sampler": _sampler,
+    "npast_posmin": _n_past,
+    "seq_rm": _batch,
+    "truncate_fail": _truncate_failed,
+    "force_full": _forced,
+    "cache_reuse_chunk": _chunk,
+    "diff_old": _differs,
+    "diff_new": _differs,
+    "mtmd_encode": _image,
+    "img_processing": _image,
+    "ckpt_check": _checked,
+    "ckpt_restored": _restored,
+    "ckpt_restored_swa": _restored,
+    "ckpt_created": _created,
+    "ckpt_created_swa": _created,
+    "ckpt_erased": _erased,
+    "ckpt_erased_swa": _erased,
+    "ckpt_erase_old": _dropped,
+    "ckpt_erase_close": _dropped,
+    "timing_head": _timing_head,
+    "timing_prompt": _timing_prompt,
+    "timing_eval": _timing_reply,
+    "release": _release,
+    "ctx_shift": _shift,
+    "cancel": _cancel,
+    "task_error": _error,
+    "sleep_enter": _sleep,
+}

@@ -1,0 +1,283 @@
+"""From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
+
+``settle`` reads what the log printed (``Observed``) and what is known of the server (``Facts``); what earlier requests
+left behind is ``Past``, which learns from each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from cachedoctor.engines.llamacpp import accounting, losses
+from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held
+from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
+from cachedoctor.engines.llamacpp.ram_cache import RamCache
+from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
+from cachedoctor.model import Facts, Mark, MarkName, Request
+from cachedoctor.model.observed import Known, Observed
+
+Marks = Mapping[MarkName, Mark]
+
+MAX_LENGTHS = 256
+"""Lengths that slots had after a request, to know one that comes back from a file."""
+_MAX_CLEARED = 64
+"""Conversations remembered whose idle slot was cleared; as many as there are threads."""
+
+
+class Past(msgspec.Struct):
+    """What earlier requests of one life of the server left behind."""
+
+    conversations: Conversations = msgspec.field(default_factory=Conversations)
+    ram: RamCache = msgspec.field(default_factory=RamCache)
+    lengths: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_LENGTHS))
+    idle_cleared: dict[int, tuple[Mark, IdleSave]] = msgspec.field(default_factory=dict)
+    """Conversation whose idle slot was cleared -> the line that says so, and the copy in the RAM cache."""
+    slept: Mark | None = None
+    """When the server last fell asleep."""
+    woken: bool = False
+    """It has, and no request has ended since."""
+    short: int = 0
+    """Checkpoints by which a list was too short to keep every one that was missed."""
+
+    def known(self, length: int, first_line: int) -> Known | None:
+        """The conversation that left a slot at this length before line ``first_line``; None if no request did."""
+        if length not in self.lengths:
+            return None
+        owner = self.conversations.by_total(length, 0, first_line)
+        return Known(None if owner is None else owner.id)
+
+    def sleep(self, mark: Mark | None) -> None:
+        """Forget what the server loses with its memory; ``mark`` is None where there was nothing to lose."""
+        self.ram.forget()
+        if mark is not None:
+            self.slept, self.woken = mark, True
+
+    def clear_idle(self, thread: int, mark: Mark, saved: IdleSave) -> None:
+        """Note whose text an idle slot held when it was cleared."""
+        if len(self.idle_cleared) >= _MAX_CLEARED:
+            del self.idle_cleared[next(iter(self.idle_cleared))]
+        self.idle_cleared[thread] = (mark, saved)
+
+
+class Settled(msgspec.Struct, gc=False):
+    """A request, and the earlier ones of which it showed that they belong to other conversations than was thought."""
+
+    request: Request
+    revised: list[Request]
+
+
+def settle(
+    seen: Observed, facts: Facts, past: Past, path: str, slot: Slot, slots: Mapping[int, Slot], *, shown: bool
+) -> Settled:
+    """Settle a request that has ended.
+
+    Args:
+        seen: what was printed of it.
+        facts: what is known of the server at its end.
+        past: what earlier requests left.
+        path: of the input.
+        slot: that processed it; what it holds now is told by the caller.
+        slots: all of the server.
+        shown: lines about checkpoints would be in this log.
+    """
+    talk, choice = past.conversations, seen.choice
+    revised: list[Request] = []
+    shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
+    numbers, held = accounting.counts(seen, shifted=shifted), accounting.held(seen)
+    swapped, held_before = choice.found_keep is not None, None
+    found: Marks = seen.marks
+    if seen.fresh or seen.n_past is not None:
+        held, held_before, found = _printed_content(seen, held, numbers)
+    if swapped and seen.shows_ram:
+        held, moved = _swap(seen, held, numbers, past)
+        revised = judge_again(moved, seen.index, talk, slots)
+    prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
+    thread, others = None, 0
+    if seen.parent is None:
+        elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
+        lengths = Lengths(
+            numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
+            seen.first_line, swapped, choice.looked,
+        )  # fmt: skip
+        thread, others = talk.join(lengths, elsewhere)
+    # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
+    cold = thread is None and numbers.prompt is not None and (held.tokens == 0 or held.thread is not None)
+    turn, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
+    outcome, lost, client, server = accounting.judge(
+        seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix.tokens, reference, cold=cold
+    )
+    refused, reference_lcp = False, None
+    if thread is not None and held.thread != thread.id:
+        refused, reference_lcp, found = _own_copy(seen, thread.total, past.ram, found)
+    found = _since_then(seen, thread, past, found)
+    same = (prefix.exact or (thread is not None and thread.id == held.thread)) and not swapped
+    recorded = _is_turn(seen, numbers, shifted=shifted)
+    if recorded and thread is None:
+        thread = talk.open(seen.slot)
+    request = Request(
+        seen.index, facts.index, path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts, found,
+        seen.parent, thread.id if recorded and thread is not None else None,
+        numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
+        held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
+        swapped if seen.shows_ram else None, lost, client, server, reference, held.tokens, held.thread, held_before,
+        turn, others, outcome, seen.partial, shifted, shown, None, refused, reference_lcp,
+    )  # fmt: skip
+    if slot.dropped:
+        request = _dropped(request, slot, past, same=same and "slot_file" not in found)
+    if facts.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
+        slot.processed(losses.stretch(request))
+    if recorded and thread is not None and seen.released_tokens is not None:
+        talk.record(request, thread, seen.released_tokens)
+        moved, more = talk.divide(thread)
+        if more:
+            request = talk.replace(replace(request, other_candidates=others + more), thread)
+        if moved:
+            revised += judge_again(moved, seen.index, talk, slots)
+            request = next((m.turn.request for m in moved if m.turn.request.index == seen.index), request)
+    return Settled(request, revised)
+
+
+def _full(seen: Observed, facts: Facts) -> bool:
+    """Whether "truncated" is only said of a reply that stopped at a full context: nothing is lost by that."""
+    return (seen.released_tokens or 0) + 1 >= (facts.n_ctx_slot or (seen.released_tokens or 0) + 2)
+
+
+def _is_turn(seen: Observed, numbers: Counts, *, shifted: bool) -> bool:
+    """Whether what the slot holds now is a turn of a conversation: not of a child, not of what was refused."""
+    if seen.released_tokens is None or seen.error is not None or seen.parent is not None:
+        return False
+    return numbers.prompt is not None or seen.cancelled or shifted
+
+
+# ---- what the slot held
+
+
+def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held, int | None, Marks]:
+    """What the slot held where a file may have changed it: by what is printed, compared with what it was left with.
+
+    Returns it with the conversation whose text was replaced, and the marks.
+    """
+    marks, before, choice = seen.marks, None, seen.choice
+    if seen.fresh and seen.held_tokens == 0 and choice.selected_by == "lcp" and choice.found_keep is None:
+        # chosen by its content although it never served a request since the start: that content came from a file
+        held, marks = replace(held, tokens=None), {**marks, "slot_file": marks["select"]}
+    if seen.n_past is not None:
+        if held.tokens not in (None, 0, seen.n_cache) and choice.found_keep is None and seen.known_length is not None:
+            marks, before = {**marks, "slot_file": marks["n_past"]}, held.thread
+            held = replace(held, thread=seen.known_length.thread)
+        held = replace(held, tokens=seen.n_cache, prefix=seen.n_past, exact=True)
+    if "slot_file" in marks and held.tokens is None and numbers.prompt and held.similarity and held.f_keep:
+        held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
+        numbers.derived["held_tokens"] = "similarity and f_keep"
+    return held, before, marks
+
+
+def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held, list[Moved]]:
+    """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
+
+    Returns what the slot held then, and the requests that were judged as turns of that conversation and belong to
+    another.
+    """
+    keep, similarity, prompt = held.f_keep, held.similarity, numbers.prompt
+    if not keep or not similarity or not prompt:
+        return held, []
+    if held.prefix is None:
+        held = replace(held, prefix=round(similarity * prompt))
+        numbers.derived["common_prefix_tokens"] = "similarity"
+    total = held.tokens or similarity * prompt / keep
+    slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
+    moved: list[Moved] = []
+    thread = past.conversations.by_total(total, slack, seen.first_line)
+    if thread is None:
+        thread, moved = past.conversations.split(total, slack, seen.first_line)
+    past.ram.forget(None if thread is None else thread.total)  # which one is gone may be unknown
+    if thread is not None:
+        held = replace(held, thread=thread.id, tokens=thread.total)
+        if keep >= 0.9995 and not held.exact:
+            held = replace(held, prefix=thread.total)
+    return held, moved
+
+
+def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tuple[bool, int | None, Marks]:
+    """What the RAM cache made of the conversation's own previous prompt, whose length is ``reference``.
+
+    Returns whether it was refused, its common prefix, and the marks.
+    """
+    choice = seen.choice
+    lcps = {lcp for length, lcp in choice.candidates if length == reference}
+    lcp = lcps.pop() if len(lcps) == 1 else None
+    looked = choice.looked and seen.shows_ram and choice.found_keep is None and "ram_failed" not in marks
+    saved = ram.held(reference, seen.first_line)
+    refused = looked and (lcp is not None or saved is not None)
+    return refused, lcp, {**marks, "ram_copy": saved} if refused and saved is not None else marks
+
+
+# ---- what was lost before it came
+
+
+def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks) -> Marks:
+    """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared."""
+    if seen.released_tokens:
+        past.lengths.append(seen.released_tokens)
+    if seen.stale is not None:
+        marks = {**marks, "stale": seen.stale[0]}
+    slept = past.slept
+    if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
+        marks = {**marks, "slept": slept}
+    past.woken = False
+    if thread is not None and past.idle_cleared:
+        found = past.idle_cleared.pop(thread.id, None)
+        if found is not None and seen.choice.found_keep is None:
+            cleared, saved = found
+            if saved.gone_at is not None and seen.evictions >= saved.gone_at:
+                marks = {**marks, "idle_cleared": cleared, "idle_saved": saved.mark}
+    return marks
+
+
+def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request:
+    """Find the dropped checkpoint that would have helped, and forget those of text that is gone.
+
+    ``same``: the slot held this conversation. Where another's text was held a swap from RAM may be hidden, unless the
+    prefix is printed.
+    """
+    missed = losses.missed(request, slot.dropped) if same else None
+    if missed is not None and missed.tokens - (request.cached_tokens or 0) > NEAR:
+        past.short = max(past.short, missed.behind)
+    start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
+    slot.keep([d for d in slot.dropped if d.line > start or d.tokens <= kept])
+    return request if missed is None else replace(request, dropped=missed)
+
+
+# ---- requests that belong to other conversations
+
+
+def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:
+    """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
+
+    The report keeps what it said of those that are final: it can no longer be taken back. ``current``: number of the
+    request that showed it.
+    """
+    revised = []
+    for move in moved:
+        before = move.turn.request
+        slot = slots.get(before.slot)
+        if slot is not None and slot.thread == before.thread and slot.length == before.released_tokens:
+            slot.belongs_to(move.thread)
+        reference = move.total or before.held_tokens
+        outcome, lost, client, server = accounting.judge(
+            before.error, before.cancelled, before.prompt_tokens, before.cached_tokens, before.common_prefix_tokens,
+            reference, cold=not move.total,
+        )  # fmt: skip
+        again = replace(
+            before, thread=move.thread, thread_turn=move.number, held_thread=move.held_thread, outcome=outcome,
+            lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference,
+            revision=before.revision + (before.index != current),
+        )  # fmt: skip
+        talk.take_back(move, again)
+        if before.index != current and current - before.index < SPAN:
+            revised.append(again)
+    return revised

@@ -1,1 +1,0 @@
-"""LM Studio's MLX engine. Lines of its llama.cpp engine are those of llama-server and are read as such."""

@@ -1,0 +1,132 @@
+"""ik_llama.cpp, a fork of llama.cpp: what its server writes in words of its own.
+
+Source: ``examples/server/server-context.cpp`` of ik_llama.cpp, and logs of its issues from 2026-02 to 2026-04. It has no
+versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.base import Message as R
+from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+ROWS: list[R] = [
+    R("chosen", "ik_llama", 0, 0, "I0", "======== Prompt cache: cache size: {held:d}, n_keep: {n_keep:d}, n_discarded_prompt: {n_discarded:d}, cache_ram_n_min: {least:d}, f_keep: {f_keep:f}, cache_ram_similarity: {threshold:f}",
+      "======== Prompt cache: cache size: 11967, n_keep: 0, n_discarded_prompt: 0, cache_ram_n_min: 0, f_keep: 1.00, cache_ram_similarity: 0.50"),
+    R("saving", "ik_llama", 0, 0, "I0", "- saving prompt with length {n_tokens:d}, total state size = {size_mib:f} MiB",
+      " - saving prompt with length 2823, total state size = 113.480 MiB"),
+    R("launched", "ik_llama", 0, 0, "I0", "slot is processing task | tid={tid:word} timestamp={timestamp:d} id_slot={slot:d} id_task={task:d}",
+      'INFO [   launch_slot_with_task] slot is processing task | tid="127061612023808" timestamp=1772656428 id_slot=0 id_task=55'),
+    # the common prefix, compared as tokens, as text (in tokens of the slot and of the prompt), and as text without blanks
+    R("common", "ik_llama", 0, 0, "I0", "======== Cache: cache_size = {held:d}, n_past0 = {exact:d}, n_past1 = {in_slot:d}, n_past_prompt1 = {in_prompt:d}, n_past2 = {loose_in_slot:d}, n_past_prompt2 = {loose_in_prompt:d}",
+      "======== Cache: cache_size = 11967, n_past0 =  11967, n_past1 =  11967, n_past_prompt1 = 11967,  n_past2 =  11967, n_past_prompt2 =  11967"),
+    # before every batch of a prompt: the first one tells what was reused
+    R("kept", "ik_llama", 0, 0, "I0", "kv cache rm [p0, end) | tid={tid:word} timestamp={timestamp:d} id_slot={slot:d} id_task={task:d} p0={p0:d}",
+      'INFO [    batch_pending_prompt] kv cache rm [p0, end) | tid="127061612023808" timestamp=1772656428 id_slot=0 id_task=55 p0=11967'),
+    R("timing", "ik_llama", 0, 0, "I0", "slot print_timing: id {slot:d} | task {task:d} |",
+      "slot print_timing: id  1 | task -1 | "),
+    R("computed", "ik_llama", 0, 0, "I0", "prompt eval time = {prompt_ms:f} ms / {computed:d} tokens ({token_ms:f} ms per token, {rate:f} tokens per second)",
+      "prompt eval time =      21.47 ms /     1 tokens (   21.47 ms per token,    46.58 tokens per second)"),
+    R("computed", "ik_llama", 0, 0, "I0", "slot print_timing: id {slot:d} | task {task:d} | prompt eval time = {prompt_ms:f} ms / {computed:d} tokens ({token_ms:f} ms per token, {rate:f} tokens per second)",
+      "slot print_timing: id  0 | task 55 | prompt eval time =      21.47 ms /     1 tokens (   21.47 ms per token,    46.58 tokens per second)"),
+    R("released", "ik_llama", 0, 0, "I0", "slot released | tid={tid:word} timestamp={timestamp:d} id_slot={slot:d} id_task={task:d} n_ctx={n_ctx:d} n_past={n_past:d} n_system_tokens={n_system:d} n_cache_tokens={n_cache:d} truncated={truncated:word}",
+      'INFO [           release_slots] slot released | tid="127061612023808" timestamp=1772656427 id_slot=0 id_task=0 n_ctx=360192 n_past=11967 n_system_tokens=0 n_cache_tokens=11967 truncated=false'),
+]  # fmt: skip
+
+PREFIX = rb"[A-Z]{3,5} \[[ \w]{1,64}+\] "
+"""``INFO [   launch_slot_with_task] ``: level and function."""
+
+_LOOK = re.compile(
+    rb"========(?:(?<=\n========)|(?<=\A========)) (?:Prompt cache: cache size: |Cache: cache_size = )\d"
+)
+"""Only lines that llama-server has not; most of the others are its own, too."""
+
+
+_SLOTS = 256
+"""Slots whose requests are followed at once."""
+
+
+class _Open(msgspec.Struct):
+    """A request that a slot works on."""
+
+    kept: int | None = None
+    """Position from which on its memory was cleared, before the first batch of the prompt: tokens that are reused."""
+    in_slot: int | None = None
+    """Common prefix in tokens of the slot; None where none was printed, as nothing was to be reused."""
+    in_prompt: int | None = None
+    """The same text in tokens of the prompt."""
+
+    def reused(self) -> int | None:
+        """Tokens of the prompt that are reused; None where the log does not tell.
+
+        The same text may be more tokens in the slot than in the prompt. Then a position in the slot, such as that of a
+        checkpoint, says nothing about the prompt, unless it is the end of the common prefix, or the token before it.
+        """
+        if self.kept is None or self.in_slot is None or self.in_prompt is None or self.in_slot == self.in_prompt:
+            return self.kept
+        back = self.in_slot - self.kept
+        return self.in_prompt - back if back in (0, 1) else 0 if self.kept == 0 else None
+
+
+class Tracker(AnswerTracker):
+    """Feeds on the events of one origin. The end of a request names its slot only: its task is gone by then."""
+
+    engine = "ik_llama.cpp"
+    program = "ik_llama.cpp"
+
+    def __init__(
+        self,
+        path: str,
+        origin: str | None,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[CacheSample | PrefillBatch], None],
+    ) -> None:
+        super().__init__(path, origin, new_session, keep)
+        self._open: dict[int, _Open] = {}
+        self._common: tuple[int, int] | None = None
+        """Of the slot whose memory is cleared next."""
+        self._timed: int | None = None
+        """Slot whose timings follow."""
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        fields = event.fields
+        if event.message == "launched":
+            if len(self._open) >= _SLOTS:
+                self._open.clear()
+            self._open[fields["slot"]] = _Open()
+        elif event.message == "common":
+            self._common = fields["in_slot"], fields["in_prompt"]
+        elif event.message == "kept":
+            self._kept(fields["slot"], fields["p0"])
+        elif event.message == "timing":
+            self._timed = fields["slot"]
+        elif event.message == "computed":
+            slot, self._timed = fields.get("slot", self._timed), None
+            if slot is not None:
+                self._computed(event, slot)
+
+    def _kept(self, slot: int, position: int) -> None:
+        common, self._common = self._common, None
+        request = self._open.get(slot)
+        if request is None or request.kept is not None:  # a later batch of the same prompt
+            return
+        request.kept = position
+        if common is not None:
+            request.in_slot, request.in_prompt = common
+
+    def _computed(self, event: Event, slot: int) -> None:
+        request = self._open.pop(slot, None)
+        if request is None:  # it began before this log
+            return
+        reused = request.reused()
+        self.answered(event.line, None if reused is None else reused + event.fields["computed"], reused)
+
+
+PROGRAM = Program(Tracker, _LOOK, ROWS, PREFIX, fork=True)

@@ -1,0 +1,38 @@
+"""LM Studio's MLX engine. Lines of its llama.cpp engine are those of llama-server and are read as such.
+
+Source: mlx-engine (lmstudio-ai/mlx-engine), as shipped with LM Studio 0.4.5 to 0.4.21.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.looks import Literals
+
+ROWS: list[R] = [
+    R("restore", "lmstudio", 0, 0, "D0", "Prompt cache restore: cached_tokens={cached:d} uncached_tokens={left:d} lifetime_efficiency={lifetime:f}%",
+      "[coordinator][INFO]: Prompt cache restore: cached_tokens=256 uncached_tokens=101 lifetime_efficiency=66.83%"),
+]  # fmt: skip
+
+PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?+(?:\[[^\]\n]{1,200}+\]:? ?){1,6}+"
+"""``[coordinator][INFO]: ``, behind LM Studio's own date, level and model where these stand on the same line."""
+
+
+class Tracker(AnswerTracker):
+    """Feeds on the events of one origin. Each line is a whole request, written before its prompt is computed."""
+
+    engine = "lmstudio-mlx"
+    program = "LM Studio (MLX)"
+
+    def read(self, event: Event) -> None:
+        """Take the next event.
+
+        The two numbers leave the last token of the prompt out, which is always computed, with the reply: with it they
+        are the ``usage.prompt_tokens`` of the response.
+        """
+        cached = event.fields["cached"]
+        self.answered(event.line, cached + event.fields["left"] + 1, cached)
+
+
+PROGRAM = Program(Tracker, Literals(b"Prompt cache restore: cached_tokens="), ROWS, PREFIX)

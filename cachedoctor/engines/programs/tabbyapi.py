@@ -1,0 +1,69 @@
+"""TabbyAPI: one line per request, with cached and new tokens.
+
+Source: ``common/gen_logging.py`` and ``common/logger.py`` of TabbyAPI, which has no versions, and its logs of 2026-08 and
+2026-09. Where its output is no terminal, rich breaks lines between words at 80 columns.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.base import Event
+from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.looks import Literals
+
+ROWS: list[R] = [
+    R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:d} cached tokens and {new:d} new tokens at {rates:text}",
+      "INFO:     Metrics (ID: 0c3f2a5e7d1b4c6f8a9e0d2b4c6f8a9e): 242 tokens generated in 9.55 seconds (Queue: 0.0 s, Process: 3072 cached tokens and 517 new tokens at 1034.0 T/s, Generate: 26.71 T/s, Context: 3589 tokens)"),
+    # the first part of a broken line: unknown text may follow
+    R("begin", "tabbyapi", 0, 0, "I0", "Metrics (ID:",
+      "2026-09-06 04:04:21.722 INFO:     Metrics (ID:"),
+    # a later part: what stands before it is taken for a prefix, the number of cached tokens as well
+    R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:d} new tokens at {rates:text}",
+      "0.01 s, Process: 0 cached tokens and 5436 new tokens at 474.76 T/s, Generate:"),
+    R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:d}",
+      "in 1201.55 seconds (Queue: 0.0 s, Process: 130072 cached tokens and 13571"),
+]  # fmt: skip
+
+PREFIX = (
+    rb"(?:(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6}+)?+ )?+(?:[A-Z]{4,8}: ++)?+(?=Metrics \(ID:)"
+    rb"|[^\nc]*+(?:c(?!ached tokens and \d)[^\nc]*+)*+(?=cached tokens and \d))"
+)
+"""``2026-09-06 04:04:21.722 INFO:     ``, the time is newer; or what a later part of a broken line begins with."""
+
+
+_CACHED = re.compile(rb"(?<!\d)(\d{1,15}) cached tokens and ")
+_PARTS = 3
+"""Lines behind the first part of a broken line on which its numbers can stand."""
+
+
+class Tracker(AnswerTracker):
+    """Feeds on the events of one origin. TabbyAPI does not log that it starts: all requests are of one session."""
+
+    engine = "tabbyapi"
+    program = "TabbyAPI"
+
+    _broken: int | None = None
+    """Where the first part of a line stands of which the numbers are still to come."""
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        begun, self._broken = self._broken, None
+        if event.message == "rest":
+            if begun is not None:
+                cached = _CACHED.search(event.text) if event.line <= begun + _PARTS else None
+                self._numbers(event, None if cached is None else int(cached[1]))
+            return
+        if begun is not None:  # broken in a place where the numbers cannot be read
+            self.answered(begun, None, None)
+        if event.message == "begin":
+            self._broken = event.line
+        else:
+            self._numbers(event, event.fields["cached"])
+
+    def _numbers(self, event: Event, cached: int | None) -> None:
+        self.answered(event.line, None if cached is None else cached + event.fields["new"], cached)
+
+
+PROGRAM = Program(Tracker, Literals(b"Metrics (ID:"), ROWS, PREFIX)

@@ -1,1 +1,0 @@
-"""TabbyAPI: one line per request, with cached and new tokens."""

@@ -1,0 +1,180 @@
+"""What the log printed of one request, before anything is concluded: ``new prompt, ... task.n_tokens = 2104``.
+
+Written by ``engines/llamacpp/slot.py`` alone. What its lines did not say is None, or empty.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.lines import Mark
+from cachedoctor.model.terms import MarkName
+
+SelectedBy = Literal["lcp", "lru", "id"]
+
+
+class Check(msgspec.Struct, gc=False):
+    """A checkpoint that the server looked at: positions it covers, and the threshold it had to lie below."""
+
+    pos_min: int
+    pos_max: int
+    threshold: int
+    line: int
+    text: bytes = b""
+    """The line itself, where it was printed."""
+
+
+class Dropped(msgspec.Struct, gc=False, frozen=True):
+    """A context checkpoint that the server dropped though it was still good: its list was full, or too dense."""
+
+    tokens: int
+    """Prompt tokens that it covered."""
+    pos_min: int
+    pos_max: int
+    size_mib: float
+    limit: int | None
+    """Checkpoints that the list holds; None where the log does not say."""
+    crowded: bool
+    """Dropped for being too close to an earlier one (b10068 and newer), not because it was the oldest."""
+    roomy: bool
+    """The list was at most half full."""
+    line: int
+    text: bytes = b""
+    behind: int = 1
+    """It and those dropped after it: how much longer the list had to be to keep it."""
+
+
+class Asked(msgspec.Struct):
+    """Who asked, and when; only looked for where requests are listed."""
+
+    child: bool = False
+    """One of the choices of an ``n > 1`` request."""
+    time: str | None = None
+    """When it started, ISO 8601, as the wrapper of its first line says."""
+    client: str | None = None
+    endpoint: str | None = None
+    """Where the log says them without doubt."""
+
+
+NOBODY = Asked()
+"""Of requests that are not listed."""
+
+
+class Choice(msgspec.Struct):
+    """A slot choice and what happened up to the launch; the server prints ``task -1`` on these lines."""
+
+    line: int
+    selected_by: SelectedBy | None = None
+    similarity: float | None = None
+    """Share of the new prompt that the slot already held."""
+    f_keep: float | None = None
+    """Share of the slot's content that the new prompt kept."""
+    t_last: int | None = None
+    """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
+    lcp: int | None = None
+    """Exact common prefix from a ``checking sim`` line, tokens."""
+    n_prompt: int | None = None
+    """Prompt length from a ``checking sim`` line, tokens."""
+    looked: bool = False
+    """The RAM prompt cache was searched for a better prompt."""
+    saved: int | None = None
+    """Length of the prompt saved to the RAM cache, tokens."""
+    found_keep: float | None = None
+    found_sim: float | None = None
+    """Shares of the better prompt that was swapped in."""
+    candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """(length, LCP) of the prompts in the RAM cache, where listed."""
+    marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
+
+
+class Known(msgspec.Struct, gc=False, frozen=True):
+    """A length that a slot once had."""
+
+    thread: int | None
+    """Conversation that had last ended with it."""
+
+
+UNCHOSEN = Choice(0)
+"""Of requests whose slot choice is not in the log."""
+
+
+class Observed(msgspec.Struct, gc=False):
+    """One request as printed. Token counts in tokens, times in milliseconds."""
+
+    index: int
+    slot: int
+    task: int
+    first_line: int
+    last_line: int
+    marks: dict[MarkName, Mark]
+    """Lines kept as evidence, by what they say."""
+    choice: Choice
+    held_tokens: int | None
+    """Length of the slot's content when the request took it."""
+    held_thread: int | None
+    held_checkpoints: int | None
+    """Checkpoints the slot held then; None while none was ever printed."""
+    held_positions: list[tuple[int, int]]
+    """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
+    (up to b8156)."""
+    positions_known: bool
+    """They are all that the slot held: not so behind a swap from RAM or a slot file, until the list was emptied."""
+    fresh: bool
+    """The slot had served no request since the start."""
+    evictions: int
+    """Prompts that had left the RAM cache when the slot was chosen."""
+    shows_ram: bool
+    """Lines that say whether the RAM prompt cache is searched had been seen."""
+    asked: Asked
+    partial: bool = False
+    """The log begins, or ends, inside it."""
+    parent: int | None = None
+    """Task of which this is one of the ``n > 1`` choices; -1 until that is launched."""
+    prompt_tokens: int | None = None
+    cut_prompt: bool = False
+    """The prompt did not fit, and the server cut it (up to b6628)."""
+    cached_tokens: int | None = None
+    """What the first batch found in the slot."""
+    n_past: int | None = None
+    """Common prefix as printed where the memory may be unable to go back."""
+    n_cache: int | None = None
+    """Length of the slot's content on the same line."""
+    known_length: Known | None = None
+    """A slot had this length after an earlier request."""
+    oldest_position: int | None = None
+    """Smallest position that the memory still had, on the same line (b5586 to b9294)."""
+    processed_tokens: int | None = None
+    prompt_ms: float | None = None
+    generated_tokens: int | None = None
+    released_tokens: int | None = None
+    """Length of the slot after the reply."""
+    truncated: bool = False
+    shifted: bool = False
+    """The context was shifted."""
+    forced: bool = False
+    """The server printed that it forces full re-processing."""
+    truncate_failed_at: int | None = None
+    checks: list[Check] | tuple[()] = ()
+    tried: int | None = None
+    restored: int | None = None
+    created: int | None = None
+    erased: int | None = None
+    """Context checkpoints: looked at, restored, created, erased."""
+    restored_at: tuple[int, int] | None = None
+    """(pos_min, pos_max) of the checkpoint that was restored."""
+    stale: tuple[Mark, int] | None = None
+    """The line of an earlier request that changed text which the restored checkpoint still stands for, and its
+    position."""
+    reused_chunks: int = 0
+    """Tokens moved by --cache-reuse."""
+    old_text: str | None = None
+    new_text: str | None = None
+    """Text around the divergence as printed by LLAMA_SERVER_SLOTS_DEBUG=1, the bar included."""
+    cancelled: bool = False
+    error: str | None = None
+    error_tokens: int | None = None
+    """Prompt tokens that an over-long request had, from its error."""
+    error_limit: int | None = None
+    images: bool = False

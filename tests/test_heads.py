@@ -1,0 +1,61 @@
+"""A pattern with few heads finds what the pattern with all of them finds, however a log is cut."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import FIXTURES
+
+from cachedoctor.engines.base import Catalogue
+from cachedoctor.engines.heads import Heads, trie_pattern
+from cachedoctor.engines.llamacpp import fused
+from cachedoctor.engines.llamacpp.messages import ROWS
+
+HEADS = {"one": {"alpha beta", "gamma"}, "two": {"delta"}}
+
+
+def few(built: list[dict[str, bytes]]) -> Heads:
+    def build(groups: dict[str, bytes]) -> re.Pattern[bytes]:
+        built.append(groups)
+        return re.compile(rb"\n(?:a(" + groups["one"] + rb")|b(" + groups["two"] + rb"))")
+
+    return Heads(HEADS, build)
+
+
+def found(heads: Heads, data: bytes) -> list[bytes]:
+    return [match[0] for match in heads.finditer(data)]
+
+
+def test_only_heads_that_are_there_are_compiled() -> None:
+    built: list[dict[str, bytes]] = []
+    heads = few(built)
+    assert found(heads, b"\naalpha \t beta\nbdelt") == [b"\naalpha \t beta"]
+    assert found(heads, b"\naalpha beta 2") == [b"\naalpha beta"]
+    assert built == [{"one": trie_pattern(["alpha beta"]), "two": b"(?!)"}]
+
+
+def test_a_log_that_goes_on_with_others_has_all_of_them() -> None:
+    built: list[dict[str, bytes]] = []
+    heads = few(built)
+    assert found(heads, b"\nnothing") == []
+    assert found(heads, b"\nbdelta\nagamma") == [b"\nbdelta", b"\nagamma"]
+    assert built[-1] == {"one": trie_pattern(["alpha beta", "gamma"]), "two": b"delta"}
+    assert found(heads, b"\naalpha beta") == [b"\naalpha beta"]
+    assert len(built) == 2
+
+
+def test_a_long_log_has_all_of_them_at_once() -> None:
+    built: list[dict[str, bytes]] = []
+    assert found(few(built), b"\n" * 70_000 + b"\nagamma") == [b"\nagamma"]
+    assert len(built) == 1
+
+
+@pytest.mark.parametrize("name", ["billing-header-hybrid", "cancelled", "parallel-agents-b6301", "coloured-b11549"])
+def test_a_log_is_read_the_same_in_pieces(name: str) -> None:
+    lines = (FIXTURES / "cases" / name / "server.log").read_bytes().splitlines(keepends=True)
+    catalogue = Catalogue(ROWS, fused.PATTERN)
+    pieces = [b"\n" + b"".join(lines[at : at + 40]) for at in range(0, len(lines), 40)]
+    whole = catalogue.pattern.whole()
+    for piece in pieces:
+        assert [m.regs for m in catalogue.pattern.finditer(piece)] == [m.regs for m in whole.finditer(piece)]

@@ -1,0 +1,139 @@
+"""Who writes what: the invariants of the way from a line to a finding, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from conftest import ROOT
+
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.slot import Slot
+from cachedoctor.model import Facts, Request
+from cachedoctor.model.observed import Choice, Observed
+
+CODE = ROOT / "cachedoctor"
+LLAMA = CODE / "engines" / "llamacpp"
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(CODE.rglob("*.py"))}
+PRINTED = {*Observed.__struct_fields__, *Choice.__struct_fields__, *Slot.__struct_fields__}
+"""Fields that only slot.py may write."""
+OTHERS = {"self", "self._before", "session", "self.session"}
+"""What has fields of the same names, and belongs to whoever writes them."""
+
+
+def stores(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
+    """(object, attribute, line) of every attribute that is assigned."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield ast.unparse(node.value), node.attr, node.lineno
+
+
+def folder(path: Path) -> str:
+    return path.relative_to(CODE).as_posix()
+
+
+def test_what_was_printed_is_written_in_one_file() -> None:
+    """Observed, Choice and Slot have one writer: ``slot.py``."""
+    found = [
+        f"{folder(path)}:{line} {target}.{name}"
+        for path, tree in TREES.items()
+        if path.is_relative_to(LLAMA) and path.name != "slot.py"
+        for target, name, line in stores(tree)
+        if name in PRINTED and target not in OTHERS and not target.startswith("life.")
+        if not (path.parent.name == "conversations" and target.startswith(("thread", "owner", "moved")))
+    ]
+    assert found == [], "a transition of a slot is a method in slot.py"
+    written = {name for _, name, _ in stores(TREES[LLAMA / "slot.py"])}
+    assert len(written & PRINTED) > 30, "the fields that this test looks for are written somewhere"
+
+
+@pytest.mark.parametrize("struct", [Facts, Request])
+def test_what_is_known_and_settled_is_frozen(struct: type[msgspec.Struct]) -> None:
+    """A request that ended keeps its facts, and is never written again."""
+    assert struct.__struct_config__.frozen
+
+
+def test_facts_are_replaced_in_one_file() -> None:
+    """What is known of a server is learnt in ``life.py``."""
+    found = {
+        folder(path)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Facts"
+    }
+    assert found == {"doctor/diagnosis.py", "engines/llamacpp/life.py"}, "the diagnosis begins with facts of no server"
+    replaced = {
+        folder(path)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("replace") and node.args
+        if ast.unparse(node.args[0]).endswith("facts")
+    }
+    assert replaced == {"engines/llamacpp/life.py"}
+
+
+def test_requests_are_built_in_one_file() -> None:
+    """``settle.py`` builds them, once."""
+    places = [
+        folder(path)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Request"
+    ]
+    assert places == ["engines/llamacpp/settle.py"]
+
+
+def test_fields_of_an_event_are_read_in_one_file() -> None:
+    """Of llama-server: ``lines.py``; whoever shows progress reads lines that an analysis needs none of."""
+    found = {
+        path.name
+        for path, tree in TREES.items()
+        if path.is_relative_to(LLAMA)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "fields" and ast.unparse(node.value) == "event"
+    }
+    assert found == {"lines.py", "progress.py"}
+
+
+def test_nobody_is_given_a_tracker() -> None:
+    """A function of an engine takes what it works on, not the whole of it."""
+    found = [
+        f"{folder(path)}:{node.lineno} {node.name}"
+        for path, tree in TREES.items()
+        if path.is_relative_to(CODE / "engines")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for argument in (*node.args.args, *node.args.kwonlyargs)
+        if argument.arg == "tracker" or (argument.annotation and "Tracker" in ast.unparse(argument.annotation))
+    ]
+    assert found == []
+
+
+def test_ids_of_messages_stay_in_the_engines() -> None:
+    """Rules ask what a log shows (``"checkpoints" in facts.shows``), not which lines it has."""
+    ids = {row.id for row in ROWS if "_" in row.id}
+    found = [
+        f"{folder(path)}:{node.lineno} {node.value}"
+        for path, tree in TREES.items()
+        if path.parts[len(CODE.parts)] == "rules"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in ids
+    ]
+    settings = {"n_swa", "swa_full", "n_ctx_train", "slots_debug", "slots_n_diff", "n_parallel_auto", "kv_swa"}
+    assert [place for place in found if place.split()[-1] not in settings] == []
+
+
+def test_no_rule_reads_what_another_said() -> None:
+    """``unless`` silences and orders."""
+    found = [
+        f"{folder(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        if path.parts[len(CODE.parts)] == "rules"
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr == "fired")
+        or (isinstance(node, ast.arg) and node.arg == "fired")
+    ]
+    assert found == []
