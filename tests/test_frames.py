@@ -155,7 +155,7 @@ def request(**values: Any) -> RequestRow:
     known: dict[str, Any] = dict.fromkeys(RequestRow.__struct_fields__)
     known |= {"index": 0, "session": 0, "path": "a.log", "derived": [], "codes": [], "replay_missing": []}
     known |= {"slot": 0, "task": 0, "first_line": 1, "last_line": 9, "outcome": "reused", "partial": False}
-    known |= {"saved_to_ram": False}
+    known |= {"saved_to_ram": False, "identities": {}, "bounds": {}}
     return RequestRow(**(known | {"checkpoints": CheckpointRow(None, None, None, None)} | values))
 
 

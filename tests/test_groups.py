@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import made
+import pytest
 
 from cachedoctor.doctor.groups import Groups
 from cachedoctor.doctor.speed import PromptSpeed
@@ -31,10 +32,11 @@ def add(groups: Groups, code: str, found: Match, of: Request) -> None:
     groups.add(rule, found, RuleContext(of, Setup(Facts(0, "server.log")), [], None, 0, 0), SESSION, PromptSpeed())
 
 
-def test_no_fix_saves_more_than_was_computed() -> None:
+@pytest.mark.parametrize("lost", [41_001, 258_000])
+def test_no_fix_saves_more_than_was_computed(lost: int) -> None:
     """The conversation had 258,000 tokens, the request that lost them only 41,000."""
     groups = Groups()
-    add(groups, "CD108", match(258_000), request(0, 41_000))
+    add(groups, "CD108", match(lost), request(0, 41_000))
     ((_, group),) = groups.items()
     assert (group.tokens, group.ns) == (41_000, 41_000 * 10**6)
     assert (groups.avoidable_tokens, groups.avoidable_ms) == (41_000, 41_000.0)

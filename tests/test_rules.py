@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+from typing import Any, get_args
 
 import made
+import msgspec
 import pytest
+from conftest import ROOT
 
 from cachedoctor.doctor.analyzer import Analyzer
 from cachedoctor.doctor.diagnosis import Diagnosis
-from cachedoctor.model import Mark, Session
+from cachedoctor.doctor.spool import Spool
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.model import Judged, Mark, Request, Session, Shows, Verdict
+from cachedoctor.report.json_v1 import encode_request
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import (
     FindingText,
@@ -119,6 +125,57 @@ def test_only_findings_of_the_command_line_have_no_line() -> None:
     """Their rules say so; no other does."""
     assert SessionFinding(WORDS, "key", [(Mark(1, b""), "")]).evidence
     assert SessionFinding(WORDS, "key", of_cmdline=True).evidence == []
+
+
+# ---- a request is read, and not written
+
+
+def test_nobody_downstream_writes_a_request() -> None:
+    """The engine makes it; what is said of it goes beside it."""
+    fields = set(Request.__struct_fields__) - {"session", "path"}
+    written = [
+        f"{path.name}:{node.lineno} {target.attr}"
+        for room in ("rules", "doctor", "report", "cli")
+        for path in (ROOT / "cachedoctor" / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name | ast.Attribute)
+        if (target.value.id if isinstance(target.value, ast.Name) else target.value.attr)
+        in ("r", "request", "worst_request")
+        if target.attr in fields
+    ]
+    assert written == []
+
+
+def test_rules_of_llama_server_ask_what_lines_show_and_never_for_messages() -> None:
+    """``seen`` holds ids of the catalogue, which belong to the engine."""
+    asked = [
+        path.name
+        for path in (ROOT / "cachedoctor" / "rules").rglob("*.py")
+        if path.stem != "rolling" and not path.stem.startswith("cd5")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr == "seen"
+        and ast.unparse(node.value).endswith(("session", "facts"))
+    ]
+    assert asked == []
+
+
+def test_every_name_that_lines_show_stands_on_a_row_with_all_wordings_of_a_message_alike() -> None:
+    shown = {row.id: row.shows for row in ROWS}
+    assert all(row.shows == shown[row.id] for row in ROWS)
+    assert {name for shows in shown.values() for name in shows} == set(get_args(Shows))
+
+
+def test_a_request_that_is_seen_otherwise_takes_the_place_of_its_number() -> None:
+    spool = Spool(encode_request)
+    first, second = (made.request(index=index, thread=0) for index in (0, 2))
+    for one in (first, second):
+        spool.add(Judged(one))
+    for one in (first, second):
+        spool.revise(Judged(msgspec.structs.replace(one, thread=7), Verdict(("CD105",))))
+    assert [(row.index, row.thread, row.codes) for row in spool] == [(0, 7, ["CD105"]), (2, 7, ["CD105"])]
 
 
 # ---- the RAM cache, by what is left of a log

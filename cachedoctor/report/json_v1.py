@@ -37,17 +37,19 @@ _UPTIME = re.compile(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
+    choice, asked = r.seen.choice, r.seen.asked
     client, server = _split(judged)
-    checkpoints = _HIDDEN if r.tried is None and not r.lost_tokens else _checkpoints(r)
+    hidden = not r.lost_tokens and not r.checkpoints_shown and r.seen.tried is None
+    checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
             r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
-            r.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
+            choice.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, list(said.codes),
             said.expected_cached, list(said.replay_missing),
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
-            client, server, r.ram_saved, r.time, _uptime(r), r.client, r.endpoint,
+            client, server, choice.saved is not None, asked.time, _uptime(r), asked.client, asked.endpoint,
             said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
         )
     )  # fmt: skip
