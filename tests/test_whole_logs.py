@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from conftest import FIXTURES, content_of, report_of
+from reports import written
+
+from cachedoctor.doctor.analyzer import Analyzer
 
 TRACE = """\
 0.00.006.179 I srv    load_model: loading model '/models/dense.gguf'
@@ -146,3 +149,55 @@ def test_lengths_must_alternate_three_times_to_show_two_conversations(
     (other,) = finding["ruled_out"]
     assert other["name"] == "prefix-diverges-early"
     assert other["why"].startswith("not excluded") is not sure
+
+
+# ---- what a number is: printed, derived, bounded, unknown
+
+_HEADLESS = """\
+slot launch_slot_: id  0 | task 7 | processing task
+slot update_slots: id  0 | task 7 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 2000
+slot update_slots: id  0 | task 7 | n_tokens = 1160, memory_seq_rm [1160, end)
+prompt eval time =     183.08 ms /   840 tokens (    0.10 ms per token, 10356.35 tokens per second)
+slot release: id  0 | task 7 | stop processing: n_tokens = 2005, truncated = 0
+"""
+
+
+def test_what_was_not_said_to_be_computed_is_unknown_and_not_0() -> None:
+    """The header above the timings is missing: whose they are is unknown. Prompt is reused + computed + unknown."""
+    totals = report_of(_HEADLESS)["totals"]
+    known = {name: totals[f"{name}_tokens"] for name in ("prompt", "cached", "processed", "unknown")}
+    assert known == {"prompt": 2000, "cached": 1160, "processed": 0, "unknown": 840}
+    assert totals["unknown_requests"] == 1
+
+
+def test_no_format_says_that_nothing_was_computed_where_the_log_does_not_tell() -> None:
+    for name in ("text", "markdown", "github", "html"):
+        analyzer = Analyzer()
+        analyzer.open("server.log")
+        analyzer.feed(_HEADLESS.encode())
+        page = written(name, analyzer.finish()).decode()
+        assert "840" in page, name
+        assert not re.search(r"\b0 computed|omputed\W+0\b", page), name
+
+
+def test_every_derived_number_says_by_which_identity() -> None:
+    """2,005 in the slot at the end and 6 generated: 2,000 of prompt; of these 840 were computed, so 1,160 reused."""
+    log = re.sub(r".*(new prompt|memory_seq_rm).*\n", "", _HEADLESS).replace(
+        "prompt eval time", "slot print_timing: id  0 | task 7 | prompt eval time"
+    )
+    reply = "slot print_timing: id  0 | task 7 |        eval time =       6.86 ms /     6 tokens (    1.37 ms per token,   728.97 tokens per second)\n"  # noqa: E501
+    (only,) = report_of(log.replace("slot release", reply + "slot release"))["requests"]
+    assert (only["prompt_tokens"], only["cached_tokens"]) == (2000, 1160)
+    assert only["identities"] == {"prompt_tokens": "released - generated + 1", "cached_tokens": "prompt - processed"}
+    assert list(only["identities"]) == only["derived"]
+
+
+def test_a_prefix_known_as_a_share_has_bounds() -> None:
+    """similarity 0.959 of 2,049 tokens, f_keep 0.882 of the slot's 2,229: 1,965 or 1,966."""
+    log = content_of(FIXTURES / "cases" / "history-edited-dense")
+    found = [request for request in report_of(log)["requests"] if request["bounds"]]
+    assert found
+    for request in found:
+        low, high = request["bounds"]["common_prefix_tokens"]
+        assert low < high
+        assert "common_prefix_tokens" in request["derived"]

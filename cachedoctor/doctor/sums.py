@@ -17,6 +17,8 @@ class Sums(msgspec.Struct):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     processed_tokens: int = 0
+    unknown_tokens: int = 0
+    unknown_requests: int = 0
     prompt_ns: int = 0
 
     def add(self, request: Request) -> None:
@@ -28,7 +30,11 @@ class Sums(msgspec.Struct):
         if cached is not None and prompt is not None:
             self.prompt_tokens += prompt
             self.cached_tokens += cached
-            self.processed_tokens += request.processed_tokens or 0
+            if request.processed_tokens is None:
+                self.unknown_tokens += prompt - cached
+                self.unknown_requests += 1
+            else:
+                self.processed_tokens += request.processed_tokens
             self.prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
 
     def merge(self, more: Sums) -> None:
@@ -43,6 +49,8 @@ class Sums(msgspec.Struct):
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             processed_tokens=self.processed_tokens,
+            unknown_tokens=self.unknown_tokens,
+            unknown_requests=self.unknown_requests,
             reuse=self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None,
             prompt_ms=round(self.prompt_ns / 1e6, 3),
             avoidable_tokens=avoidable_tokens,

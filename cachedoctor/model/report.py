@@ -41,7 +41,7 @@ class Totals(msgspec.Struct):
     requests: Long = 0
     """All requests, those with unknown accounting included."""
     prompt_tokens: Long = 0
-    """Tokens: cached + processed."""
+    """Tokens: cached + processed + unknown."""
     cached_tokens: Long = 0
     """Tokens that were reused."""
     processed_tokens: Long = 0
@@ -54,6 +54,10 @@ class Totals(msgspec.Struct):
     """Tokens that the fixes would have saved: of each request what its dearest cause cost."""
     avoidable_ms: LongMs | None = None
     """Milliseconds that the fixes would have saved."""
+    unknown_tokens: Long = 0
+    """Tokens that were not reused, of requests of which the log does not say how much they computed."""
+    unknown_requests: Long = 0
+    """These requests; prompt tokens are cached + processed + unknown."""
 
 
 class SlotReuse(msgspec.Struct):

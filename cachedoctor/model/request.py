@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
     processed_tokens: int | None = None
     generated_tokens: int | None = None
-    derived: Mapping[str, str] = {}
+    derived: dict[str, str] = {}
     """Names of the fields that were computed from other numbers, and how."""
     prompt_ms: float | None = None
     similarity: float | None = None
@@ -86,6 +86,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
     revision: int = 0
     """How often it has been judged again since it was first given: it belongs to another conversation."""
+
+    @property
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Lower and upper bound of what is known as a rounded share only, by field."""
+        between = self.prefix_between
+        if between is None or between[0] == between[1] or "common_prefix_tokens" not in self.derived:
+            return {}
+        return {"common_prefix_tokens": between}
 
     # ---- as printed
 

@@ -104,6 +104,10 @@ class RequestRow(msgspec.Struct):
     """Tokens that the fix of its dearest cause would have saved; 0 where no rule fired."""
     avoidable_ms: Ms | None = None
     """Time that this fix would have saved."""
+    identities: dict[str, str] = msgspec.field(default_factory=dict)
+    """How each of the derived fields was computed: ``prompt - processed``."""
+    bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
+    """Lower and upper bound of the fields that the log gives as rounded shares only."""
 
 
 class Counted(NamedTuple):

@@ -73,9 +73,11 @@ def _summary(report: Report) -> str:
     totals = report.totals
     if totals.prompt_tokens:
         share = percent(totals.cached_tokens, totals.prompt_tokens)
+        done = [(totals.processed_tokens, "computed"), (totals.unknown_tokens, "of which the log does not tell")]
+        rest = ", ".join(f"{tokens:,} {what}" for tokens, what in done if tokens) or "none computed"
         parts.append(
             f"{count(totals.requests, 'request')}, {count(totals.prompt_tokens, 'prompt token')}: "
-            f"{totals.cached_tokens:,} reused ({share}), {totals.processed_tokens:,} computed."
+            f"{totals.cached_tokens:,} reused ({share}), {rest or 'none computed'}."
         )
     for key, words in _measured(report):
         parts.append(f"{key.capitalize()}: {_torn(hidden(words))}.")

@@ -103,9 +103,18 @@ def _tiles(t: Totals) -> list[tuple[str, str, str]]:
         *tiles,
         ("Prompt tokens", number(t.prompt_tokens), "sent by clients"),
         ("Reused", number(t.cached_tokens), percent(t.cached_tokens, t.prompt_tokens)),
-        ("Computed", number(t.processed_tokens), percent(t.processed_tokens, t.prompt_tokens) + spent),
+        ("Computed", *_computed(t, spent)),
         ("Avoidable", number(t.avoidable_tokens), percent(t.avoidable_tokens, t.prompt_tokens) + time),
     ]
+
+
+def _computed(t: Totals, spent: str) -> tuple[str, str]:
+    """Figure and caption of what was computed; what the log does not tell is no 0."""
+    known = percent(t.processed_tokens, t.prompt_tokens) + spent
+    if not t.unknown_tokens:
+        return number(t.processed_tokens), known
+    rest = f"unknown of {number(t.unknown_tokens)}: {count(t.unknown_requests, 'request')} without timings"
+    return (number(t.processed_tokens), f"{known} · {rest}") if t.processed_tokens else ("unknown", rest)
 
 
 def _bar(split: Tokens) -> list[tuple[str, str, str, str, str]]:

@@ -14,7 +14,7 @@ from cachedoctor.report.markdown_finding import reproduce, show
 from cachedoctor.report.markdown_safe import code, details, fenced, prose
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text import switched_off, verdict
-from cachedoctor.report.text_words import count, duration, number, percent
+from cachedoctor.report.text_words import computed, count, duration, number, percent
 from cachedoctor.report.unanswered import grouped
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
@@ -171,14 +171,10 @@ def _traffic(totals: Totals) -> str:
         unknown = "; the log does not say how long their prompts were" if totals.requests else ""
         return rows[0] + unknown
     rows[0] += f", {count(totals.prompt_tokens, 'prompt token')}"
-    spent = f" in {duration(totals.prompt_ms)}" if totals.prompt_ms else ""
     saved = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
-    for name, tokens, time in (
-        ("Reused", totals.cached_tokens, ""),
-        ("Computed", totals.processed_tokens, spent),
-        ("Avoidable", totals.avoidable_tokens, saved),
-    ):
+    for name, tokens, time in (("Reused", totals.cached_tokens, ""), ("Avoidable", totals.avoidable_tokens, saved)):
         rows.append(f"- {name}: {count(tokens, 'token')} ({_share(tokens, totals.prompt_tokens)}){time}")
+    rows.insert(2, f"- Computed: {prose(computed(totals))}")
     return "\n".join(rows)
 
 

@@ -12,7 +12,7 @@ from cachedoctor.report import quoted, served, text_measured, text_slots
 from cachedoctor.report.measured import has_log, measures
 from cachedoctor.report.text_page import Page
 from cachedoctor.report.text_safe import cut
-from cachedoctor.report.text_words import count, duration, number, percent
+from cachedoctor.report.text_words import computed, count, duration, number, percent
 
 MANY = 5
 """Sessions listed one by one; more are summed up by what they are."""
@@ -95,11 +95,10 @@ def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
     if not totals.prompt_tokens:
         unknown = "; the log does not say how long their prompts were" if totals.requests else ""
         return [("traffic", requests + unknown)]
-    spent = f" in {duration(totals.prompt_ms)}" if totals.prompt_ms else ""
     rows = [
         ("traffic", f"{requests}, {count(totals.prompt_tokens, 'prompt token')}"),
         ("reused", _share(totals.cached_tokens, totals.prompt_tokens)),
-        ("computed", _share(totals.processed_tokens, totals.prompt_tokens) + spent),
+        ("computed", computed(totals)),
     ]
     if totals.avoidable_tokens:
         time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""

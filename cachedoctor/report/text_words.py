@@ -1,6 +1,8 @@
-"""Numbers as people read them: separators, units, plurals. Knows no report."""
+"""Numbers as people read them: separators, units, plurals; and what of the traffic was computed."""
 
 from __future__ import annotations
+
+from cachedoctor.model import Totals
 
 
 def number(value: float) -> str:
@@ -21,6 +23,19 @@ def percent(part: float, whole: float) -> str:
     if 99.9 < share < 100:
         return "> 99.9 %"
     return f"{share:.0f} %" if share in (0, 100) else f"{share:.1f} %"
+
+
+def computed(totals: Totals) -> str:
+    """Say how many prompt tokens were computed, and of how many the log does not tell."""
+    whole, spent = totals.prompt_tokens, f" in {duration(totals.prompt_ms)}" if totals.prompt_ms else ""
+    known = f"{count(totals.processed_tokens, 'token')} ({percent(totals.processed_tokens, whole)}){spent}"
+    if not totals.unknown_tokens:
+        return known
+    rest = f"{count(totals.unknown_tokens, 'token')} ({percent(totals.unknown_tokens, whole)})"
+    why = f"{count(totals.unknown_requests, 'request')} ended without timings"
+    if not totals.processed_tokens:
+        return f"unknown: {rest} were not reused, and {why}"
+    return f"{known}; unknown of {rest}: {why}"
 
 
 def duration(ms: float) -> str:
