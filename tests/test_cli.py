@@ -164,7 +164,9 @@ def test_control_characters_of_a_file_name_are_shown() -> None:
 
 def test_an_unexpected_fault_is_one_line(log: Path, tmp_path: Path) -> None:
     """No traceback, unless it is asked for."""
-    (tmp_path / "sitecustomize.py").write_text("import cachedoctor.doctor.run as r\nr.feed_all = lambda *a: 1 / 0\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import cachedoctor.doctor.analysis.run as r\nr.feed_all = lambda *a: 1 / 0\n"
+    )
     done = run("analyze", log, PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.startswith(b"cachedoctor: internal error: ZeroDivisionError: division by zero (hint: ")

@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 from cachedoctor.model import Edit
-from cachedoctor.prompts import anchors
-from cachedoctor.prompts.align import (
-    SMALL,
-    apply,
-    common_prefix,
-    common_suffix,
-    edit_script,
-    summary,
-)
+from cachedoctor.prompts.align import anchors
+from cachedoctor.prompts.align.align import SMALL, apply, common_prefix, common_suffix, edit_script, summary
 from cachedoctor.prompts.edit_distance import equal_runs
 
 # Few different tokens repeat a lot, many hardly ever: both ends of what anchors see.

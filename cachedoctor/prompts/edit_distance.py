@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from cachedoctor.prompts.anchors import Run, backward, forward
+from cachedoctor.prompts.align.anchors import Run, backward, forward
 
 
 def equal_runs(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Run]:
