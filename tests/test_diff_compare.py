@@ -12,7 +12,7 @@ from cachedoctor.prompts import run_diff
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.compare_prompts import Options, _user_starts, compare, describe, digest, hashed
 from cachedoctor.prompts.prompt import PlacedSpan, Prompt
-from cachedoctor.prompts.tokenizers.tokenize import Tokens
+from cachedoctor.prompts.tokenizers.base import Tokens
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 

@@ -42,8 +42,7 @@ def redact(
 
 
 def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
-    from cachedoctor.doctor.analysis.run import redact_to
-    from cachedoctor.doctor.redact.redact import Redactor
+    from cachedoctor.doctor.redact.redact import Redactor, redact_to
     from cachedoctor.sources.unpack import MAX_BYTES
 
     redactor = Redactor()

@@ -19,6 +19,7 @@ from cachedoctor.prompts import volatile
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
@@ -54,7 +55,7 @@ class Options(msgspec.Struct):
     window: int = DEFAULT_WINDOW
 
 
-def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Options) -> PromptDiff:
+def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
     """Compare ``a``, what the server holds, with ``b``, the new prompt."""
     found = tokenize.first_difference(tokenizer, a.text, b.text)
     same_images = a.images == b.images
@@ -86,7 +87,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Option
     )
 
 
-def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Options) -> PromptDiff:
+def _equal(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
     tokens, lead = tokenizer.encode(a.text), tokenizer.leading(a.text)
     count = len(tokens) + lead
     sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
@@ -97,7 +98,7 @@ def _equal(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer, options: Options
     )  # fmt: skip
 
 
-def _exact(a: Prompt, b: Prompt, tokenizer: tokenize.Tokenizer) -> bool:
+def _exact(a: Prompt, b: Prompt, tokenizer: Tokenizer) -> bool:
     """Whether the counts are the model's own: its tokenizer, on what it really gets to see."""
     return tokenizer.exact and all(p.rendered or p.kind in ("text", "slots", "prompt-dump") for p in (a, b))
 
@@ -122,8 +123,8 @@ def describe(s: align.Summary) -> str:
 def _first(
     a: Prompt,
     b: Prompt,
-    tokens_a: tokenize.Tokens,
-    tokens_b: tokenize.Tokens,
+    tokens_a: Tokens,
+    tokens_b: Tokens,
     token: int,
     offset: int,
     recognised: volatile.Recognised,
@@ -139,16 +140,14 @@ def _first(
     )  # fmt: skip
 
 
-def _slice(text: str, tokens: tokenize.Tokens, start: int, end: int) -> str:
+def _slice(text: str, tokens: Tokens, start: int, end: int) -> str:
     count = len(tokens)
     low = tokens.starts[start] if start < count else len(text)
     high = tokens.starts[end] if end < count else len(text)
     return text[low:high]
 
 
-def _excerpt(
-    a: str, b: str, tokens_a: tokenize.Tokens, tokens_b: tokenize.Tokens, token: int, start: int, context: int
-) -> Excerpt:
+def _excerpt(a: str, b: str, tokens_a: Tokens, tokens_b: Tokens, token: int, start: int, context: int) -> Excerpt:
     low = tokens_a.starts[max(0, token - context)] if token and len(tokens_a) else 0
     before = a[min(low, start) : start]
     width = max(1, min(SHOWN, context))
@@ -161,9 +160,7 @@ def _excerpt(
     )
 
 
-def _reusable(
-    a: Prompt, tokens: tokenize.Tokens, token: int, lead: int, options: Options, length: int
-) -> dict[str, int]:
+def _reusable(a: Prompt, tokens: Tokens, token: int, lead: int, options: Options, length: int) -> dict[str, int]:
     starts = _user_starts(a, tokens, lead)
     held, common = len(tokens) + lead, token + lead
     replied = held + 1 if common == held == length else held  # a repeated prompt meets the reply that it got
@@ -174,7 +171,7 @@ def _reusable(
     return out
 
 
-def _user_starts(prompt: Prompt, tokens: tokenize.Tokens, lead: int) -> list[int]:
+def _user_starts(prompt: Prompt, tokens: Tokens, lead: int) -> list[int]:
     """Token indexes at which user messages begin: at the template's marker, or where the request says."""
     starts = [found.start() for found in _USER.finditer(prompt.text)] or _user_places(prompt)
     return [bisect_right(tokens.starts, start) - 1 + lead for start in starts]

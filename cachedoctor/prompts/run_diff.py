@@ -14,6 +14,7 @@ from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, conversations, inputs, slots_dump
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 _CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
 _NORMALISED = 8929
@@ -72,7 +73,7 @@ def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:
         raise CacheDoctorError(error.message, "give a readable file, a directory of prompts, or -") from error
 
 
-def _check(prompt: Prompt, ask: Ask, cutter: tokenize.Tokenizer) -> None:
+def _check(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> None:
     """Refuse the tokenizer of a model that cannot have seen this prompt: counts that are called exact must be."""
     if cutter.chat_template is None or ask.template or prompt.kind not in ("slots", "prompt-dump"):
         return
@@ -106,7 +107,7 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
 
 
-def rendered(prompt: Prompt, ask: Ask, cutter: tokenize.Tokenizer) -> Prompt:
+def rendered(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> Prompt:
     """Render a chat body with the template that was given, or that the tokenizer's source holds."""
     if prompt.kind not in _CHAT or prompt.body is None:
         return prompt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.naming import printable
@@ -18,7 +18,6 @@ from cachedoctor.sources.unpack import MAX_BYTES
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-    from cachedoctor.doctor.redact.redact import Redactor
 
 
 class Beside(NamedTuple):
@@ -114,20 +113,6 @@ def feed_all(
         told: hears of bytes that were read, as they are stored.
     """
     return [error for chain in chains(paths) for error in drive_chain(analyzer, chain, max_unpacked, told)]
-
-
-def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) -> SourceError | None:
-    """Write the redacted log, live as it arrives; returns the error that stopped the input, or None."""
-    stopped = None
-    try:
-        for chunk in source_of(path, max_unpacked).chunks():
-            out.write(redactor.feed(chunk))
-            if not chunk:
-                out.flush()
-    except SourceError as error:
-        stopped = error
-    out.write(redactor.finish())
-    return stopped
 
 
 def analyze_paths(

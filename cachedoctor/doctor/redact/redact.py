@@ -11,8 +11,10 @@ Knows no terminal and no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import IO
 
 from cachedoctor.doctor.analysis.intake import Blocks
+from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines
@@ -23,6 +25,7 @@ from cachedoctor.redact.redact_lines import FieldSpan, LineRedactor
 from cachedoctor.redact.tokens import Tokens
 from cachedoctor.rules.client.cd102_volatile_prefix import volatile_kind
 from cachedoctor.rules.client.printed_header import header_field
+from cachedoctor.sources.base import SourceError
 
 
 class Redactor:
@@ -102,3 +105,17 @@ def facts(text: str) -> Hashable:
         probe(text, f"date:{BAR}0") is not None,
         probe(text, f"x{BAR}0"),
     )
+
+
+def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) -> SourceError | None:
+    """Write the redacted log, live as it arrives; returns the error that stopped the input, or None."""
+    stopped = None
+    try:
+        for chunk in source_of(path, max_unpacked).chunks():
+            out.write(redactor.feed(chunk))
+            if not chunk:
+                out.flush()
+    except SourceError as error:
+        stopped = error
+    out.write(redactor.finish())
+    return stopped

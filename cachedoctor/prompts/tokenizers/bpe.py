@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from cachedoctor.prompts.tokenizers.base import Tokens
 from cachedoctor.prompts.tokenizers.pretokens import Specials
-from cachedoctor.prompts.tokenizers.tokenize import Tokens
 
 SPACE = "\u2581"
 """Stands for a blank in vocabularies of the SentencePiece kind."""

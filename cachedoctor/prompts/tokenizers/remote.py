@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.tokenizers.tokenize import Tokens, char_at, char_offsets
+from cachedoctor.prompts.tokenizers.base import Tokens, char_at, char_offsets
 
 TIMEOUT_SECONDS = 30.0
 """For one answer; a server that is reading a prompt of 250,000 tokens still tokenises within a second."""

@@ -19,8 +19,8 @@ from cachedoctor.report.markdown.markdown_safe import cell, code, prose, table
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text import text_table
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.text.text_table import Heading, Row
 from cachedoctor.report.words import compare_words as words
+from cachedoctor.report.words.table_parts import Heading, Row
 
 Form = Literal["text", "json", "markdown"]
 _HEADINGS = [Heading("before"), Heading("after"), Heading("difference"), Heading("95 % interval")]

@@ -24,6 +24,7 @@ from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.words import stats_cells
 from cachedoctor.report.words.numbers import count
+from cachedoctor.report.words.table_parts import Row
 
 Form = Literal["text", "json", "csv", "markdown"]
 _MOST = 40
@@ -55,7 +56,7 @@ def _text(stats: Stats, look: Look) -> bytes:
     page = Page(text, look.width, look.color, look.ascii_only)
     for shown in stats.tables:
         page.gap()
-        rows = [text_table.Row(stats_cells.name(row, shown.by), stats_cells.cells(row)) for row in shown.rows[:_MOST]]
+        rows = [Row(stats_cells.name(row, shown.by), stats_cells.cells(row)) for row in shown.rows[:_MOST]]
         text_table.show(page, stats_cells.title(shown.by), stats_cells.HEADINGS, rows)
         if len(shown.rows) > _MOST:
             page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more: --format csv has all.", 0)

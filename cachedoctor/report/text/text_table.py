@@ -6,29 +6,15 @@ Knows cells and widths. Knows no report.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.words.table_parts import Heading, Row
 
 _GAP = 2
 """Cells between two columns."""
-
-
-class Heading(NamedTuple):
-    """What stands above a column."""
-
-    name: str
-    unit: str = ""
-
-
-class Row(NamedTuple):
-    """The name of a row, and its cells."""
-
-    name: str
-    cells: Sequence[str]
 
 
 def show(page: Page, key: str, headings: Sequence[Heading], rows: Sequence[Row]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from cachedoctor.model import BatchPeriod, SamplePeriod
-from cachedoctor.report.text.text_table import Heading, Row
 from cachedoctor.report.words.numbers import number, percent
+from cachedoctor.report.words.table_parts import Heading, Row
 
 MOST = 6
 """Rows; of more periods, those with most in them."""

@@ -6,8 +6,8 @@ Knows StatsRow. Knows no output.
 from __future__ import annotations
 
 from cachedoctor.model import By, StatsRow
-from cachedoctor.report.text.text_table import Heading
 from cachedoctor.report.words.numbers import duration, number, percent
+from cachedoctor.report.words.table_parts import Heading
 
 UNKNOWN = "unknown"
 
