@@ -16,7 +16,7 @@ import msgspec
 
 from cachedoctor.model import Edit, Op
 from cachedoctor.prompts.align.anchors import Gap, Pair, Run, backward, find_moves, forward, split
-from cachedoctor.prompts.edit_distance import equal_runs
+from cachedoctor.prompts.align.edit_distance import equal_runs
 
 Pattern = Literal[
     "equal", "appended", "front-dropped", "tail-replaced", "inserted-block", "removed-block", "scattered", "unrelated"
