@@ -196,7 +196,7 @@ def test_two_logs_of_one_request(folder: Path, format: str) -> None:
 
 STOPPED = """
 import os, signal, sys, time
-from cachedoctor.doctor import parallel
+from cachedoctor.doctor.parallel import parallel
 def stop(unit, terms, folder, work=parallel._work):
     if unit.paths[0].endswith("b.log"):
         {what}

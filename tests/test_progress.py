@@ -160,8 +160,8 @@ def test_bytes_are_counted_as_they_are_stored(tmp_path: Path, packed: bool) -> N
 
 EAGER = """
 import sys
-from cachedoctor.cli import progress
-progress._PATIENCE = progress._EVERY = 0.0
+from cachedoctor.cli import read_progress
+read_progress._PATIENCE = read_progress._EVERY = 0.0
 import cachedoctor.cli
 sys.argv[1:] = {args!r}
 cachedoctor.cli.main()

@@ -367,7 +367,7 @@ def test_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
 
 def test_ctrl_z_gives_the_screen_back_for_a_while(log: Path) -> None:
     """And ``fg`` shows the view again."""
-    with on_terminal("watch", log) as terminal:
+    with on_terminal("watch", log, forks=False) as terminal:
         terminal.wait_for("warning[CD101]")
         terminal.process.send_signal(signal.SIGTSTP)
         while terminal.written.count(LEAVE) < 1:
