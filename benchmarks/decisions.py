@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import runs
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Judged, Request, Session
 from cachedoctor.rules.base import RuleContext
 from cachedoctor.rules.setup import Setup

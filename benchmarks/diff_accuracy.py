@@ -25,8 +25,10 @@ from typing import Any, NamedTuple
 import runs
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts import bodies, compare, session, tokenize
+from cachedoctor.prompts import compare_prompts, request_bodies, run_diff
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 BEFORE_NORMALISING = 1
 """Build to assume when a run does not say it; one wheel of the runs does not, and it is older than b8929."""
@@ -45,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def tokenizer(path: Path) -> tokenize.Tokenizer:
+def tokenizer(path: Path) -> Tokenizer:
     return tokenize.load(str(path))
 
 
@@ -63,20 +65,18 @@ def reply(response: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def ask_of(truth: dict[str, Any]) -> session.Ask:
+def ask_of(truth: dict[str, Any]) -> run_diff.Ask:
     found = re.findall(r"\bb(\d{4,5})\b", str(truth.get("build")))
-    return session.Ask(build=int(found[-1]) if found else BEFORE_NORMALISING)
+    return run_diff.Ask(build=int(found[-1]) if found else BEFORE_NORMALISING)
 
 
-def rendered(request: dict[str, Any], cutter: tokenize.Tokenizer, ask: session.Ask) -> Prompt | None:
-    found = bodies.find(request)
-    prompts = bodies.prompts_of(found.body, found.kind, f"request {request['n']}") if found else []
-    return session.rendered(prompts[0], ask, cutter) if len(prompts) == 1 else None
+def rendered(request: dict[str, Any], cutter: Tokenizer, ask: run_diff.Ask) -> Prompt | None:
+    found = request_bodies.find(request)
+    prompts = request_bodies.prompts_of(found.body, found.kind, f"request {request['n']}") if found else []
+    return run_diff.rendered(prompts[0], ask, cutter) if len(prompts) == 1 else None
 
 
-def judge(
-    name: str, row: dict[str, Any], held: Prompt | None, new: Prompt | None, cutter: tokenize.Tokenizer
-) -> Verdict:
+def judge(name: str, row: dict[str, Any], held: Prompt | None, new: Prompt | None, cutter: Tokenizer) -> Verdict:
     """Compare one request with what the slot held before it."""
 
     def skip(why: str) -> Verdict:
@@ -88,7 +88,7 @@ def judge(
         return skip("the model has no chat template")
     if held.images or new.images:
         return skip("images: the truth counts stand-ins for them")
-    answer = compare.compare(held, new, cutter, compare.Options())
+    answer = compare_prompts.compare(held, new, cutter, compare_prompts.Options())
     offset = answer.first.char if answer.first else len(new.text)
     token = answer.common_prefix_tokens - cutter.leading(new.text)
     offsets = (row["divergence_char_offset"], offset)
@@ -112,7 +112,7 @@ def run_of(folder: Path, models: Path) -> list[Verdict]:
 
 
 def _verdicts(
-    folder: Path, name: str, wanted: dict[int, dict[str, Any]], cutter: tokenize.Tokenizer, ask: session.Ask
+    folder: Path, name: str, wanted: dict[int, dict[str, Any]], cutter: Tokenizer, ask: run_diff.Ask
 ) -> Iterator[Verdict]:
     replies = {response["n"]: reply(response) for response in lines(folder / "responses.jsonl")}
     last: dict[str, Prompt | None] = {}

@@ -66,7 +66,7 @@ def write(words: Words, path: Path) -> None:
 
 
 def run_ours(a: Words, b: Words) -> str:
-    from cachedoctor.prompts.align import apply, edit_script, summary
+    from cachedoctor.prompts.align.align import apply, edit_script, summary
 
     began = time.process_time()
     edits = edit_script(a, b)

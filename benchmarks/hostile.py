@@ -25,16 +25,16 @@ import patterns
 from plan import Plan
 from table import Row
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.redaction import Redactor
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.envelope import Unwrapper
-from cachedoctor.measures import dumps, responses
+from cachedoctor.metrics import dumps, responses
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
-from cachedoctor.prompts.align import edit_script
-from cachedoctor.prompts.bodies import kind_of, prompts_of
+from cachedoctor.prompts.align.align import edit_script
 from cachedoctor.prompts.conversations import common_prefix, walk
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.prompts.volatile import recognise
 from cachedoctor.report.secrets import hidden
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.redaction import Redactor
-from cachedoctor.report import json_v1
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.redact.redact import Redactor
+from cachedoctor.report.wire import report_v1
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.file import FileSource
 
@@ -31,7 +31,7 @@ def report(log: bytes) -> dict[str, Any]:
     analyzer, out = Analyzer(), io.BytesIO()
     analyzer.open("log")
     analyzer.feed(log)
-    json_v1.render(analyzer.finish(), out)
+    report_v1.render(analyzer.finish(), out)
     found: dict[str, Any] = json.loads(out.getvalue())
     return found
 

@@ -140,7 +140,7 @@ def analyze(
     Raises:
         CacheDoctorError: no input can be read, or an argument cannot be used (``message`` and ``hint`` say why).
     """
-    from cachedoctor.doctor.run import Beside, analyze_paths
+    from cachedoctor.doctor.analysis.run import Beside, analyze_paths
 
     beside = Beside(
         cmdline, [str(p) for p in prompts], tokenizer, template, [str(p) for p in metrics], [str(p) for p in responses]
@@ -168,6 +168,6 @@ def diff(
     Raises:
         CacheDoctorError: an input or an argument cannot be used (``message`` and ``hint`` say why).
     """
-    from cachedoctor.prompts.session import Ask, answer
+    from cachedoctor.prompts.run_diff import Ask, answer
 
     return answer(str(a), str(b), Ask(tokenizer, template, full=full, build=build))[0]

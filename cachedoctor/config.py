@@ -28,7 +28,7 @@ FailOn = Literal["never", "note", "warning", "error"]
 Color = Literal["auto", "always", "never"]
 
 
-class Key(NamedTuple):
+class SettingKey(NamedTuple):
     """What can be set, and how."""
 
     name: str
@@ -50,17 +50,17 @@ class Key(NamedTuple):
 _RULES = 'a list of codes, beginnings of codes and names, e.g. ["CD1", "log-too-terse"]'
 
 
-def _keys() -> Iterable[Key]:
-    yield Key("select", list[str], _RULES, ["CD"], "", "rules that are reported; CD is all of them")
-    yield Key("ignore", list[str], _RULES, [], "", "rules that are not reported, nor counted as avoidable")
-    yield Key("format", str, "the name of a format", "text", "", "format of a report")
+def _keys() -> Iterable[SettingKey]:
+    yield SettingKey("select", list[str], _RULES, ["CD"], "", "rules that are reported; CD is all of them")
+    yield SettingKey("ignore", list[str], _RULES, [], "", "rules that are not reported, nor counted as avoidable")
+    yield SettingKey("format", str, "the name of a format", "text", "", "format of a report")
     levels = "one of never, note, warning, error"
-    yield Key("fail-on", FailOn, levels, "never", "", "exit with 1 when a finding is that severe")
-    yield Key("color", Color, "one of auto, always, never", "auto", "", "colours of a text report")
+    yield SettingKey("fail-on", FailOn, levels, "never", "", "exit with 1 when a finding is that severe")
+    yield SettingKey("color", Color, "one of auto, always, never", "auto", "", "colours of a text report")
     for threshold in THRESHOLDS:
         whole = Annotated[int, msgspec.Meta(ge=0)]
         wanted = f"a whole number of {threshold.unit}, 0 or more"
-        yield Key(threshold.name, whole, wanted, threshold.default, threshold.unit, threshold.reason)
+        yield SettingKey(threshold.name, whole, wanted, threshold.default, threshold.unit, threshold.reason)
 
 
 KEYS = {key.name: key for key in _keys()}
@@ -165,7 +165,7 @@ def _table(path: Path, text: str) -> dict[str, Any] | None:
     return table
 
 
-def _converted(key: Key, value: object, where: str, *, strict: bool, named: bool = True) -> object:
+def _converted(key: SettingKey, value: object, where: str, *, strict: bool, named: bool = True) -> object:
     try:
         return msgspec.convert(value, key.type, strict=strict)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:

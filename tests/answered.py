@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report, Session
 
 

@@ -18,11 +18,11 @@ from command import LOG
 from hypothesis import settings
 from terminals import VARIABLES
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
-from cachedoctor.report import json_v1
+from cachedoctor.report.wire import report_v1
 from cachedoctor.sources.file import FileSource
 
 # No file of settings above the checkout, and no variable of the developer, has a say in a test.
@@ -83,10 +83,10 @@ def content_of(folder: Path) -> bytes:
     return b"".join(FileSource(str(log_of(folder))).chunks())
 
 
-def prompts_of(folder: Path) -> Prompts | None:
+def prompts_of(folder: Path) -> GivenPrompts | None:
     """The prompts that lie beside the log of a case, if any; to be used for one reading."""
     name = case_of(folder).get("prompts")
-    return None if name is None else Prompts([str(folder / name)])
+    return None if name is None else GivenPrompts([str(folder / name)])
 
 
 def given_of(folder: Path) -> list[Given]:
@@ -122,7 +122,7 @@ every_case = pytest.mark.parametrize("case", list(_swept()))
 def json_of(
     chunks: Iterable[bytes],
     path: str = "server.log",
-    prompts: Prompts | None = None,
+    prompts: GivenPrompts | None = None,
     given: list[Given] | None = None,
 ) -> bytes:
     """The JSON report of a log that arrives in ``chunks``, ``prompts`` and the command line beside it."""
@@ -130,11 +130,13 @@ def json_of(
     analyzer.open(path)
     for chunk in chunks:
         analyzer.feed(chunk)
-    json_v1.render(analyzer.finish(), out)
+    report_v1.render(analyzer.finish(), out)
     return out.getvalue()
 
 
-def report_of(log: bytes | str, prompts: Prompts | None = None, given: list[Given] | None = None) -> dict[str, Any]:
+def report_of(
+    log: bytes | str, prompts: GivenPrompts | None = None, given: list[Given] | None = None
+) -> dict[str, Any]:
     """The report of a log that arrives as a whole, ``prompts`` and the command line beside it."""
     data = log.encode() if isinstance(log, str) else log
     report: dict[str, Any] = json.loads(json_of([data], prompts=prompts, given=given))

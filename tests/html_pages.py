@@ -21,8 +21,8 @@ from cachedoctor.model import (
     Session,
     Totals,
 )
-from cachedoctor.report import html
 from cachedoctor.report.base import Look
+from cachedoctor.report.html import html_report
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -93,7 +93,7 @@ class Page(HTMLParser):
 def page_of(report: Report, pages: str | None = None) -> Page:
     """Write a report and take it apart."""
     out = io.BytesIO()
-    html.write(report, out, Look(pages=pages))
+    html_report.write(report, out, Look(pages=pages))
     return Page(out.getvalue().decode())
 
 

@@ -25,8 +25,8 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.report.base import Look, write
-from cachedoctor.report.json_v1 import encode_row, render
-from cachedoctor.report.stored import read
+from cachedoctor.report.wire.report_v1 import encode_row, render
+from cachedoctor.report.wire.stored import read
 
 STATS = b"Engine 000: Avg prompt throughput: 212.9 tokens/s, Avg generation throughput: 4.1 tokens/s, Running: 0 reqs"
 

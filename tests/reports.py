@@ -10,10 +10,10 @@ from typing import Any
 
 from conftest import CASES, content_of, given_of, json_of, prompts_of
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.report.base import FormatName, Look, write
-from cachedoctor.report.stored import read
+from cachedoctor.report.wire.stored import read
 
 FINDINGS = "checkpoint-evicted-three-depths-b8672"
 """A case with two findings of three requests each."""

@@ -66,12 +66,19 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def on_terminal(*args: object, columns: int = 80, rows: int = 24, stdin: int | None = None) -> Iterator[Terminal]:
-    """Run cachedoctor on a terminal; a test that fails does not leave it behind."""
+def on_terminal(
+    *args: object, columns: int = 80, rows: int = 24, stdin: int | None = None, forks: bool = True
+) -> Iterator[Terminal]:
+    """Run cachedoctor on a terminal; a test that fails does not leave it behind.
+
+    ``forks``: from a warm process, whose children no shell could stop and continue.
+    """
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
     environment = {**keep, "TERM": "xterm-256color", **UTF8, "FORCE_HYPERLINK": "0"}
+    if not forks:
+        environment["PYTHONHASHSEED"] = "0"
     streams = {"stdin": theirs if stdin is None else stdin, "stdout": theirs, "stderr": theirs}
     with start(*args, **streams, env=environment) as process:
         os.close(theirs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.doctor.measuring import Measuring
+from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.model import BatchPeriod, PrefillBatch, Segment, Session
 
 AT = "2026-07-04 04:31:24"
@@ -42,7 +42,7 @@ def read(*lines: str, cut: int | None = None) -> Read:
         sessions.append(Session(len(sessions), path, origin))
         return sessions[-1]
 
-    measuring = Measuring(new_session, batches.append, None)  # type: ignore[arg-type]  # SGLang has batches only
+    measuring = StatsServers(new_session, batches.append, None)  # type: ignore[arg-type]  # SGLang has batches only
     measuring.begin("log", False)
     for first, part in ((0, lines[:cut]), (cut or 0, lines[cut:] if cut else ())):
         if part:

@@ -9,7 +9,7 @@ from answered import numbers, report_of
 from conftest import FIXTURES
 from test_ollama import LISTENING, START, slot
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 
 
 def test_sums_are_over_all_requests_and_ten_thousand_are_listed() -> None:

@@ -13,9 +13,9 @@ from answered import report_of
 from conftest import FIXTURES
 
 from cachedoctor.engines import programs
-from cachedoctor.engines.base import Message
-from cachedoctor.engines.measured import ENGINES, Engine, Reader
-from cachedoctor.engines.scanner import Scanner
+from cachedoctor.engines.catalogue.base import Message
+from cachedoctor.engines.catalogue.scanner import Scanner
+from cachedoctor.engines.detect import ENGINES, Engine, Reader
 from cachedoctor.model import Report, Segment
 
 NAMES = {program.tracker.engine for program in programs.load()}

@@ -11,9 +11,9 @@ import pytest
 from command import LOG, one_line, run
 
 import cachedoctor
-from cachedoctor.doctor import beside
-from cachedoctor.doctor.beside import Aside, attach
-from cachedoctor.measures.responses import Given
+from cachedoctor.doctor.extras import extra_inputs
+from cachedoctor.doctor.extras.extra_inputs import ExtraInputs, attach
+from cachedoctor.metrics.responses import Given
 from cachedoctor.model import Answers, CacheDoctorError, Counters, Session, Setting
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"
@@ -199,7 +199,7 @@ def test_they_are_not_overwritten(option, file, tmp_path):
 
 
 def test_more_than_any_dump(tmp_path, monkeypatch):
-    monkeypatch.setattr(beside, "MAX_DUMP", 100_000)
+    monkeypatch.setattr(extra_inputs, "MAX_DUMP", 100_000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"a 1\n" * 1_000_000))
     (tmp_path / "large").write_bytes(b"a 1\n" * 1_000_000)
     for name in ("bomb.gz", "large"):
@@ -217,14 +217,14 @@ def server(index: int, engine: str = "vllm", model: str | None = None, **more: o
     return found
 
 
-def attached(aside: Aside, *logged: Session) -> list[Session]:
+def attached(extras: ExtraInputs, *logged: Session) -> list[Session]:
     known = list(logged)
 
     def new(path: str, origin: str | None) -> Session:
         known.append(Session(len(known), path, origin))
         return known[-1]
 
-    attach(aside, known, new)
+    attach(extras, known, new)
     return known
 
 
@@ -232,52 +232,52 @@ def counted(model: str | None = "m", source: str = "vllm", **config: str) -> Cou
     return Counters("dump", None, source, model=model, looked_up=10, prompt_tokens=10, config=config)
 
 
-def owner(aside: Aside, *logged: Session) -> int:
-    (found,) = [s.index for s in attached(aside, *logged) if s.counters or s.answers]
+def owner(extras: ExtraInputs, *logged: Session) -> int:
+    (found,) = [s.index for s in attached(extras, *logged) if s.counters or s.answers]
     return found
 
 
 def test_the_only_server_of_its_engine():
-    aside = Aside([[[counted()]]])
-    assert owner(aside, server(0, "sglang"), server(1, model="/models/other"), server(2, "llama.cpp")) == 1
-    assert owner(aside, server(0, "sglang")) == 1  # none: one of its own
+    extras = ExtraInputs([[[counted()]]])
+    assert owner(extras, server(0, "sglang"), server(1, model="/models/other"), server(2, "llama.cpp")) == 1
+    assert owner(extras, server(0, "sglang")) == 1  # none: one of its own
 
 
 def test_the_last_life_in_the_log():
     lives = [server(index) for index in range(3)]
     for life in lives:
         life.path = "one.log"
-    assert owner(Aside([[[counted()]]]), *lives) == 2
+    assert owner(ExtraInputs([[[counted()]]]), *lives) == 2
 
 
 def test_of_several_servers_the_one_of_its_model():
     for model, expected in (("m", 1), ("c", 2), ("x", 3), (None, 3)):
         servers = [server(0, model="/models/a"), server(1, model="/models/m"), server(2, model="c")]
-        assert owner(Aside([[[counted(model)]]]), *servers) == expected
-    assert owner(Aside([[[counted()]]]), server(0, model="a/m"), server(1, model="b/m")) == 2  # either: neither
-    assert owner(Aside([[[counted()]]]), server(0), server(1)) == 2
+        assert owner(ExtraInputs([[[counted(model)]]]), *servers) == expected
+    assert owner(ExtraInputs([[[counted()]]]), server(0, model="a/m"), server(1, model="b/m")) == 2  # either: neither
+    assert owner(ExtraInputs([[[counted()]]]), server(0), server(1)) == 2
 
 
 def test_two_servers_dumped_and_one_logged():
-    found = attached(Aside([[[counted("a")]], [[counted("m")]]]), server(0, model="/models/m"))
+    found = attached(ExtraInputs([[[counted("a")]], [[counted("m")]]]), server(0, model="/models/m"))
     assert [[c.model for c in s.counters] for s in found] == [["m"], ["a"]]
 
 
 def test_a_dump_that_the_log_contradicts():
-    assert owner(Aside([[[counted(enable_prefix_caching="False")]]]), server(0, prefix_caching=True)) == 1
-    assert owner(Aside([[[counted(enable_prefix_caching="True")]]]), server(0, prefix_caching=True)) == 0
+    assert owner(ExtraInputs([[[counted(enable_prefix_caching="False")]]]), server(0, prefix_caching=True)) == 1
+    assert owner(ExtraInputs([[[counted(enable_prefix_caching="True")]]]), server(0, prefix_caching=True)) == 0
 
 
 def test_an_earlier_life_is_not_that_of_the_log():
     earlier, last = counted(), counted()
-    found = attached(Aside([[[earlier], [last]]]), server(0))
+    found = attached(ExtraInputs([[[earlier], [last]]]), server(0))
     assert [s.counters for s in found] == [[last], [earlier]]
     assert found[0].counters[0] is last
 
 
 def test_responses_find_their_server():
-    def given(engine: str | None = None, model: str | None = None) -> Aside:
-        return Aside(given=[Given(Answers("r", "responses", 1), engine, model)])
+    def given(engine: str | None = None, model: str | None = None) -> ExtraInputs:
+        return ExtraInputs(given=[Given(Answers("r", "responses", 1), engine, model)])
 
     assert owner(given(), server(0)) == 0
     assert owner(given("sglang"), server(0), server(1, "sglang")) == 1
@@ -294,7 +294,7 @@ def test_the_log_comes_first():
         "mamba_cache_mode": "None",
         "enable_prefix_caching": "True",
     }
-    (found,) = attached(Aside([[[counted(**config)]]]), server(0, block_size=32))
+    (found,) = attached(ExtraInputs([[[counted(**config)]]]), server(0, block_size=32))
     assert found.settings["block_size"] == Setting(32, 1)
     assert found.settings["kv_tokens"] == Setting(4096, None)
     assert found.settings["prefix_caching"] == Setting(True, None)
@@ -302,7 +302,7 @@ def test_the_log_comes_first():
 
 
 def test_engines_that_differ_say_nothing():
-    (found,) = attached(Aside([[[counted(block_size="16"), counted(block_size="32")]]]), server(0))
+    (found,) = attached(ExtraInputs([[[counted(block_size="16"), counted(block_size="32")]]]), server(0))
     assert "block_size" not in found.settings
 
 
@@ -311,7 +311,7 @@ def test_what_no_prompt_was_looked_up_for_is_off():
         counters = counted()
         for name, value in more.items():
             setattr(counters, name, value)
-        return attached(Aside([[[counters]]]), server(0))[0].setting("prefix_caching")
+        return attached(ExtraInputs([[[counters]]]), server(0))[0].setting("prefix_caching")
 
     assert caching(looked_up=0) is False
     assert caching(looked_up=10) is None

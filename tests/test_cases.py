@@ -16,12 +16,12 @@ from conftest import CASES, case_of, content_of, every_case, given_of, json_of, 
 from findings_text import Expected, findings_text, first_command, summary
 from syrupy.assertion import SnapshotAssertion
 
-from cachedoctor.doctor import servers
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.engines.base import Catalogue
+from cachedoctor.doctor.analysis import servers
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Report
-from cachedoctor.report import text
+from cachedoctor.report.text import text_report as text
 from cachedoctor.rules import registry
 
 FIELDS = ("prompt", "cached", "processed")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from conftest import FIXTURES
 
-from cachedoctor.engines.base import Catalogue, Message
+from cachedoctor.engines.catalogue.base import Catalogue, Message
+from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.scanner import Plan, Scanner
 from cachedoctor.model import Segment
 
 MESSAGES: list[dict[str, Any]] = json.loads((FIXTURES / "messages.json").read_text("utf-8"))

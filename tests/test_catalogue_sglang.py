@@ -7,8 +7,8 @@ import re
 import pytest
 from conftest import FIXTURES
 
-from cachedoctor.engines.base import HOLE, Event, Message
-from cachedoctor.engines.scanner import Scanner
+from cachedoctor.engines.catalogue.base import HOLE, Event, Message
+from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.sglang.fields import FIELDS, PAIRS, field
 from cachedoctor.engines.sglang.meanings import MEANINGS
 from cachedoctor.engines.sglang.messages import ROWS

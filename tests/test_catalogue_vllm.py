@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from conftest import FIXTURES
 
-from cachedoctor.engines.base import Event, Message
-from cachedoctor.engines.scanner import Plan, Scanner
+from cachedoctor.engines.catalogue.base import Event, Message
+from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.vllm.messages import ROWS
 from cachedoctor.engines.vllm.reader import READER
 from cachedoctor.model import Segment

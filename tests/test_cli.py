@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command import LOG, one_line, run
+from conftest import ROOT
 
 # ---- what works
 
@@ -164,12 +165,15 @@ def test_control_characters_of_a_file_name_are_shown() -> None:
 
 def test_an_unexpected_fault_is_one_line(log: Path, tmp_path: Path) -> None:
     """No traceback, unless it is asked for."""
-    (tmp_path / "sitecustomize.py").write_text("import cachedoctor.doctor.run as r\nr.feed_all = lambda *a: 1 / 0\n")
-    done = run("analyze", log, PYTHONPATH=str(tmp_path))
+    (tmp_path / "sitecustomize.py").write_text(
+        "import cachedoctor.doctor.analysis.run as r\nr.feed_all = lambda *a: 1 / 0\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = run("analyze", log, PYTHONPATH=path)
     assert done.returncode == 2
     assert done.stderr.startswith(b"cachedoctor: internal error: ZeroDivisionError: division by zero (hint: ")
     assert done.stderr.count(b"\n") == 1
-    assert b"Traceback" in run("analyze", log, PYTHONPATH=str(tmp_path), CACHEDOCTOR_DEBUG="1").stderr
+    assert b"Traceback" in run("analyze", log, PYTHONPATH=path, CACHEDOCTOR_DEBUG="1").stderr
 
 
 # ---- bad output

@@ -15,7 +15,7 @@ from command import one_line, run
 from test_gguf import SOUND
 from tokenizer_files import save_gguf
 
-from cachedoctor.prompts.advice import _GENERIC
+from cachedoctor.prompts.difference_advice import _GENERIC
 
 ROOT = Path(__file__).parent.parent
 PROMPTS = ROOT / "fixtures" / "prompts"

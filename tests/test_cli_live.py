@@ -21,7 +21,7 @@ import pytest
 from command import FIRST, LOG, SECOND, THIRD, Started, one_line, run, start
 
 from cachedoctor.cli import live
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.report.base import Look
 
 PATIENCE = 120

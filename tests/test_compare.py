@@ -14,7 +14,7 @@ from conftest import CASES, ROOT, log_of
 from test_frames import request
 
 import cachedoctor
-from cachedoctor.doctor.comparing import compare
+from cachedoctor.doctor.compare.compare import compare
 from cachedoctor.model import (
     Comparison,
     Cost,
@@ -27,8 +27,8 @@ from cachedoctor.model import (
     Session,
     Totals,
 )
-from cachedoctor.report import compare_words
-from cachedoctor.report.stored import StoredRequests
+from cachedoctor.report.wire.stored import StoredRequests
+from cachedoctor.report.words import compare_words
 
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads((ROOT / "docs/schemas/compare-v1.schema.json").read_text("utf-8"))

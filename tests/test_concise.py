@@ -12,11 +12,11 @@ from command import FIRST, LOG, SECOND, run, start
 from conftest import CASES
 
 from cachedoctor.cli import live
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, Totals
-from cachedoctor.report import concise
 from cachedoctor.report.base import Look
-from cachedoctor.report.stored import StoredRequests
+from cachedoctor.report.text import concise
+from cachedoctor.report.wire.stored import StoredRequests
 
 LOOK = Look(20)
 CASE = next(case for case in CASES if case.name == "billing-header-hybrid") / "server.log"

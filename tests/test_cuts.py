@@ -13,8 +13,8 @@ from fuzz import seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.doctor import intake
-from cachedoctor.sources.text import utf8
+from cachedoctor.doctor.analysis import intake
+from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import unpacked
 
 LOGS = seeds.logs()

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from cachedoctor.model import CacheDoctorError, Edit, PromptDiff
-from cachedoctor.prompts import align, session
-from cachedoctor.prompts.compare import Options, _user_starts, compare, describe, digest, hashed
-from cachedoctor.prompts.prompt import Prompt, Span
-from cachedoctor.prompts.tokenize import Tokens
+from cachedoctor.prompts import run_diff
+from cachedoctor.prompts.align import align
+from cachedoctor.prompts.compare_prompts import Options, _user_starts, compare, describe, digest, hashed
+from cachedoctor.prompts.prompt import PlacedSpan, Prompt
+from cachedoctor.prompts.tokenizers.base import Tokens
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 
@@ -115,7 +116,7 @@ def test_what_a_script_amounts_to_in_words(a: range, b: range | list[int], says:
 @pytest.mark.parametrize("name", ["billing-header", "anthropic-billing-header"])
 def test_the_billing_header_is_named(name: str) -> None:
     """The header, its field, and the client's switch that turns it off."""
-    (found,) = session.answer(str(PROMPTS / name / "a.json"), str(PROMPTS / name / "b.json"), session.Ask())
+    (found,) = run_diff.answer(str(PROMPTS / name / "a.json"), str(PROMPTS / name / "b.json"), run_diff.Ask())
     first = found.first
     assert first is not None
     assert (first.kind, first.field) == ("billing-header", "cch")
@@ -126,10 +127,10 @@ def test_the_billing_header_is_named(name: str) -> None:
 def test_swapping_the_prompts_mirrors_the_answer(name: str) -> None:
     """Same place and numbers; sides and edits change places."""
     paths = [str(PROMPTS / name / f"{side}.json") for side in "ab"]
-    for options in (session.Ask(full=True), session.Ask(full=True, template=str(PROMPTS / "template.jinja"))):
-        ours, theirs = ([session._load(p, None)[0] for p in order] for order in (paths, paths[::-1]))
-        cutter = session.tokenize.pieces()
-        ours, theirs = ([session.rendered(p, options, cutter) for p in side] for side in (ours, theirs))
+    for options in (run_diff.Ask(full=True), run_diff.Ask(full=True, template=str(PROMPTS / "template.jinja"))):
+        ours, theirs = ([run_diff._load(p, None)[0] for p in order] for order in (paths, paths[::-1]))
+        cutter = run_diff.tokenize.pieces()
+        ours, theirs = ([run_diff.rendered(p, options, cutter) for p in side] for side in (ours, theirs))
         one, two = (compare(*side, cutter, Options(full=True)) for side in (ours, theirs))
         assert one.first is not None
         assert two.first is not None
@@ -150,7 +151,11 @@ def test_user_messages_begin_at_the_marker_of_the_template() -> None:
     prompt = Prompt("a", "slots", text)
     assert _user_starts(prompt, Words().encode(text), 0) == [3, 9]
     body = {"messages": [{"role": "system"}, {"role": "user"}, {"role": "assistant"}, {"role": "user"}]}
-    spans = [Span(0, 2, "messages[0].content"), Span(3, 5, "messages[1].content"), Span(9, 11, "messages[3].content")]
+    spans = [
+        PlacedSpan(0, 2, "messages[0].content"),
+        PlacedSpan(3, 5, "messages[1].content"),
+        PlacedSpan(9, 11, "messages[3].content"),
+    ]
     prompt = Prompt("a", "openai-chat", "aa bb cc dd", spans, body)
     assert _user_starts(prompt, Words().encode(prompt.text), 1) == [2, 4]
 
@@ -172,11 +177,11 @@ def test_hashes_stand_for_text() -> None:
 def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
     """Its model's template does not know how the prompt begins, and it cuts that into pieces."""
     prompt, words = Prompt("a", "slots", "<|im_start|>user hi"), Words()
-    session._check(prompt, session.Ask(), words)  # no template: nothing is known
+    run_diff._check(prompt, run_diff.Ask(), words)  # no template: nothing is known
     words.chat_template = "<|im_start|>{{ messages }}"
-    session._check(prompt, session.Ask(), words)
+    run_diff._check(prompt, run_diff.Ask(), words)
     words.chat_template = "[INST]{{ messages }}"
-    session._check(prompt, session.Ask(), words)  # a single token
+    run_diff._check(prompt, run_diff.Ask(), words)  # a single token
 
     class Letters(Words):
         chat_template = "[INST]{{ messages }}"
@@ -185,9 +190,9 @@ def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
             return Tokens(list(text), list(range(len(text))))
 
     with pytest.raises(CacheDoctorError, match="not of the model"):
-        session._check(prompt, session.Ask(), Letters())
-    session._check(prompt, session.Ask(template="x.jinja"), Letters())
-    session._check(Prompt("a", "text", prompt.text), session.Ask(), Letters())
+        run_diff._check(prompt, run_diff.Ask(), Letters())
+    run_diff._check(prompt, run_diff.Ask(template="x.jinja"), Letters())
+    run_diff._check(Prompt("a", "text", prompt.text), run_diff.Ask(), Letters())
 
 
 def test_the_library_gives_the_same_answer() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from prompt_files import fails
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts import inputs, render
+from cachedoctor.prompts import inputs
 from cachedoctor.prompts.conversations import walk
+from cachedoctor.prompts.render import render
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 

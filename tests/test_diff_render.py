@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts import inputs, render
+from cachedoctor.prompts import inputs
 from cachedoctor.prompts.conversations import common_prefix
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.render import render
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 LAB = render.chat_template(str(PROMPTS / "template.jinja"))

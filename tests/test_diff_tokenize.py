@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizer_files import IM_END, IM_START, SPEC, THINK, TINY, save_gguf, save_sentencepiece
 
-from cachedoctor.prompts.bpe import BYTE_LETTERS
-from cachedoctor.prompts.tokenize import Tokenizer, Tokens, common_prefix, first_difference, load, pieces
+from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+from cachedoctor.prompts.tokenizers.bpe import BYTE_LETTERS
+from cachedoctor.prompts.tokenizers.tokenize import common_prefix, first_difference, load, pieces
 
 KINDS = ("pieces", "json", "gguf", "sentencepiece", "sentencepiece with prefix", "gemma4")
 PROMPTS = st.lists(

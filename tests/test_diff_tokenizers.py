@@ -14,9 +14,10 @@ from test_gguf import ARRAY, BOOL, I32, STRING
 from tokenizer_files import IM_END, IM_START, SPEC, TINY, save, save_gguf
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.bpe import BYTE_LETTERS, SPACE
-from cachedoctor.prompts.pretokens import TABLE, Cutter, Special, Specials
-from cachedoctor.prompts.tokenize import Tokens, load
+from cachedoctor.prompts.tokenizers.base import Tokens
+from cachedoctor.prompts.tokenizers.bpe import BYTE_LETTERS, SPACE
+from cachedoctor.prompts.tokenizers.pretokens import TABLE, Cutter, Special, Specials
+from cachedoctor.prompts.tokenizers.tokenize import load
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))

@@ -4,7 +4,7 @@ import pytest
 from prompt_forms import A1, A2, REST, SYSTEM, U1, U2, between, chatml, gemma, llama, openai, text
 
 from cachedoctor.model import Advice
-from cachedoctor.prompts.advice import _GENERIC, advise
+from cachedoctor.prompts.difference_advice import _GENERIC, advise
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.recognisers.base import MAX_SHOWN
 

@@ -16,16 +16,17 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.doctor.explaining import explain
-from cachedoctor.doctor.readings import wording
-from cachedoctor.engines.base import Message
+from cachedoctor.doctor.explain.explain import explain
+from cachedoctor.doctor.explain.field_words import wording
+from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.llamacpp.fields import FIELDS, field
 from cachedoctor.engines.llamacpp.meanings import MEANINGS
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.knowledge import verbosity
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Explanation, Line
-from cachedoctor.report import line_json, line_text
+from cachedoctor.report.text import line_text
+from cachedoctor.report.wire import line_v1
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/line-v1.schema.json").read_text("utf-8")))
 HOLES = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
@@ -335,7 +336,7 @@ def test_no_bytes_raise(data: bytes) -> None:
     """Whatever is given, there is an answer, and it can be written in both formats."""
     for answer in explain(data):
         line_text.render(answer, io.StringIO())
-        SCHEMA.validate(msgspec.to_builtins(line_json.document(answer, "0")))
+        SCHEMA.validate(msgspec.to_builtins(line_v1.document(answer, "0")))
 
 
 HOSTILE = (

@@ -13,13 +13,14 @@ import pytest
 from command import run
 from conftest import ROOT
 
-from cachedoctor.doctor import versioned
-from cachedoctor.doctor.explaining import explain
-from cachedoctor.engines.base import HOLE, Message
+from cachedoctor.doctor.explain import versioned
+from cachedoctor.doctor.explain.explain import explain
+from cachedoctor.engines.catalogue.base import HOLE, Message
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
 from cachedoctor.engines.vllm.messages import ROWS as VLLM
 from cachedoctor.model import Explanation
-from cachedoctor.report import line_json, line_text
+from cachedoctor.report.text import line_text
+from cachedoctor.report.wire import line_v1
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/line-v1.schema.json").read_text("utf-8")))
 STATS = (
@@ -71,7 +72,7 @@ def test_a_sample_is_explained_by_its_row(engine: str, row: Message) -> None:
     assert all("not known" not in reading.meaning for reading in found.fields)
     assert found.levels[0].first == row.first
     assert all("left aside" not in part.meaning for part in found.parts)
-    SCHEMA.validate(msgspec.to_builtins(line_json.document(next(explain(row.sample.encode())), "0")))
+    SCHEMA.validate(msgspec.to_builtins(line_v1.document(next(explain(row.sample.encode())), "0")))
 
 
 def test_what_stands_before_a_message_of_vllm() -> None:
@@ -127,7 +128,7 @@ def test_versions_in_words_and_levels() -> None:
     assert "0.28.0 to 0.33.0: INFO" in text
     assert one("Enabling prefix caching by default").levels[0].shown == "only with VLLM_LOGGING_LEVEL=DEBUG"
     assert "Builds of llama.cpp" not in text
-    version = msgspec.to_builtins(line_json.document(next(explain(PREFILL.encode())), "0"))["readings"][0]["versions"]
+    version = msgspec.to_builtins(line_v1.document(next(explain(PREFILL.encode())), "0"))["readings"][0]["versions"]
     assert version == {"program": "SGLang", "first": "0.5.4", "last": "0.5.23"}
 
 
@@ -174,7 +175,7 @@ def test_a_line_of_llama_server_stays_one() -> None:
     ):
         assert (one(before + line).engine, one(before + line).message) == ("llama.cpp", "seq_rm")
     (answer,) = explain(line.encode())
-    assert msgspec.to_builtins(line_json.document(answer, "0"))["readings"][0]["versions"] is None
+    assert msgspec.to_builtins(line_v1.document(answer, "0"))["readings"][0]["versions"] is None
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_unknown_lines(line: str, nearest: str) -> None:
 def test_other_engines_are_imported_when_they_are_needed() -> None:
     """A line of llama-server costs no catalogue but its own."""
     code = (
-        "import sys; from cachedoctor.doctor.explaining import explain; "
+        "import sys; from cachedoctor.doctor.explain.explain import explain; "
         "list(explain(b'slot update_slots: id  0 | task 20 | n_tokens = 18, memory_seq_rm [18, end)')); "
         "print([name for name in sys.modules if name.startswith('cachedoctor.engines.') "
         "and name.split('.')[2] in ('vllm', 'sglang')])"

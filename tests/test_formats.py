@@ -10,10 +10,10 @@ from conftest import content_of, given_of, json_of, prompts_of
 from reports import FINDINGS, ODD, TEXTS, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS, harmless
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Options
 from cachedoctor.report.base import FORMATS, Look
-from cachedoctor.report.stored import read
+from cachedoctor.report.wire.stored import read
 
 every_format = pytest.mark.parametrize("name", FORMATS)
 

@@ -17,10 +17,10 @@ from conftest import CASES, ROOT, log_of, report_of
 from measured_reports import GivenRows, prefills, report, samples, sglang, vllm
 
 import cachedoctor
-from cachedoctor.doctor.tables import Events, measured_rows, request_rows
-from cachedoctor.frames import tables
+from cachedoctor.doctor.tables.tables import Events, measured_rows, request_rows
+from cachedoctor.frames import table_writer
 from cachedoctor.frames.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, Ending, Table
-from cachedoctor.frames.requests import Numbering
+from cachedoctor.frames.request_rows import Numbering
 from cachedoctor.model import CheckpointRow, RequestRow, Session
 
 PAGE = (ROOT / "docs" / "tables.md").read_text("utf-8")
@@ -57,7 +57,7 @@ def test_every_column_is_documented(table: Table) -> None:
 
 def written(table: Table, rows: Iterable[bytes], path: Path, ending: Ending) -> Path:
     with path.open("wb") as out:
-        tables.write(table, rows, out, ending)
+        table_writer.write(table, rows, out, ending)
     return path
 
 
@@ -161,7 +161,7 @@ def request(**values: Any) -> RequestRow:
 
 def cells(row: RequestRow, session: Session) -> dict[str, str]:
     out = io.BytesIO()
-    tables.write(REQUESTS, Numbering().lines([row], [session]), out, "csv")
+    table_writer.write(REQUESTS, Numbering().lines([row], [session]), out, "csv")
     head, line = out.getvalue().decode().rstrip("\n").split("\n")
     return dict(zip(head.split(","), line.split(","), strict=True))
 

@@ -12,7 +12,7 @@ from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
-from cachedoctor.report.text_safe import visible
+from cachedoctor.report.text.text_safe import visible
 
 _COMMAND = re.compile(r"::(\w[\w-]*)(?: ([^:]*))?::(.*)")
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}

@@ -8,10 +8,11 @@ import made
 import pytest
 from conftest import CASES, log_of, report_of
 
-from cachedoctor.doctor.equipment import Returns
+from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Mark, Session, Setting, Sizes
-from cachedoctor.rules import advice, cd406_option_unknown, cd407_option_without_effect
+from cachedoctor.rules import advice
+from cachedoctor.rules.lifetime import cd406_option_unknown, cd407_option_without_effect
 
 LOADED = "0.00.006.179 I srv    load_model: loading model '/models/x.gguf'\n"
 TRACE = "0.00.043.101 I srv    load_model: context checkpoints enabled, max = 32, min spacing = 8192\n"
@@ -237,7 +238,7 @@ def test_the_log_comes_before_the_command_line() -> None:
 def test_as_many_slots_as_conversations_in_use_at_once() -> None:
     """A B A: two. A B C A: three. A conversation that never returns costs no slot."""
     for order, at_once in [("AAAA", 0), ("ABC", 0), ("ABA", 2), ("ABCA", 3), ("ABABCD", 2), ("ABCABC", 3)]:
-        session, returns = Session(0, "x"), Returns()
+        session, returns = Session(0, "x"), PeakConversations()
         for index, name in enumerate(order):
             returns.note(made.request(index=index, thread=ord(name)), session)
         assert session.at_once == at_once, order
@@ -307,7 +308,7 @@ def test_slots_and_the_context_that_they_divide() -> None:
 
 def test_sizes_are_read_from_the_log() -> None:
     """What a checkpoint and a saved prompt take stands in their lines."""
-    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
 
     log = (
         "0.00.1 I x\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import made
 import pytest
 
-from cachedoctor.doctor.groups import Groups
-from cachedoctor.doctor.speed import PromptSpeed
+from cachedoctor.doctor.diagnosis.groups import Groups
+from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
 from cachedoctor.model import Confidence, Facts, Mark, Request, Session
 from cachedoctor.rules.base import FindingText, Match, Proof, RequestRule, RuleContext, marked
 from cachedoctor.rules.setup import Setup

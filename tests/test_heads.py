@@ -7,8 +7,8 @@ import re
 import pytest
 from conftest import FIXTURES
 
-from cachedoctor.engines.base import Catalogue
-from cachedoctor.engines.heads import Heads, trie_pattern
+from cachedoctor.engines.catalogue.base import Catalogue
+from cachedoctor.engines.catalogue.heads import Heads, trie_pattern
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 

@@ -11,10 +11,12 @@ import pytest
 from command import FIRST, LOG
 from conftest import report_of
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.explaining import explain
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.report import json_v1, line_text, stored, text
+from cachedoctor.report.text import line_text
+from cachedoctor.report.text import text_report as text
+from cachedoctor.report.wire import report_v1, stored
 
 _STAMP = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} ")
 _DIGITS = re.compile(r"-?\d+(?:\.\d+)?")
@@ -73,7 +75,7 @@ def test_a_number_that_no_server_prints(value: str) -> None:
     analyzer.feed(FIRST.encode())
     report = analyzer.finish()
     assert not analyzer.crashed
-    json_v1.render(report, out)
+    report_v1.render(report, out)
     text.render(report, shown)
     found = json.loads(out.getvalue())
     assert max(map(abs, numbers(found))) < 2**63

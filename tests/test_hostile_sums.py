@@ -12,10 +12,10 @@ from reports import poisoned
 from test_hostile_text import harmless
 from test_markdown import HOSTILE, OURS, Rendered
 
-from cachedoctor.doctor.comparing import compare
+from cachedoctor.doctor.compare.compare import compare
 from cachedoctor.model import Stats, StatsInput, StatsRow, StatsTable
-from cachedoctor.report import compare_forms, stats_forms
 from cachedoctor.report.base import Look
+from cachedoctor.report.forms import compare_forms, stats_forms
 
 SECRET = "sk-ant-api03-abcdefghijkl"
 BOTH = pytest.mark.parametrize("kind", ["compare", "stats"])

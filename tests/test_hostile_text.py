@@ -13,12 +13,14 @@ import pytest
 from command import DIFF, FIRST, SIMILARITY, TURN, run
 from conftest import report_of
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.explaining import explain
-from cachedoctor.doctor.tables import request_rows, write
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.explain.explain import explain
+from cachedoctor.doctor.tables.tables import request_rows, write
 from cachedoctor.frames.columns import REQUESTS
-from cachedoctor.prompts import compare, inputs, tokenize
-from cachedoctor.report import diff_json, diff_text, json_v1, line_json, line_text, text
+from cachedoctor.prompts import compare_prompts, inputs
+from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.report.text import diff_text, line_text, text_report
+from cachedoctor.report.wire import diff_v1, line_v1, report_v1
 
 PAYLOADS = {
     "colour": "\x1b[31mred\x1b[0m",
@@ -77,18 +79,18 @@ def page(render: Callable[..., None], *args: object, **look: object) -> str:
 def test_the_text_report(payload: str, width: int) -> None:
     """At all widths, with and without ASCII, colours or not; the name of the file is hostile, too."""
     report = analyzed(payload, f"{payload}.log").finish()
-    shown = harmless(page(text.render, report, width=width))
+    shown = harmless(page(text_report.render, report, width=width))
     assert report.findings
-    assert page(text.render, report, width=width, ascii_only=True).isascii()
+    assert page(text_report.render, report, width=width, ascii_only=True).isascii()
     for finding in report.findings:
-        harmless(page(text.render_finding, finding, width=width))
-    coloured = page(text.render, report, width=width, color=True)
+        harmless(page(text_report.render_finding, finding, width=width))
+    coloured = page(text_report.render, report, width=width, color=True)
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == shown  # nothing but colours of our own
 
 
 def test_markup_is_literal() -> None:
     """Rich would make it bold, or a link."""
-    shown = page(text.render, analyzed("[bold]x[/bold][link=http://y]z").finish(), width=200)
+    shown = page(text_report.render, analyzed("[bold]x[/bold][link=http://y]z").finish(), width=200)
     assert "[bold]x[/bold][link=http://y]z" in shown
 
 
@@ -96,7 +98,7 @@ def test_markup_is_literal() -> None:
 def test_the_json_report(payload: str) -> None:
     """What is in it is data; control characters are escaped by JSON, and the text comes back as far as it is quoted."""
     out = io.BytesIO()
-    json_v1.render(analyzed(payload).finish(), out)
+    report_v1.render(analyzed(payload).finish(), out)
     raw = out.getvalue()
     assert not re.search(rb"[\x00-\x09\x0b-\x1f]", raw)
     evidence = [e["text"] for f in json.loads(raw)["findings"] for e in f["evidence"]]
@@ -110,7 +112,7 @@ def test_a_line_explained(payload: str) -> None:
     for answer in explain(line.encode()):
         harmless(page(line_text.render, answer, width=60))
         out = io.BytesIO()
-        line_json.render(answer, out, "0")
+        line_v1.render(answer, out, "0")
         assert not re.search(rb"[\x00-\x09\x0b-\x1f]", out.getvalue())
 
 
@@ -120,10 +122,10 @@ def test_the_difference_of_two_prompts(payload: str) -> None:
     body = {"messages": [{"role": "user", "content": f"{payload} 1"}], "tools": [{"name": payload}]}
     other = {"messages": [{"role": payload[:30], "content": f"{payload} 2"}]}
     a, b = (inputs.parse(json.dumps(value).encode(), f"{payload}.json")[0] for value in (body, other))
-    found = compare.compare(a, b, tokenize.pieces(), compare.Options(full=True))
+    found = compare_prompts.compare(a, b, tokenize.pieces(), compare_prompts.Options(full=True))
     harmless(page(diff_text.render, found, width=80))
     out = io.BytesIO()
-    diff_json.render([found], out, "0")
+    diff_v1.render([found], out, "0")
     assert not re.search(rb"[\x00-\x09\x0b-\x1f]", out.getvalue())
     json.loads(out.getvalue())
 

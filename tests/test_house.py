@@ -64,7 +64,9 @@ def test_facts_are_replaced_in_one_file() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Facts"
     }
-    assert found == {"doctor/diagnosis.py", "engines/llamacpp/life.py"}, "the diagnosis begins with facts of no server"
+    assert found == {"doctor/diagnosis/diagnosis.py", "engines/llamacpp/life.py"}, (
+        "the diagnosis begins with facts of no server"
+    )
     replaced = {
         folder(path)
         for path, tree in TREES.items()

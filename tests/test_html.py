@@ -18,14 +18,14 @@ from html_pages import Page, example, page_of, report, row
 from test_hostile_text import PAYLOADS, analyzed, harmless
 
 from cachedoctor.model import CheckpointRow, RequestRow, Session
-from cachedoctor.report import html, html_requests
 from cachedoctor.report.base import Look
-from cachedoctor.report.html_columns import MOST, Columns
-from cachedoctor.report.html_lanes import Lanes
-from cachedoctor.report.html_memory import Memory
-from cachedoctor.report.html_reuse import Speed, over_time
-from cachedoctor.report.html_tokens import Tokens, added, tokens
-from cachedoctor.report.stored import read
+from cachedoctor.report.html import html_report, request_table
+from cachedoctor.report.html.checkpoints_chart import CheckpointsChart
+from cachedoctor.report.html.lanes import Lanes
+from cachedoctor.report.html.request_columns import MOST, Columns
+from cachedoctor.report.html.reuse_chart import Speed, over_time
+from cachedoctor.report.html.token_split import Tokens, added, tokens
+from cachedoctor.report.wire.stored import read
 
 SOME = CASES[::3]
 """A page takes long to read; the others differ in what is said, not in how it is drawn."""
@@ -36,7 +36,7 @@ def page_of_case(folder: Path) -> tuple[Page, dict[str, Any]]:
     """The page that is written from the JSON report of a case, and that report."""
     data = json_of([content_of(folder)], prompts=prompts_of(folder), given=given_of(folder))
     out = io.BytesIO()
-    html.write(read(data, "report.json"), out, Look())
+    html_report.write(read(data, "report.json"), out, Look())
     return Page(out.getvalue().decode()), json.loads(data)
 
 
@@ -180,7 +180,7 @@ def test_a_hostile_report_adds_nothing_to_the_page(payload: str, name: str) -> N
     for text in (payload, "javascript:alert(1)"):
         data = json.dumps(poisoned(found, text)).encode()
         out = io.BytesIO()
-        html.write(read(data, "x.json"), out, Look(pages="javascript:"))
+        html_report.write(read(data, "x.json"), out, Look(pages="javascript:"))
         pages.append(Page(out.getvalue().decode()))
     page, usual = pages
     for one in pages:
@@ -241,7 +241,7 @@ def test_ten_thousand_requests() -> None:
 
 
 def test_of_too_many_requests_those_stay_that_lost_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_requests, "MOST", 10)
+    monkeypatch.setattr(request_table, "MOST", 10)
     page = page_of(report([row(i, lost_tokens=100 if i % 5 == 0 else 0) for i in range(50)]))
     at = page.data["columns"].index("index")
     assert [r[at] for r in page.data["rows"]] == list(range(0, 50, 5))
@@ -362,7 +362,7 @@ def test_the_sample_of_speeds_is_bounded_and_even() -> None:
     ],
 )
 def test_why_the_server_could_not_go_back(prefix: int | None, back: tuple[int, int] | None, said: str) -> None:
-    memory = Memory()
+    memory = CheckpointsChart()
     held = CheckpointRow(2, 0, 0, 0, [(99, 99), (499, 499)], back)
     memory.add(row(0, outcome="partial", lost_tokens=900, common_prefix_tokens=prefix, checkpoints=held))
     memory.add(row(1, outcome="reused", lost_tokens=900, checkpoints=held))  # nothing to explain
@@ -373,7 +373,7 @@ def test_why_the_server_could_not_go_back(prefix: int | None, back: tuple[int, i
 
 
 def test_the_worst_rulers_are_kept() -> None:
-    memory = Memory()
+    memory = CheckpointsChart()
     held = CheckpointRow(1, 0, 0, 0, [(99, 99)])
     rows: list[RequestRow] = [
         row(i, outcome="partial", processed_tokens=1000, lost_tokens=1 + (i * 37) % 1000, checkpoints=held)

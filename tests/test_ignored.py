@@ -9,9 +9,10 @@ import pytest
 from command import LOG
 from conftest import CASES, FIXTURES, content_of, given_of, prompts_of
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Options
-from cachedoctor.report import json_v1, stored, text
+from cachedoctor.report.text import text_report
+from cachedoctor.report.wire import report_v1, stored
 from cachedoctor.rules import names
 
 EVICTED = FIXTURES / "cases" / "checkpoint-evicted-three-depths-b8672"
@@ -24,7 +25,7 @@ def report_of(log, options, prompts=None, given=None):
     analyzer.feed(log)
     report = analyzer.finish()
     out = io.BytesIO()
-    json_v1.render(report, out)
+    report_v1.render(report, out)
     return json.loads(out.getvalue()), report
 
 
@@ -51,7 +52,7 @@ def test_nothing_takes_the_place_of_a_rule_that_is_switched_off(folder):
 def test_what_is_avoidable_is_what_the_other_causes_cost():
     whole, left = case(EVICTED, Options()), case(EVICTED, Options(ignored=frozenset({"CD203"})))
     assert {f["code"]: f["cost"]["tokens"] for f in whole["findings"]} == {"CD203": 7230, "CD105": 2121}
-    assert whole["totals"]["avoidable_tokens"] > 7230  # each request counts its dearest cause
+    assert whole["totals"]["avoidable_tokens"] > 7230  # each request counts its costliest cause
     assert left["totals"]["avoidable_tokens"] == 2121
     none = case(EVICTED, Options(ignored=ALL))
     assert (none["findings"], none["not_evaluated"], none["restart"]) == ([], [], None)
@@ -93,7 +94,7 @@ def test_thresholds():
 def test_the_text_report_says_how_many():
     def footer(count):
         shown = io.StringIO()
-        text.render(report_of(LOG, Options(ignored=frozenset(sorted(ALL)[:count])))[1], shown, 200)
+        text_report.render(report_of(LOG, Options(ignored=frozenset(sorted(ALL)[:count])))[1], shown, 200)
         return shown.getvalue().rstrip("\n").rsplit("\n", 1)[-1]
 
     assert footer(1) == "1 rule switched off: CD101; it is not reported."
@@ -104,7 +105,7 @@ def test_the_text_report_says_how_many():
 
 def test_a_stored_report_keeps_what_was_switched_off():
     out = io.BytesIO()
-    json_v1.render(report_of(LOG, Options(ignored=frozenset({"CD101"})))[1], out)
+    report_v1.render(report_of(LOG, Options(ignored=frozenset({"CD101"})))[1], out)
     assert stored.read(out.getvalue(), "r").ignored == ["CD101"]
     old = {key: value for key, value in json.loads(out.getvalue()).items() if key != "ignored"}
     assert stored.read(json.dumps(old).encode(), "r").ignored == []

@@ -20,12 +20,13 @@ import pytest
 from command import FIRST, HEAD, PYTHON, SECOND, SIMILARITY, TURN, one_line, run
 from conftest import CASES, content_of
 
-from cachedoctor.doctor import cuts, parallel
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.run import feed_all
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.run import feed_all
+from cachedoctor.doctor.parallel import cuts, parallel
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
-from cachedoctor.report import json_v1, text
+from cachedoctor.report.text import text_report
+from cachedoctor.report.wire import report_v1
 from cachedoctor.sources.unpack import MAX_BYTES
 
 ONE = HEAD + TURN.format(task=0, tokens=1900, similarity="", diff="")
@@ -76,8 +77,8 @@ def reported(paths: list[str], jobs: int, build: int | None = None, given: list[
         errors = feed_all(analyzer, paths)
     report = analyzer.finish()
     out, shown = io.BytesIO(), io.StringIO()
-    json_v1.render(report, out)
-    text.render(report, shown, 100)
+    report_v1.render(report, out)
+    text_report.render(report, shown, 100)
     return out.getvalue().decode(), shown.getvalue(), [(error.message, error.hint) for error in errors]
 
 
@@ -195,7 +196,7 @@ def test_two_logs_of_one_request(folder: Path, format: str) -> None:
 
 STOPPED = """
 import os, signal, sys, time
-from cachedoctor.doctor import parallel
+from cachedoctor.doctor.parallel import parallel
 def stop(unit, terms, folder, work=parallel._work):
     if unit.paths[0].endswith("b.log"):
         {what}

@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cachedoctor.doctor.run import analyze_paths
-from cachedoctor.report.json_v1 import render
+from cachedoctor.doctor.analysis.run import analyze_paths
+from cachedoctor.report.wire.report_v1 import render
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted((ROOT / "fixtures" / "cases").glob("*/server.log"))

@@ -7,8 +7,8 @@ import io
 import pytest
 from answered import numbers, report_of, sessions_of
 
-from cachedoctor.report import stored
 from cachedoctor.report.base import FormatName, Look, write
+from cachedoctor.report.wire import stored
 
 START = "***\nWelcome to KoboldCpp - Version 1.120\n"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from conftest import FIXTURES
 
-from cachedoctor.doctor.listing import Listing
+from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.frames.columns import EVENTS
 
 SGLANG = (

@@ -15,8 +15,9 @@ from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
-from cachedoctor.report import markdown_safe, quoted
+from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
+from cachedoctor.report.markdown import markdown_safe
 
 GITHUB = {
     "mention": "@ggerganov/maintainers and @octocat",
@@ -182,9 +183,9 @@ def test_no_text_of_a_prompt_is_in_it() -> None:
 
 
 def test_withheld_keeps_the_rest_of_a_line() -> None:
-    assert quoted.withheld("id 0 | task 3 | n_past = 7") == "id 0 | task 3 | n_past = 7"
-    assert quoted.withheld("task 3 | new: ... a | b") == "task 3 | new: ... (text withheld)"
-    assert quoted.withheld("loading /home/jane/x.gguf") == "loading /home/<user>/x.gguf"
+    assert sanitize.withheld("id 0 | task 3 | n_past = 7") == "id 0 | task 3 | n_past = 7"
+    assert sanitize.withheld("task 3 | new: ... a | b") == "task 3 | new: ... (text withheld)"
+    assert sanitize.withheld("loading /home/jane/x.gguf") == "loading /home/<user>/x.gguf"
 
 
 def test_names_of_users_are_hidden_in_names_of_inputs() -> None:

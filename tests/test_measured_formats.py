@@ -27,13 +27,13 @@ from measured_reports import (
 )
 from test_stream import VALIDATOR as STREAM
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.narration import Narration
-from cachedoctor.doctor.reports import tables_of, without_requests
-from cachedoctor.doctor.run import analyze_paths
-from cachedoctor.doctor.tables import measured_rows
-from cachedoctor.doctor.unanswered import not_evaluated
-from cachedoctor.doctor.view import Observer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.run import analyze_paths
+from cachedoctor.doctor.compare.reports import tables_of, without_requests
+from cachedoctor.doctor.diagnosis.not_evaluated import not_evaluated
+from cachedoctor.doctor.live.event_stream import EventStream
+from cachedoctor.doctor.live.live_view import Observer
+from cachedoctor.doctor.tables.tables import measured_rows
 from cachedoctor.frames.columns import BATCHES, SAMPLES
 from cachedoctor.model import (
     Answer,
@@ -48,10 +48,10 @@ from cachedoctor.model import (
     Totals,
     View,
 )
-from cachedoctor.report import quoted
+from cachedoctor.report import sanitize
 from cachedoctor.report.base import FORMATS
-from cachedoctor.report.html_series import Series
-from cachedoctor.report.screen import draw
+from cachedoctor.report.html.series import Series
+from cachedoctor.report.live.screen import draw
 from cachedoctor.rules import registry
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/report-v1.schema.json").read_text("utf-8")))
@@ -116,8 +116,8 @@ def test_the_stream_of_a_stored_report_is_valid() -> None:
 
 
 def told(log: bytes, size: int) -> list[bytes]:
-    narration = Narration()
-    analyzer = Analyzer(witness=narration)
+    narration = EventStream()
+    analyzer = Analyzer(listener=narration)
     analyzer.open("vllm.log")
     for at in range(0, len(log), size):
         analyzer.feed(log[at : at + size])
@@ -174,7 +174,7 @@ def test_of_a_logged_prompt_only_its_first_words_are_shown_and_none_is_published
     for name in FORMATS:
         assert written(name, of).count(b"secret business") <= 4, name
     assert "secret business" not in written("markdown", of).decode()
-    assert quoted.withheld(evidence.text).endswith("(text withheld)")
+    assert sanitize.withheld(evidence.text).endswith("(text withheld)")
 
 
 # ---- pages for people
@@ -363,7 +363,7 @@ def drawn(view: View, width: int = 100, height: int = 12) -> list[str]:
 def test_watch_shows_the_last_sample_of_each_engine(vllm_log: Path) -> None:
     log = vllm_log.read_text()
     observer = Observer()
-    analyzer = Analyzer(witness=observer)
+    analyzer = Analyzer(listener=observer)
     analyzer.open("vllm.log")
     analyzer.feed((log + log.replace("Engine 000", "Engine 001").replace("85.2%", "7.0%")).encode())
     view = observer.view(analyzer)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cachedoctor.measures.dumps import servers
-from cachedoctor.measures.spans import lives
+from cachedoctor.metrics.dump_spans import lives
+from cachedoctor.metrics.dumps import servers
 from cachedoctor.model import CacheDoctorError, Counters
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.cmdline import parse, settings
-from cachedoctor.knowledge.options import Name, by_build, lacking, name_for
-from cachedoctor.knowledge.showing import restart, show_accounting, show_text
+from cachedoctor.knowledge.log_levels import restart, show_accounting, show_text
+from cachedoctor.knowledge.server_options import Name, by_build, lacking, name_for
 from cachedoctor.model import CacheDoctorError
 
 # ---- names

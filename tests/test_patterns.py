@@ -22,7 +22,7 @@ def test_every_pattern_is_found() -> None:
 
 
 def test_a_new_pattern_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cachedoctor.engines import heads
+    from cachedoctor.engines.catalogue import heads
 
     monkeypatch.setattr(heads, "_NEW", {"a": [re.compile("new(x+)*y")]}, raising=False)
     assert any(pattern.pattern == "new(x+)*y" for pattern in patterns.compiled().values())

@@ -15,7 +15,7 @@ import pytest
 from command import LOG, PYTHON, run
 from terminals import Stream, in_terminal
 
-from cachedoctor.cli import progress
+from cachedoctor.cli import read_progress
 from cachedoctor.sources.file import FileSource
 
 
@@ -42,7 +42,7 @@ class Gone(Stream):
 @pytest.fixture
 def clock(bare: pytest.MonkeyPatch) -> Clock:
     ours = Clock()
-    bare.setattr(progress, "time", SimpleNamespace(monotonic=ours.monotonic))
+    bare.setattr(read_progress, "time", SimpleNamespace(monotonic=ours.monotonic))
     bare.setenv("COLUMNS", "80")
     return ours
 
@@ -76,7 +76,7 @@ def test_a_row_after_half_a_second_ten_times_a_second_and_removed(
     bare.setattr(sys, "stderr", stream)
     for name, size in (("a", 1_000_000), ("b", 3_000_000)):
         (tmp_path / name).write_bytes(bytes(size))
-    shown = progress.Progress([str(tmp_path / name) for name in ("a", "b", "a", "none", ".")])
+    shown = read_progress.Progress([str(tmp_path / name) for name in ("a", "b", "a", "none", ".")])
     clock.now += 0.49
     shown.read(500_000)
     assert drawn(stream) == []
@@ -111,7 +111,7 @@ def test_no_row_on_a_pipe_or_a_dumb_terminal_or_when_quiet(
     stream = Stream(tty)
     bare.setattr(sys, "stderr", stream)
     bare.setenv("TERM", term)
-    shown = progress.Progress(["-"], quiet)
+    shown = read_progress.Progress(["-"], quiet)
     clock.now += 9
     shown.read(1)
     shown.close()
@@ -126,7 +126,7 @@ def test_without_a_size_it_only_counts_and_no_row_is_wrapped(
     bare.setattr(sys, "stderr", stream)
     bare.setenv("COLUMNS", columns)
     bare.setattr(os, "stat", lambda *_: SimpleNamespace(st_mode=0o010644))  # a pipe
-    shown = progress.Progress(["-"])
+    shown = read_progress.Progress(["-"])
     clock.now += 1
     shown.read(64_000)
     (row,) = drawn(stream)
@@ -138,7 +138,7 @@ def test_without_a_size_it_only_counts_and_no_row_is_wrapped(
 def test_a_terminal_that_is_gone_is_no_reason_to_fail(bare: pytest.MonkeyPatch, clock: Clock) -> None:
     stream = Gone(True)
     bare.setattr(sys, "stderr", stream)
-    shown = progress.Progress(["-"])
+    shown = read_progress.Progress(["-"])
     clock.now += 1
     shown.read(1)
     tried = stream.refused
@@ -160,8 +160,8 @@ def test_bytes_are_counted_as_they_are_stored(tmp_path: Path, packed: bool) -> N
 
 EAGER = """
 import sys
-from cachedoctor.cli import progress
-progress._PATIENCE = progress._EVERY = 0.0
+from cachedoctor.cli import read_progress
+read_progress._PATIENCE = read_progress._EVERY = 0.0
 import cachedoctor.cli
 sys.argv[1:] = {args!r}
 cachedoctor.cli.main()

@@ -13,9 +13,9 @@ import made
 import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
 
-from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.model import Request
-from cachedoctor.prompts import tokenize
+from cachedoctor.prompts.tokenizers import tokenize
 
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
 TEMPLATE = str(FIXTURES / "prompts" / "template.jinja")
@@ -39,10 +39,10 @@ def slot(number: int, prompt: str, generated: str = "") -> dict[str, Any]:
     return {"id": number, "n_ctx": 4096, "is_processing": False, "prompt": prompt, "generated": generated}
 
 
-def given(folder: Path, *values: object, tokenizer: str | None = None, template: str | None = None) -> Prompts:
+def given(folder: Path, *values: object, tokenizer: str | None = None, template: str | None = None) -> GivenPrompts:
     path = folder / "bodies.jsonl"
     path.write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
-    return Prompts([str(path)], tokenizer, template)
+    return GivenPrompts([str(path)], tokenizer, template)
 
 
 def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any) -> Request:
@@ -55,7 +55,7 @@ def pieces(body: dict[str, Any]) -> int:
     return len(tokenize.pieces().encode(" ".join(m["content"] for m in body["messages"])))
 
 
-def kind(prompts: Prompts, request: Request) -> str | None:
+def kind(prompts: GivenPrompts, request: Request) -> str | None:
     """What changed, or None when there is nothing to compare with."""
     found = prompts.difference(request)
     return None if found is None or found.first is None else found.first.kind

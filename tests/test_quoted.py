@@ -12,10 +12,10 @@ from command import FIRST, HEAD, LOG, TURN, run
 from conftest import report_of
 from secret_places import SECRETS
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.narration import Narration
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.live.event_stream import EventStream
 from cachedoctor.model import Cost, Evidence, Finding
-from cachedoctor.report import quoted
+from cachedoctor.report import sanitize
 from cachedoctor.report.base import FORMATS, Look, write
 from cachedoctor.report.secrets import hidden
 
@@ -149,7 +149,7 @@ KEY = "sk-ant-api03-" + "Zq8-_" * 30
 )
 def test_a_secret_across_the_bar_or_longer_than_the_quote_is_hidden(printed: str, shown: str) -> None:
     text = "slot update_slots: id  0 | task 9 | new: ..."
-    evidence = quoted.finding(finding_of(text + printed)).evidence[0].text
+    evidence = sanitize.finding(finding_of(text + printed)).evidence[0].text
     assert evidence == text + shown
 
 
@@ -224,16 +224,16 @@ def test_the_name_of_a_server_hides_its_secrets(name: str) -> None:
     """A wrapper may call a server anything, and it stands in front of every line."""
     origin = f"m1 {NAMES[0]} {NAMES[1]} https://u:{NAMES[3]}@h {NAMES[2]}"
     log = b"".join(f"[{who}] {line}\n".encode() for who in (origin, "m2") for line in LOG.decode().splitlines())
-    witness = Narration() if name == "jsonl" else None
-    analyzer = Analyzer(witness=witness)
+    listener = EventStream() if name == "jsonl" else None
+    analyzer = Analyzer(listener=listener)
     analyzer.open("server.log")
     analyzer.feed(log)
     report = analyzer.finish()
     assert {s.origin for s in report.sessions} == {origin, "m2"}
     out = io.BytesIO()
-    if witness is None:
+    if listener is None:
         write(name, report, out, Look())
     else:
-        out.writelines(witness.close(report))
+        out.writelines(listener.close(report))
     assert out.getvalue()
     assert not any(secret.encode() in out.getvalue() for secret in NAMES)

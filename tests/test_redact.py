@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from secret_places import SECRETS, log_with
 from wrapped import docker, jsonl
 
-from cachedoctor.doctor.redaction import Redactor, facts
+from cachedoctor.doctor.redact.redact import Redactor, facts
 from cachedoctor.redact.printed import Printed
 from cachedoctor.redact.tokens import Tokens
-from cachedoctor.rules.cd102_volatile_prefix import volatile_kind
-from cachedoctor.rules.header import header_field
+from cachedoctor.rules.client.cd102_volatile_prefix import volatile_kind
+from cachedoctor.rules.client.printed_header import header_field
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from redacted import differences, without_quotes

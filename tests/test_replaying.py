@@ -12,7 +12,7 @@ import made
 import pytest
 from conftest import CASES, FIXTURES, content_of
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Check, Judged, Request, Session
 from cachedoctor.rules.base import RuleContext
 from cachedoctor.rules.replaying import replay, would_reuse

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hostile_inputs import ANSWERS
 
-from cachedoctor.measures import responses, values
+from cachedoctor.metrics import json_values, responses
 from cachedoctor.model import Answer, CacheDoctorError
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"
@@ -252,7 +252,7 @@ def test_text_of_a_file_is_not_repeated():
 
 
 def test_one_value_may_not_be_all_memory(monkeypatch):
-    monkeypatch.setattr(values, "MAX_HELD", 10_000)
+    monkeypatch.setattr(json_values, "MAX_HELD", 10_000)
     line = json.dumps(openai(5, 1)).encode() + b"\n"
     assert given(line * 1_000).answers.requests == 1_000  # lines are not held
     for large in (b'{"a":"' + b"x" * 20_000 + b'"}', b"[\n" + line * 1_000, b'{\n"a":\n' + b" \n" * 10_000):

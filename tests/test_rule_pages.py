@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import CASES, MEASURED, ROOT, case_of, report_of
 
-from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
 from cachedoctor.rules import advice, registry
@@ -19,7 +19,7 @@ from cachedoctor.rules.base import Rule
 
 RULES, BROKEN = registry.load()
 FOLDER = ROOT / "cachedoctor" / "rules"
-PAGES = sorted(FOLDER.glob("cd[0-9]*.md"))
+PAGES = sorted(FOLDER.glob("*/cd[0-9]*.md"), key=lambda page: page.name)
 HEADINGS = [
     "What it means",
     "How it shows",
@@ -49,7 +49,7 @@ def blocks(text: str, info: str) -> list[str]:
     return re.findall(rf"^```{info}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def fired(log: str, prompts: Prompts | None = None, given: list[Given] | None = None) -> set[str]:
+def fired(log: str, prompts: GivenPrompts | None = None, given: list[Given] | None = None) -> set[str]:
     return {finding["code"] for finding in report_of(log, prompts, given)["findings"]}
 
 
@@ -58,7 +58,7 @@ def given_on(text: str, ok: str = "") -> list[Given]:
     return [given for block in blocks(text, f"cmdline{ok}") for given in parse(block)]
 
 
-def beside(text: str, folder: Path, ok: str = "") -> Prompts | None:
+def beside(text: str, folder: Path, ok: str = "") -> GivenPrompts | None:
     """Bodies or dumps that the page gives beside an excerpt; ``{{filler N}}`` in them stands for N words."""
     found = blocks(text, f"(?:requests|slots){ok}")
     if not found:
@@ -68,7 +68,7 @@ def beside(text: str, folder: Path, ok: str = "") -> Prompts | None:
     path.write_text(
         re.sub(r"\{\{filler (\d+)\}\}", lambda m: " ".join(islice(cycle(WORDS), int(m[1]))), block), "utf-8"
     )
-    return Prompts([str(path)])
+    return GivenPrompts([str(path)])
 
 
 def test_every_rule_could_be_loaded() -> None:
@@ -153,5 +153,5 @@ def test_the_catalogue_of_rules_is_up_to_date() -> None:
 def test_the_catalogue_names_every_rule_once() -> None:
     """With its page, in the order of codes."""
     text = (ROOT / "docs" / "rules.md").read_text("utf-8")
-    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/rules/(\w+)\.md\) ", text, re.MULTILINE)
+    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/rules/\w+/(\w+)\.md\) ", text, re.MULTILINE)
     assert listed == [(path.stem[:5].upper(), path.stem) for path in PAGES]

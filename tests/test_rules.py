@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from conftest import ROOT
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.diagnosis import Diagnosis
-from cachedoctor.doctor.spool import Spool
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.spool import Spool
+from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Judged, Mark, Request, Session, Shows, Verdict
-from cachedoctor.report.json_v1 import encode_request
+from cachedoctor.report.wire.report_v1 import encode_request
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import (
     FindingText,

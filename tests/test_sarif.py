@@ -14,11 +14,11 @@ from conftest import FIXTURES, content_of, every_case
 from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.report.base import Look
-from cachedoctor.report.fingerprint import fingerprints
-from cachedoctor.report.sarif import uri
+from cachedoctor.report.wire.fingerprint import fingerprints
+from cachedoctor.report.wire.sarif import uri
 
 SCHEMA = json.loads((FIXTURES / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -107,7 +107,7 @@ def test_what_it_says() -> None:
 def test_pages_become_links_where_there_are_some() -> None:
     run = run_of(report_of_case(case_named(FINDINGS)), Look(pages="https://example.org/"))
     rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
-    assert rules["CD203"]["helpUri"] == "https://example.org/cachedoctor/rules/cd203_checkpoint_evicted.md"
+    assert rules["CD203"]["helpUri"] == "https://example.org/cachedoctor/rules/memory/cd203_checkpoint_evicted.md"
 
 
 def test_what_went_wrong_is_a_notification() -> None:

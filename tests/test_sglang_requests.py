@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sglang_logs import START, head, prefill, read
 
-from cachedoctor.engines.sglang.request_log import Prompts
+from cachedoctor.engines.sglang.request_log import RecentPrompts
 from cachedoctor.model import Answers
 
 SYSTEM = "You are a helpful assistant. "
@@ -179,13 +179,13 @@ def test_ten_thousand_answers_are_kept_and_all_are_counted() -> None:
 
 def test_prompts_are_forgotten() -> None:
     """64 are kept, and 16 Mi characters: the first of 65 is gone, and so is one of 1 Mi before 16 others."""
-    prompts = Prompts()
+    prompts = RecentPrompts()
     for number in range(64):
         prompts.compare(f"{chr(0x4E00 + number)} prompt {number}")
     assert prompts.compare(f"{chr(0x4E05)} prompt 5 and more") == 10
     assert prompts.compare(f"{chr(0x4E00)} prompt 0 and more") == 0
 
-    large = Prompts()
+    large = RecentPrompts()
     large.compare("x" * (1 << 20))
     for number in range(16):
         large.compare(f"{number:02d}" * (1 << 19))

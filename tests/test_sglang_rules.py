@@ -10,7 +10,7 @@ import pytest
 from cachedoctor.model import Answer, Answers, BatchPeriod, Counters, First, Mark, PromptDiff, Session, Setting, Side
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import SessionFinding, SessionRule
-from cachedoctor.rules.batches import strategy
+from cachedoctor.rules.sglang.batch_periods import strategy
 
 RULES = {rule.code: rule for rule in registry.load()[0] if rule.engine == "sglang"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sglang_logs import START, capacity, head, prefill, read, settings, tree
 
-from cachedoctor.engines.base import Message
+from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.sglang import literals
 from cachedoctor.engines.sglang.messages import ROWS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import made
 
 from cachedoctor.model import Facts, Judged, Verdict
-from cachedoctor.rules import cd105_history_rewritten as cd105
-from cachedoctor.rules import cd108_prefix_diverges_early as cd108
 from cachedoctor.rules.base import RuleContext
+from cachedoctor.rules.client import cd105_history_rewritten as cd105
+from cachedoctor.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.rules.setup import Setup
 
 

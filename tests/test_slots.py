@@ -11,11 +11,11 @@ import pytest
 from command import FIRST, SECOND, THIRD
 from conftest import json_of
 
-from cachedoctor.doctor.reuse import CELLS, Reuse
+from cachedoctor.doctor.analysis.reuse import CELLS, Reuse
 from cachedoctor.model import CacheDoctorError, InputInfo, Report, Request, Session, SlotReuse, Totals
-from cachedoctor.report import text
-from cachedoctor.report.stored import StoredRequests, read
-from cachedoctor.report.text_slots import bars, joined
+from cachedoctor.report.text import text_report
+from cachedoctor.report.text.slot_bars import bars, joined
+from cachedoctor.report.wire.stored import StoredRequests, read
 
 SERVERS = [Session(n, "a.log", origin=origin) for n, origin in enumerate([None, None, "8081", "8082", None])]
 Asked = tuple[int, int, int | None, int | None]
@@ -39,7 +39,7 @@ def shown(slots: list[SlotReuse], width: int = 80, ascii_only: bool = False, ses
     out = io.StringIO()
     report = Report("0", [InputInfo("a.log", lines=9, recognised=9)], SERVERS[:sessions], Totals(9), StoredRequests([]),
                     [], [], [], slots=slots)  # fmt: skip
-    text.render(report, out, width, ascii_only=ascii_only)
+    text_report.render(report, out, width, ascii_only=ascii_only)
     return [row for row in out.getvalue().splitlines() if row.startswith(("slot", "others"))]
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from cachedoctor.sources import codec, unpack
 from cachedoctor.sources.base import SourceError
+from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.file import FileSource
-from cachedoctor.sources.text import utf8
 
 zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 

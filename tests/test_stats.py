@@ -20,13 +20,13 @@ from conftest import CASES, ROOT, log_of
 from test_frames import request, written
 
 import cachedoctor
-from cachedoctor.doctor.statistics import Gathering
-from cachedoctor.doctor.tally import Tally
-from cachedoctor.frames import stats
+from cachedoctor.doctor.compare.tally import Tally
+from cachedoctor.doctor.tables.statistics import Gathering
+from cachedoctor.frames import table_sums
 from cachedoctor.frames.columns import REQUESTS
-from cachedoctor.frames.requests import Numbering
+from cachedoctor.frames.request_rows import Numbering
 from cachedoctor.model import By, Report, RequestRow, Session, StatsRow, Totals
-from cachedoctor.report.stored import StoredRequests
+from cachedoctor.report.wire.stored import StoredRequests
 
 CANCELLED = str(ROOT / "fixtures/cases/cancelled/server.log")
 LOGS = [str(log_of(folder)) for folder in CASES]
@@ -67,7 +67,7 @@ def test_an_input_gives_the_same_as_log_report_and_table(tmp_path: Path) -> None
 def sums(rows: list[RequestRow], by: By | None, folder: Path, session: Session | None = None) -> list[StatsRow]:
     lines = Numbering().lines(rows, [session or Session(0, "a.log")])
     path = written(REQUESTS, lines, folder / "t.parquet", "parquet")
-    return stats.tables([str(path)], [by])[0].rows
+    return table_sums.tables([str(path)], [by])[0].rows
 
 
 def test_children_and_unknown_requests_are_told_apart(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_quantiles_are_exact_to_half_a_per_cent(tmp_path: Path) -> None:
 def test_tables_in_slices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [request(slot=n % 3, prompt_tokens=n, cached_tokens=1, prompt_ms=1.0 + n % 7) for n in range(1000)]
     whole = sums(rows, "slot", tmp_path)
-    monkeypatch.setattr(stats, "_ROWS", 64)
+    monkeypatch.setattr(table_sums, "_ROWS", 64)
     assert sums(rows, "slot", tmp_path) == whole
     assert [row.group for row in whole] == ["0", "1", "2"]
     assert [row.requests for row in whole] == [334, 333, 333]

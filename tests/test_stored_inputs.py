@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command import LOG, one_line, run
 
-from cachedoctor.doctor import reports
-from cachedoctor.doctor.statistics import Gathering
+from cachedoctor.doctor.compare import reports
+from cachedoctor.doctor.tables.statistics import Gathering
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from conftest import CASES, ROOT, content_of, every_case, given_of, json_of, pro
 from referencing import Registry, Resource
 from test_cli_live import IDLE, PATIENCE, feed, read_until, started, write
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.narration import Narration
-from cachedoctor.report import json_v1, jsonl_v1
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.live.event_stream import EventStream
 from cachedoctor.report.base import Look
-from cachedoctor.report.stored import read
+from cachedoctor.report.wire import report_v1, stream_v1
+from cachedoctor.report.wire.stored import read
 
 REPORT, STREAM = (
     json.loads((ROOT / f"docs/schemas/{name}-v1.schema.json").read_text("utf-8")) for name in ("report", "stream")
@@ -34,8 +34,8 @@ Line = dict[str, Any]
 
 
 def stream_of(chunks: Iterable[bytes], prompts: Any = None, given: Any = None) -> bytes:
-    narration = Narration()
-    analyzer = Analyzer(prompts=prompts, given=given, witness=narration)
+    narration = EventStream()
+    analyzer = Analyzer(prompts=prompts, given=given, listener=narration)
     analyzer.open("server.log")
     for chunk in chunks:
         analyzer.feed(chunk)
@@ -177,7 +177,7 @@ def test_a_report_that_was_stored_has_no_events(tmp_path: Path) -> None:
     """start, inputs, sessions, requests, findings, rules, summary; each of them valid."""
     data = json_of([LOG])
     out = io.BytesIO()
-    jsonl_v1.write(read(data, "report.json"), out, Look())
+    stream_v1.write(read(data, "report.json"), out, Look())
     lines, report = lines_of(out.getvalue()), json.loads(data)
     for line in lines:
         VALIDATOR.validate(line)
@@ -262,17 +262,17 @@ def test_checkpoints_of_a_request_that_a_rotation_parts_are_counted() -> None:
     first, rest = FIRST.split("0.00.343.870")
     before = first + mark.format(n=1, p=500) + IDLE + mark.format(n=2, p=900)
     after = IDLE + mark.format(n=3, p=1400) + "0.00.343.870" + rest
-    for witness in (None, Narration()):
-        analyzer = Analyzer(witness=witness)
+    for listener in (None, EventStream()):
+        analyzer = Analyzer(listener=listener)
         analyzer.open("server.log.1")
         analyzer.feed(before.encode())
         analyzer.open("server.log", continues=True)
         analyzer.feed(after.encode())
         report = analyzer.finish()
-        if witness is None:
+        if listener is None:
             out = io.BytesIO()
-            json_v1.render(report, out)
+            report_v1.render(report, out)
             (request,) = json.loads(out.getvalue())["requests"]
         else:
-            (request,) = last(of(lines_of(b"".join(witness.close(report))), "request"))
+            (request,) = last(of(lines_of(b"".join(listener.close(report))), "request"))
         assert request["checkpoints"]["created"] == 3

@@ -16,9 +16,9 @@ from terminals import Stream, in_terminal
 
 import cachedoctor
 from cachedoctor.cli import terminal
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import RuleInfo
-from cachedoctor.report import text
+from cachedoctor.report.text import text_report
 from cachedoctor.rules import names, registry
 
 LINK = re.compile(rb"\x1b\]8;;(file://[^\x1b]*)\x1b\\((?:\x1b\[[\d;]*m)?warning\[CD101\](?:\x1b\[0m)?)\x1b\]8;;\x1b\\")
@@ -162,8 +162,8 @@ def test_the_address_in_a_stored_report_leads_nowhere_else(url: str) -> None:
     report = analyzer.finish()
     report.rules = [RuleInfo("CD101", "billing-header", "", url)]
     out = io.StringIO()
-    text.render(report, out, pages="file:///p/")
+    text_report.render(report, out, pages="file:///p/")
     assert "\x1b" not in out.getvalue()
     report.rules = [RuleInfo("CD101", "billing-header", "", "cachedoctor/rules/a.md")]
-    text.render(report, out, pages="file:///p/")
+    text_report.render(report, out, pages="file:///p/")
     assert out.getvalue().count("\x1b]8;;file:///p/cachedoctor/rules/a.md\x1b\\") == 1

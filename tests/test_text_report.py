@@ -22,9 +22,9 @@ from cachedoctor.model import (
     Session,
     Totals,
 )
-from cachedoctor.report.text import render, render_finding
-from cachedoctor.report.text_safe import cut, rows, visible
-from cachedoctor.report.text_words import duration, percent
+from cachedoctor.report.text.text_report import render, render_finding
+from cachedoctor.report.text.text_safe import cut, rows, visible
+from cachedoctor.report.words.numbers import duration, percent
 
 COMMAND = "llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 --ctx-checkpoints 32 --swa-full -np 4"
 LINE = "slot update_slots: id  0 | task 27 | n_past = 58, slot.prompt.tokens.size() = 2040, seq_id = 0, pos_min = 2039"

@@ -10,8 +10,8 @@ from made import joined
 from made import recorded as ended
 from msgspec.structs import replace
 
-from cachedoctor.doctor.diagnosis import MAX_SESSIONS, Diagnosis
-from cachedoctor.doctor.memory import WINDOW
+from cachedoctor.doctor.diagnosis.diagnosis import MAX_SESSIONS, Diagnosis
+from cachedoctor.doctor.diagnosis.history import WINDOW
 from cachedoctor.engines.llamacpp.conversations.interleaved import Turn
 from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, SPAN, Conversations
 from cachedoctor.engines.llamacpp.settle import judge_again

@@ -17,13 +17,13 @@ from rich.cells import cell_len
 from screens import ENTER, LEAVE, PATIENCE, on_terminal
 from test_cli_live import read_until
 
-from cachedoctor.cli import screen as screen_module
+from cachedoctor.cli import live_screen as screen_module
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.view import Observer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.live.live_view import Observer
 from cachedoctor.model import View
 from cachedoctor.report.base import Look
-from cachedoctor.report.screen import draw
+from cachedoctor.report.live.screen import draw
 
 STEP = "0.00.153.940 I slot print_timing: id  0 | task {task} | "
 BATCH = "0.00.153.940 I slot   operator(): id  0 | task {task} | cached n_tokens = {n}, memory_seq_rm [{n}, end)\n"
@@ -32,7 +32,7 @@ BEFORE_TIMINGS = "0.00.343.870"
 
 def view_of(log: bytes | str, path: str = "server.log", end: bool = False) -> View:
     observer = Observer()
-    analyzer = Analyzer(witness=observer)
+    analyzer = Analyzer(listener=observer)
     analyzer.open(path)
     analyzer.feed(log.encode() if isinstance(log, str) else log)
     if end:
@@ -200,7 +200,7 @@ def test_a_picture_at_most_every_tenth_of_a_second(monkeypatch: pytest.MonkeyPat
     now, drawn = [50.0], [0]
     monkeypatch.setattr(screen_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     shown = screen_module.Screen(Look(), Interrupts())
-    shown.analyzer = Analyzer(witness=shown.witness)
+    shown.analyzer = Analyzer(listener=shown.listener)
 
     def count(*_: object, refresh: bool) -> None:
         drawn[0] += refresh
@@ -367,7 +367,7 @@ def test_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
 
 def test_ctrl_z_gives_the_screen_back_for_a_while(log: Path) -> None:
     """And ``fg`` shows the view again."""
-    with on_terminal("watch", log) as terminal:
+    with on_terminal("watch", log, forks=False) as terminal:
         terminal.wait_for("warning[CD101]")
         terminal.process.send_signal(signal.SIGTSTP)
         while terminal.written.count(LEAVE) < 1:

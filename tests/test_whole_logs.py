@@ -9,7 +9,7 @@ import pytest
 from conftest import FIXTURES, content_of, report_of
 from reports import written
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 
 TRACE = """\
 0.00.006.179 I srv    load_model: loading model '/models/dense.gguf'

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cachedoctor.engines.base import HOLE, Message
+from cachedoctor.engines.catalogue.base import HOLE, Message
 from cachedoctor.engines.vllm.fields import FIELDS, PAIRS, field, pair
 from cachedoctor.engines.vllm.meanings import MEANINGS
 from cachedoctor.engines.vllm.messages import ROWS

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
-from cachedoctor.cli.live import Live
-from cachedoctor.cli.options import (
+from cachedoctor.cli.common_options import (
     Build,
     Cmdline,
     ColorOption,
@@ -30,23 +26,27 @@ from cachedoctor.cli.options import (
     given_options,
     given_or_piped,
 )
-from cachedoctor.cli.progress import Progress
+from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
+from cachedoctor.cli.live import Live
+from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
     from cachedoctor.cli.stream import Stream
-    from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.doctor.beside import Aside
-    from cachedoctor.doctor.prompts import Prompts
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
 
 
 class _Job(NamedTuple):
     paths: list[str]
-    prompts: Prompts | None
-    aside: Aside | None
+    prompts: GivenPrompts | None
+    extras: ExtraInputs | None
     follow: str | None
     settings: settings.Settings
     build: int | None
@@ -120,7 +120,7 @@ def analyze(
     job = _Job(
         _paths(ctx, logs or [], follow, alone=bool(metrics or responses)),
         beside,
-        _aside(metrics or [], responses or [], max_unpacked),
+        _extra_inputs(metrics or [], responses or [], max_unpacked),
         follow,
         chosen,
         build,
@@ -137,21 +137,21 @@ def analyze(
     raise typer.Exit(code)
 
 
-def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Prompts | None:
+def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
     if not paths:
         return None
-    from cachedoctor.doctor.prompts import Prompts
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 
-    return Prompts(paths, tokenizer, template)
+    return GivenPrompts(paths, tokenizer, template)
 
 
-def _aside(metrics: list[str], responses: list[str], max_unpacked: int | None) -> Aside | None:
+def _extra_inputs(metrics: list[str], responses: list[str], max_unpacked: int | None) -> ExtraInputs | None:
     if not metrics and not responses:
         return None
-    from cachedoctor.doctor.run import read_aside
+    from cachedoctor.doctor.analysis.run import read_extra_inputs
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    return read_aside(metrics, responses, max_unpacked or MAX_BYTES)
+    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:
@@ -174,18 +174,18 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     progress = Progress([] if job.follow else job.paths, silent)
     live = Live(sink, look, job.settings.format, progress.hide) if _is_live(job, sink) else None
     hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
-    witness = None if stream is None else stream.witness
+    listener = None if stream is None else stream.listener
     lists = FORMATS[job.settings.format].lists_requests
     analyzer = Stepwise(
         interrupts,
         hearers,
-        witness,
+        listener,
         job.build,
         job.prompts,
         job.given,
         keeps_requests=lists,
         options=job.settings.options,
-        aside=job.aside,
+        extras=job.extras,
     )
     try:
         errors, interrupted = _feed(job, analyzer, progress)
@@ -218,7 +218,7 @@ def _is_live(job: _Job, sink: Sink) -> bool:
 
 
 def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[SourceError], bool]:
-    from cachedoctor.doctor.run import drive, feed_all
+    from cachedoctor.doctor.analysis.run import drive, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
 
     try:
@@ -226,7 +226,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[Sourc
             limit = job.max_unpacked or MAX_BYTES
             # Bodies are matched to requests in their order, and events are told in theirs.
             if job.jobs > 1 and job.prompts is None and job.settings.format != "jsonl":
-                from cachedoctor.doctor.parallel import Terms, feed_parallel, suits
+                from cachedoctor.doctor.parallel.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
                     keeps = FORMATS[job.settings.format].lists_requests

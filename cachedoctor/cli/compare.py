@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
-from cachedoctor.cli.progress import Progress
+from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def compare(
     Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised in
     one of them, or it has no requests (logs of vLLM and SGLang have none); 130 interrupted.
     """
-    from cachedoctor.doctor import comparing
-    from cachedoctor.doctor.reports import without_requests
-    from cachedoctor.report import compare_forms
+    from cachedoctor.doctor.compare import compare as comparing
+    from cachedoctor.doctor.compare.reports import without_requests
+    from cachedoctor.report.forms import compare_forms
     from cachedoctor.sources.unpack import MAX_BYTES
 
     spare_inputs(output, [before, after])

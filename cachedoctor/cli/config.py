@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cachedoctor.cli import settings
-from cachedoctor.cli.options import Config, FailOn, Ignore, NoConfig, Select
+from cachedoctor.cli.common_options import Config, FailOn, Ignore, NoConfig, Select
 
 if TYPE_CHECKING:
     from cachedoctor.config import Value
@@ -36,7 +36,7 @@ def config(
         out.write(_json(found) if format == "json" else _text(found))
 
 
-def _json(found: settings.Found) -> bytes:
+def _json(found: settings.FoundSettings) -> bytes:
     import msgspec
 
     from cachedoctor.config import KEYS
@@ -58,10 +58,10 @@ def _json(found: settings.Found) -> bytes:
     return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
 
 
-def _text(found: settings.Found) -> bytes:
+def _text(found: settings.FoundSettings) -> bytes:
     from cachedoctor.cli import terminal
     from cachedoctor.config import KEYS
-    from cachedoctor.report.text_page import Page
+    from cachedoctor.report.text.page import Page
 
     look = terminal.look(to_file=False)
     text = io.StringIO()
@@ -71,7 +71,7 @@ def _text(found: settings.Found) -> bytes:
     wide = max(map(len, KEYS)) + 2
     for key in KEYS.values():
         value = found.values[key.name]
-        page.prose([(f"{key.name:<{wide}}", "bold")], f"{_shown(value.value, key.unit)}  ({_origin(value)})", wide)
+        page.prose([(f"{key.name:<{wide}}", "bold")], f"{_value_text(value.value, key.unit)}  ({_origin(value)})", wide)
         page.prose([" " * wide], key.reason, wide)
     if found.off:
         page.gap()
@@ -79,11 +79,11 @@ def _text(found: settings.Found) -> bytes:
     return look.encode(text.getvalue())
 
 
-def _path(found: settings.Found) -> str | None:
+def _path(found: settings.FoundSettings) -> str | None:
     return None if found.path is None else str(found.path).encode("utf-8", "backslashreplace").decode()
 
 
-def _shown(value: Any, unit: str) -> str:
+def _value_text(value: Any, unit: str) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "none"
     return f"{value:,} {unit}" if unit else str(value)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import ColorOption, Width
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import ColorOption, Width
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Look
 
@@ -55,11 +55,11 @@ def diff(
 
     Exit status: 0 equal; 1 different; 2 an error.
     """
-    from cachedoctor.prompts import session
+    from cachedoctor.prompts import run_diff
 
     spare_inputs(output, [prompt1, prompt2, tokenizer, template])
-    ask = session.Ask(tokenizer, template, slot, full, context, build, hash_text)
-    answers = session.answer(prompt1, prompt2, ask)
+    ask = run_diff.Ask(tokenizer, template, slot, full, context, build, hash_text)
+    answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
         _write(answers, sink, format, terminal.look(sink.path is not None, color, width))
     sys.stdout.flush()
@@ -69,14 +69,14 @@ def diff(
 def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Look) -> None:
     if format == "json":
         import cachedoctor
-        from cachedoctor.report.diff_json import render as render_json
+        from cachedoctor.report.wire.diff_v1 import render as render_json
 
         with sink.writing() as out:
             render_json(answers, out, cachedoctor.__version__)
         return
     import io
 
-    from cachedoctor.report.diff_text import render
+    from cachedoctor.report.text.diff_text import render
 
     with sink.writing() as out:
         for number, answer in enumerate(answers):

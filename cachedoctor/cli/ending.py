@@ -10,7 +10,7 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.model import Report
     from cachedoctor.sources.base import SourceError
 
@@ -62,7 +62,7 @@ def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "war
 
     if crashed or any(i.error is not None for i in report.inputs):
         return FAULT
-    if not any(i.recognised for i in report.inputs) and not (_aside(report) and not report.inputs):
+    if not any(i.recognised for i in report.inputs) and not (_extras(report) and not report.inputs):
         empty = not any(i.bytes for i in report.inputs)
         what = "the input is empty" if empty else f"nothing in the input was recognised as a log of {SERVERS}"
         terminal.complain(what, _PIPE if empty else _expected(report))
@@ -72,23 +72,23 @@ def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "war
 
 
 def _expected(report: Report) -> str:
-    from cachedoctor.doctor.beside import hint
-    from cachedoctor.doctor.reports import is_report
+    from cachedoctor.doctor.compare.reports import is_report
+    from cachedoctor.doctor.extras.extra_inputs import hint
 
     stored = next((i.path for i in report.inputs if is_report(i.path)), None)
     if stored is not None:
         return f"it is a JSON report: cachedoctor report {stored}"
-    aside = next((found for i in report.inputs if (found := hint(i.path)) is not None), None)
-    if aside is not None:
-        return aside
+    extras = next((found for i in report.inputs if (found := hint(i.path)) is not None), None)
+    if extras is not None:
+        return extras
     return "cachedoctor explain unknown-format says what is expected"
 
 
 def has_content(report: Report) -> bool:
     """Whether anything was read; else the errors on the standard error say it all."""
-    return any(i.error is None or i.lines for i in report.inputs) or _aside(report)
+    return any(i.error is None or i.lines for i in report.inputs) or _extras(report)
 
 
-def _aside(report: Report) -> bool:
+def _extras(report: Report) -> bool:
     """Whether anything is known from beside the logs."""
     return any(session.counters or session.answers for session in report.sessions)

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import completion, terminal
-from cachedoctor.cli.options import ColorOption, Width
+from cachedoctor.cli.common_options import ColorOption, Width
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def _page(page: Path, look: Look) -> str:
 
 def _lines(line: str, format: Format, look: Look) -> None:
     from cachedoctor.cli.sink import Sink
-    from cachedoctor.doctor.explaining import explain as explained
+    from cachedoctor.doctor.explain.explain import explain as explained
 
     known = seen = 0
     with Sink(None) as sink, sink.writing() as out:
@@ -127,13 +127,13 @@ def _unknown(line: Line) -> tuple[str, str]:
 def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
     if format == "json":
         import cachedoctor
-        from cachedoctor.report.line_json import render as render_json
+        from cachedoctor.report.wire.line_v1 import render as render_json
 
         render_json(line, out, cachedoctor.__version__)
         return
     import io
 
-    from cachedoctor.report.line_text import render
+    from cachedoctor.report.text.line_text import render
 
     text = io.StringIO()
     render(line, text, look.width, color=look.color, ascii_only=look.ascii_only)

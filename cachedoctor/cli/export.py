@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import Build, MaxUnpacked, Quiet
-from cachedoctor.cli.progress import Progress
+from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -95,9 +95,10 @@ def _ending(output: str, format: _Ending | None) -> _Ending:
 
 def _reported(job: _Job, sink: Sink) -> int:
     """Write requests, samples or batches, which reports have as well."""
-    from cachedoctor.doctor import reports, tables
-    from cachedoctor.doctor.analyzer import Analyzer
-    from cachedoctor.doctor.run import feed_all
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.run import feed_all
+    from cachedoctor.doctor.compare import reports
+    from cachedoctor.doctor.tables import tables
     from cachedoctor.frames.columns import REQUESTS, TABLES
     from cachedoctor.model import CacheDoctorError
 
@@ -126,7 +127,7 @@ def _reported(job: _Job, sink: Sink) -> int:
 
 def _elsewhere(job: _Job, read: list[Report]) -> None:
     """Say which table has what the one that was asked for cannot have."""
-    from cachedoctor.doctor.reports import tables_of
+    from cachedoctor.doctor.compare.reports import tables_of
 
     found = list(dict.fromkeys(name for report in read for name in tables_of(report)))
     if found and job.table not in found and not job.quiet:
@@ -137,7 +138,8 @@ def _elsewhere(job: _Job, read: list[Report]) -> None:
 def _events(job: _Job, sink: Sink) -> int:
     from itertools import chain
 
-    from cachedoctor.doctor import reports, tables
+    from cachedoctor.doctor.compare import reports
+    from cachedoctor.doctor.tables import tables
     from cachedoctor.frames.columns import EVENTS
     from cachedoctor.model import CacheDoctorError
 

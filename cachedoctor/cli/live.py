@@ -28,7 +28,8 @@ class Live:
     ) -> None:
         """``before``: is called before something is printed."""
         # Imported now: the first finding must not wait for it.
-        from cachedoctor.report import concise, text
+        from cachedoctor.report.text import concise
+        from cachedoctor.report.text import text_report as text
 
         self._text, self._concise = text, concise
         self._short = format == "concise"
@@ -61,10 +62,10 @@ class Live:
             for finding in findings:
                 key = finding.identity
                 if key not in self._printed:
-                    self._printed[key] = self._shown(finding)
+                    self._printed[key] = self._finding_bytes(finding)
                     out.write(self._printed[key])
 
-    def _shown(self, finding: Finding) -> bytes:
+    def _finding_bytes(self, finding: Finding) -> bytes:
         look = self._look
         if self._short:
             return self._concise.line(finding, look)

@@ -12,26 +12,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cachedoctor.cli.sink import Sink
-from cachedoctor.doctor.witness import Witness
-from cachedoctor.report import quoted
+from cachedoctor.doctor.analysis.listener import Listener
+from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
-from cachedoctor.report.text_page import Page
-from cachedoctor.report.text_request import cost, fix, lost, sentence
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.request_line import cost, fix, lost, sentence
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.model import Finding, Judged, Session
 
 _TOLD = 256
 """Requests of which it is remembered that they were printed: more than can be judged anew."""
 
 
-class Lines(Witness):
+class Lines(Listener):
     """Prints when a step ends what happened in it."""
 
     def __init__(self, sink: Sink, look: Look) -> None:
         super().__init__()
-        self.witness = self
+        self.listener = self
         self.analyzer: Analyzer | None = None
         self._sink = sink
         self._look = look
@@ -53,12 +53,12 @@ class Lines(Witness):
             number = one.request.index
             if lost(one.request) and number not in self._told:
                 self._told.append(number)
-                self._row((sentence(one, quoted.session(session).origin), ""))
+                self._row((sentence(one, sanitize.session(session).origin), ""))
         for found in findings:
             key = found.identity
             if key not in self._findings:
                 self._findings.add(key)
-                self._finding(quoted.finding(found))
+                self._finding(sanitize.finding(found))
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Print what was worded."""

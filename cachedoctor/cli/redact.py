@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import MaxUnpacked, given_or_piped
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import MaxUnpacked, given_or_piped
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.redaction import Redactor
+    from cachedoctor.doctor.redact.redact import Redactor
 
 
 def redact(
@@ -42,8 +42,7 @@ def redact(
 
 
 def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
-    from cachedoctor.doctor.redaction import Redactor
-    from cachedoctor.doctor.run import redact_to
+    from cachedoctor.doctor.redact.redact import Redactor, redact_to
     from cachedoctor.sources.unpack import MAX_BYTES
 
     redactor = Redactor()
@@ -57,10 +56,10 @@ def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
     if error is not None:
         terminal.complain(error.message, error.hint)
         return FAULT
-    return _said(redactor)
+    return _summary(redactor)
 
 
-def _said(redactor: Redactor) -> int:
+def _summary(redactor: Redactor) -> int:
     if not redactor.recognised:
         what = "nothing in the input was recognised" if redactor.lines else "the input is empty"
         terminal.complain(what, "cachedoctor explain unknown-format says what is expected")

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import ColorOption, Config, NoConfig, Width
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
 
@@ -29,7 +29,7 @@ def report(
 
     Exit status: 0 written; 2 wrong usage, or no report of this version.
     """
-    from cachedoctor.doctor.reports import read
+    from cachedoctor.doctor.compare.reports import read
 
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])

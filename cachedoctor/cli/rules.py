@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.options import ColorOption, Width
+from cachedoctor.cli.common_options import ColorOption, Width
 
 if TYPE_CHECKING:
     from typing import IO
@@ -52,7 +52,7 @@ def _json(rules: list[AnyRule], out: IO[bytes]) -> None:
 def _table(rules: list[AnyRule], out: IO[bytes], look: Look) -> None:
     import io
 
-    from cachedoctor.report.text_page import Page
+    from cachedoctor.report.text.page import Page
 
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLOR_VARIABLES = ("NO_COLOR", "FORCE_COLOR")
 
 
-class Found(NamedTuple):
+class FoundSettings(NamedTuple):
     """Every key with what it is set to."""
 
     path: Path | None
@@ -64,7 +64,7 @@ def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings
     )
 
 
-def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tuple[str, ...] = ()) -> Found:
+def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tuple[str, ...] = ()) -> FoundSettings:
     """Return every key with its value and where that comes from.
 
     Args:
@@ -79,7 +79,7 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
     values |= read_environment(os.environ)
     values |= _flags(ctx, but)
     _check(values)
-    return Found(path, values, switched_off(values["select"].value, values["ignore"].value))
+    return FoundSettings(path, values, switched_off(values["select"].value, values["ignore"].value))
 
 
 def _file(config: str | None, no_config: bool) -> Path | None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
 from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import Build, ColorOption, MaxUnpacked, Quiet, Width
-from cachedoctor.cli.progress import Progress
+from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.statistics import Gathering
+    from cachedoctor.doctor.tables.statistics import Gathering
 
 
 class _By(StrEnum):
@@ -63,9 +63,9 @@ def stats(
     'cachedoctor[tables]'. Exit status: 0 written; 2 wrong usage or an unreadable input (the others are summed up);
     3 nothing in the inputs was recognised, or has requests (logs of vLLM and SGLang have none); 130 interrupted.
     """
-    from cachedoctor.doctor.statistics import Gathering
+    from cachedoctor.doctor.tables.statistics import Gathering
     from cachedoctor.frames.extra import require_polars
-    from cachedoctor.report import stats_forms
+    from cachedoctor.report.forms import stats_forms
     from cachedoctor.sources.unpack import MAX_BYTES
 
     require_polars("stats")

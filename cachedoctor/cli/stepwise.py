@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cachedoctor.doctor.analyzer import Analyzer
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model.options import DEFAULTS
 
 if TYPE_CHECKING:
     from cachedoctor.cli.interrupts import Interrupts
-    from cachedoctor.doctor.beside import Aside
-    from cachedoctor.doctor.part import Part
-    from cachedoctor.doctor.prompts import Prompts
-    from cachedoctor.doctor.witness import Witness
+    from cachedoctor.doctor.analysis.listener import Listener
+    from cachedoctor.doctor.analysis.shard import Shard
+    from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.model import Finding, Given, InputInfo, Options
 
 
@@ -34,18 +34,18 @@ class Stepwise(Analyzer):
         self,
         interrupts: Interrupts,
         hearers: Sequence[Hearer],
-        witness: Witness | None = None,
+        listener: Listener | None = None,
         build: int | None = None,
-        prompts: Prompts | None = None,
+        prompts: GivenPrompts | None = None,
         given: list[Given] | None = None,
         *,
         keeps_requests: bool = False,
         options: Options = DEFAULTS,
-        aside: Aside | None = None,
+        extras: ExtraInputs | None = None,
     ) -> None:
-        """``hearers`` hear of steps, ``witness`` of what happens in them; the others are the analyzer's own."""
+        """``hearers`` hear of steps, ``listener`` of what happens in them; the others are the analyzer's own."""
         super().__init__(
-            build, prompts, given, keeps_requests=keeps_requests, witness=witness, options=options, aside=aside
+            build, prompts, given, keeps_requests=keeps_requests, listener=listener, options=options, extras=extras
         )
         self._interrupts = interrupts
         self._hearers = hearers
@@ -55,10 +55,10 @@ class Stepwise(Analyzer):
         with self._interrupts.held():
             return super().open(path, continues=continues, line=line)
 
-    def absorb(self, part: Part, path: str, line: int = 1) -> None:
+    def merge(self, part: Shard, path: str, line: int = 1) -> None:
         """Take what another analyzer found."""
         with self._interrupts.held():
-            super().absorb(part, path, line)
+            super().merge(part, path, line)
 
     def close(self) -> None:
         """End of the open input."""

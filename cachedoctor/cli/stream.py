@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cachedoctor.doctor.narration import Narration
+from cachedoctor.doctor.live.event_stream import EventStream
 
 if TYPE_CHECKING:
     from cachedoctor.cli.sink import Sink
@@ -19,12 +19,12 @@ class Stream:
     """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
 
     def __init__(self, sink: Sink) -> None:
-        self.witness = Narration()
+        self.listener = EventStream()
         self._sink = sink
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Write what happened; whoever reads the other end of a pipe gets it at once."""
-        lines = self.witness.take()
+        lines = self.listener.take()
         if lines:
             with self._sink.writing() as out:
                 out.write(lines)
@@ -32,4 +32,4 @@ class Stream:
     def close(self, report: Report) -> None:
         """Write the end."""
         with self._sink.writing() as out:
-            out.writelines(self.witness.close(report))
+            out.writelines(self.listener.close(report))

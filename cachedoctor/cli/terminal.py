@@ -94,7 +94,7 @@ def piped() -> bool:
 
 def complain(message: str, hint: str = "", kind: str = "error") -> None:
     """Write one line on the standard error."""
-    from cachedoctor.report.text_safe import visible
+    from cachedoctor.report.text.text_safe import visible
 
     if sys.stderr is None:  # it is closed, and print would take the standard output instead
         return

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.options import (
+from cachedoctor.cli.common_options import (
     Build,
     Cmdline,
     ColorOption,
@@ -25,13 +23,15 @@ from cachedoctor.cli.options import (
     given_options,
     given_or_piped,
 )
+from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.live_screen import Screen
     from cachedoctor.cli.plain import Lines
-    from cachedoctor.cli.screen import Screen
-    from cachedoctor.doctor.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.model import Given, Options, Report
     from cachedoctor.sources.base import SourceError
 
@@ -75,8 +75,8 @@ def _run(
 ) -> int:
     from cachedoctor.cli.stepwise import Stepwise
 
-    shown = _shown(sink, look, interrupts)
-    analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.witness, build, None, given, options=options)
+    shown = _view(sink, look, interrupts)
+    analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.listener, build, None, given, options=options)
     errors, interrupted = _feed(analyzer, path, shown)
 
     def end(report: Report) -> None:
@@ -89,9 +89,9 @@ def _run(
     return INTERRUPTED if interrupted else status(report, analyzer.crashed)
 
 
-def _shown(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
+def _view(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
     if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        from cachedoctor.cli.screen import Screen
+        from cachedoctor.cli.live_screen import Screen
 
         return Screen(look, interrupts)
     from cachedoctor.cli.plain import Lines
@@ -100,7 +100,7 @@ def _shown(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
 
 
 def _feed(analyzer: Analyzer, path: str, shown: Screen | Lines) -> tuple[list[SourceError], bool]:
-    from cachedoctor.doctor.run import drive, growing
+    from cachedoctor.doctor.analysis.run import drive, growing
 
     try:
         with shown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from cachedoctor.engines.base import Catalogue
+from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.looks import Look
 from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Session
 

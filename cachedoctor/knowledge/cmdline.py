@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator
 
 from cachedoctor.knowledge import flags
-from cachedoctor.knowledge.options import Option, Value
+from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
 
 _PROGRAM = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)

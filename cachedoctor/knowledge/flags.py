@@ -6,7 +6,7 @@ beside what they changed. "First" and "last" are sampled builds. Pure data. Know
 
 from __future__ import annotations
 
-from cachedoctor.knowledge.options import Name, Option
+from cachedoctor.knowledge.server_options import Name, Option
 
 
 def _names(first: int | None, *texts: str, last: int | None = None) -> tuple[Name, ...]:

@@ -31,7 +31,7 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
-from cachedoctor.model.lines import Mark, Segment
+from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since

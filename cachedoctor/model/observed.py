@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.lines import Mark
+from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.terms import MarkName
 
 SelectedBy = Literal["lcp", "lru", "id"]

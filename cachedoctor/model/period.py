@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Rate, Share
-from cachedoctor.model.lines import Mark
+from cachedoctor.model.log_lines import Mark
 
 Since = Literal["start", "reset", "log"]
 """What began it: a start of the server, a reset of its cache, or nothing but the begin of the log."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.lines import Mark
+from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.observed import Check, Dropped, Observed, SelectedBy
 from cachedoctor.model.session import Facts
 from cachedoctor.model.terms import MarkName

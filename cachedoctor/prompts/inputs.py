@@ -1,4 +1,4 @@
-"""Reads prompts out of any file, told apart by content. Knows the outer shapes; what is in a body knows bodies."""
+"""Reads prompts out of any file, told apart by content. Knows outer shapes, not what is in a body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts import bodies, slots_dump
+from cachedoctor.prompts import request_bodies, slots_dump
 from cachedoctor.prompts.prompt import Prompt
 
 DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
@@ -149,7 +149,7 @@ def _values(text: str, path: str) -> list[Any] | None:
         raise _too_deep(path) from error
     except ValueError as error:  # an integer of thousands of digits
         raise CacheDoctorError(f"{path}: broken JSON: a number is too long") from error
-    if any(_depth(value) > bodies.MAX_DEPTH for value in values):
+    if any(_depth(value) > request_bodies.MAX_DEPTH for value in values):
         raise _too_deep(path)
     return values
 
@@ -159,7 +159,7 @@ def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> lis
         slots = slots_dump.slots_of(values[0])
         if slots is not None:
             return slots_dump.prompts_of(slots, path, slot, reply)
-        if isinstance(values[0], list) and bodies.find(values[0]) is None:
+        if isinstance(values[0], list) and request_bodies.find(values[0]) is None:
             values = values[0]
     prompts: list[Prompt] = []
     empty: CacheDoctorError | None = None
@@ -172,10 +172,10 @@ def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> lis
             except CacheDoctorError as error:  # one of many dumps may come before the first request
                 empty = error
             continue
-        found = bodies.find(value)
+        found = request_bodies.find(value)
         # A log of requests also has those that carry no prompt: slot actions, embeddings, token counts.
         if found is not None:
-            prompts += bodies.prompts_of(found.body, found.kind, name)
+            prompts += request_bodies.prompts_of(found.body, found.kind, name)
     if prompts:
         return prompts
     raise empty or _unknown(values, path)
@@ -190,11 +190,13 @@ def _unknown(values: list[Any], path: str) -> CacheDoctorError:
     if isinstance(first, dict) and ("choices" in first or "usage" in first):
         return CacheDoctorError(f"{path}: is a response; the prompt is in the request", SHAPES)
     keys = ", ".join(str(key)[:40] for key in list(first)[:6]) if isinstance(first, dict) else type(first).__name__
-    return CacheDoctorError(f"{path}: JSON of unknown shape ({bodies.clean(keys) or 'empty'})", SHAPES)
+    return CacheDoctorError(f"{path}: JSON of unknown shape ({request_bodies.clean(keys) or 'empty'})", SHAPES)
 
 
 def _too_deep(path: str) -> CacheDoctorError:
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {bodies.MAX_DEPTH} levels is no request")
+    return CacheDoctorError(
+        f"{path}: JSON is nested too deeply", f"more than {request_bodies.MAX_DEPTH} levels is no request"
+    )
 
 
 def _depth(value: Any) -> int:
@@ -205,7 +207,7 @@ def _depth(value: Any) -> int:
         item, level = stack.pop()
         if level > deepest:
             deepest = level
-            if deepest > bodies.MAX_DEPTH:
+            if deepest > request_bodies.MAX_DEPTH:
                 break
         if isinstance(item, dict):
             stack.extend((inner, level + 1) for inner in item.values() if isinstance(inner, dict | list))

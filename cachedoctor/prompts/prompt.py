@@ -11,7 +11,7 @@ Kind = Literal[
 ]
 
 
-class Span(msgspec.Struct):
+class PlacedSpan(msgspec.Struct):
     """A piece of the text that came from one place of the request."""
 
     start: int
@@ -30,7 +30,7 @@ class Prompt(msgspec.Struct):
     kind: Kind
     text: str
     """The rendered prompt; for a chat body without a template, its parts in the order of templates."""
-    spans: list[Span] = msgspec.field(default_factory=list)
+    spans: list[PlacedSpan] = msgspec.field(default_factory=list)
     """In the order of the text; empty when the input is plain text."""
     body: dict[str, Any] | None = None
     """The request body, for rendering with a chat template."""

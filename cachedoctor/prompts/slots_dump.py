@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.bodies import Builder
 from cachedoctor.prompts.conversations import common_prefix
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.request_bodies import Builder
 
 MAX_MATRIX = 128
 """Slots a side that are still compared each with each."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.model import Advice
-from cachedoctor.prompts.advice import advise
+from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.recognisers import header, history, jsons, markup, tools, values
-from cachedoctor.prompts.recognisers.base import Difference, Found, Recogniser, shown, snippet
+from cachedoctor.prompts.recognisers import billing_header, edited_messages, generated_values, jsons, markup, tools
+from cachedoctor.prompts.recognisers.base import Difference, Recogniser, Recognition, shown, snippet
 
 __all__ = ["REGISTRY", "Recognised", "recognise"]
 
@@ -38,7 +38,7 @@ REGISTRY: tuple[Recogniser, ...] = (
     markup.image,
     markup.retokenised,
     markup.appended,
-    header.billing_header,
+    billing_header.billing_header,
     # Both sides say the same, in other words.
     jsons.json_key_order,
     jsons.json_spacing,
@@ -51,17 +51,17 @@ REGISTRY: tuple[Recogniser, ...] = (
     tools.tool_added,
     tools.tool_removed,
     tools.tools_reordered,
-    history.front_truncated,
-    history.message_moved,
-    history.message_inserted,
-    history.message_removed,
-    values.value,
+    edited_messages.front_truncated,
+    edited_messages.message_moved,
+    edited_messages.message_inserted,
+    edited_messages.message_removed,
+    generated_values.value,
     # An item that changed, in ways that no value explains.
     tools.tool_edited,
-    history.compacted,
-    values.value_and_more,
-    history.message_edited,
-    history.other_conversation,
+    edited_messages.compacted,
+    generated_values.value_and_more,
+    edited_messages.message_edited,
+    edited_messages.other_conversation,
     markup.template_alone,
 )
 """The first that says yes wins."""
@@ -86,6 +86,6 @@ def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> Rec
     )
 
 
-def _other(d: Difference) -> Found:
+def _other(d: Difference) -> Recognition:
     a, b = snippet(d)
-    return Found("other", a, b, "the texts differ, in a way that has no name here", None, False)
+    return Recognition("other", a, b, "the texts differ, in a way that has no name here", None, False)

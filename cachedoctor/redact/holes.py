@@ -9,16 +9,8 @@ import re
 from collections.abc import Callable
 
 from cachedoctor.knowledge import flags
+from cachedoctor.redact.known_words import ARCHITECTURES, CHAT_FORMATS, ENDPOINTS, METADATA, METHODS, SAMPLERS, TYPES
 from cachedoctor.redact.tokens import Tokens
-from cachedoctor.redact.vocabulary import (
-    ARCHITECTURES,
-    CHAT_FORMATS,
-    ENDPOINTS,
-    METADATA,
-    METHODS,
-    SAMPLERS,
-    TYPES,
-)
 
 NUMBERS = frozenset("dfnx")
 """Kinds that hold nothing but a number."""

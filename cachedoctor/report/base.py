@@ -42,14 +42,14 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
-        Format("text", "text", False),
-        Format("concise", "concise", False),
-        Format("json", "json_v1", True, True),
-        Format("jsonl", "jsonl_v1", True, True),
-        Format("sarif", "sarif", False, True),
-        Format("markdown", "markdown", True),
-        Format("github", "github", False),
-        Format("html", "html", True),
+        Format("text", "text.text_report", False),
+        Format("concise", "text.concise", False),
+        Format("json", "wire.report_v1", True, True),
+        Format("jsonl", "wire.stream_v1", True, True),
+        Format("sarif", "wire.sarif", False, True),
+        Format("markdown", "markdown.markdown_report", True),
+        Format("github", "wire.github", False),
+        Format("html", "html.html_report", True),
     )
 }
 

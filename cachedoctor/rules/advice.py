@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from cachedoctor.knowledge import flags, showing
-from cachedoctor.knowledge.options import Option, by_build, lacking, name_for
+from cachedoctor.knowledge import flags, log_levels
+from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
 from cachedoctor.model import Remedy, Session
 
 _STEP = 256
@@ -172,20 +172,20 @@ def show_text(session: Session) -> Remedy:
     """How to make this build show the text where two prompts part."""
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
-    words, commands = showing.show_text(*span(session))
+    words, commands = log_levels.show_text(*span(session))
     return Remedy(f"To see the text that changed: {words}", commands)
 
 
 def show_accounting(session: Session) -> tuple[str, str]:
     """Words and option that make this build log prompt length, reuse and checkpoints."""
-    return showing.show_accounting(*span(session))
+    return log_levels.show_accounting(*span(session))
 
 
 def needs_text(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
     if "text" in session.shows or session.setting("prompts_given"):
         return None
-    words, commands = showing.show_text(*span(session))
+    words, commands = log_levels.show_text(*span(session))
     return "the log shows no text of the prompts (no old: / new: lines)", "\n".join([words, *commands])
 
 
@@ -221,7 +221,7 @@ def needs_bodies(session: Session) -> tuple[str, str] | None:
     return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
-WANTS: dict[object, showing.Want] = {
+WANTS: dict[object, log_levels.Want] = {
     needs_accounting: "accounting",
     needs_adapters: "accounting",
     needs_text: "text",
@@ -230,6 +230,6 @@ WANTS: dict[object, showing.Want] = {
 """What a rule lacks that names one of these as its ``needs``."""
 
 
-def restart(session: Session, wants: set[showing.Want]) -> showing.Restart:
+def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.Restart:
     """One restart after which the next log shows most of ``wants``."""
-    return showing.restart(wants, *span(session))
+    return log_levels.restart(wants, *span(session))

@@ -1,4 +1,4 @@
-"""What a rule is: what it decides on a request, how it proves that, the words it finds for all that it hit.
+"""What a rule is: what it decides on a request, how it proves that, the words it finds for all that it match.
 
 Knows the three questions every rule asks (where does the common prefix end; was there a checkpoint at or below it; if
 not, why). Knows no single cause.
@@ -28,7 +28,7 @@ from cachedoctor.model import (
     Severity,
 )
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.rules.names import PAGES
+from cachedoctor.rules.names import PAGES, path
 from cachedoctor.rules.replaying import Replay, agrees, replay, would_reuse
 from cachedoctor.rules.setup import Setup
 
@@ -61,7 +61,7 @@ Trigger = Literal[
     "lora", "idle_cleared",  # tokens were lost, and the request has this mark
     "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
 ]  # fmt: skip
-"""What a request shows at first sight (signs.py)."""
+"""What a request shows at first sight (triggers.py)."""
 
 
 Line = tuple[Mark, str]
@@ -295,7 +295,7 @@ class Rule(msgspec.Struct):
     @property
     def url(self) -> str:
         """Address of the rule's page, relative to the root of the repository."""
-        return f"{PAGES}/{self.code.lower()}_{self.name.replace('-', '_')}.md"
+        return f"{PAGES}/{path(f'{self.code.lower()}_{self.name}'.replace('-', '_'))}.md"
 
 
 class RequestRule(Rule):

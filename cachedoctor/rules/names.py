@@ -11,13 +11,28 @@ from pathlib import Path
 
 PAGES = "cachedoctor/rules"
 """Folder of the pages, relative to the root of the repository."""
+FAMILIES = {
+    "1": "client",
+    "2": "memory",
+    "3": "slots",
+    "4": "lifetime",
+    "5": "vllm",
+    "6": "sglang",
+    "9": "input",
+}
+"""Folder of the rules by the first digit of their codes."""
 _FOLDER = Path(__file__).parent
 _PREFIX = re.compile(r"CD\d{0,2}")
 
 
 def modules() -> list[str]:
     """Names of the rule modules in the order of their codes, ``cd101_billing_header``."""
-    return sorted(p.stem for p in _FOLDER.glob("cd[0-9][0-9][0-9]_*.py"))
+    return sorted(p.stem for p in _FOLDER.glob("*/cd[0-9][0-9][0-9]_*.py"))
+
+
+def path(module: str) -> str:
+    """Where a rule module is below the folder of the rules, without its ending: ``client/cd101_billing_header``."""
+    return f"{FAMILIES[module[2]]}/{module}"
 
 
 def names() -> list[tuple[str, str]]:
@@ -27,7 +42,7 @@ def names() -> list[tuple[str, str]]:
 
 def urls() -> list[tuple[str, str]]:
     """(code, address of its page) of every rule, relative to the root of the repository."""
-    return [(m[:5].upper(), f"{PAGES}/{m}.md") for m in modules()]
+    return [(m[:5].upper(), f"{PAGES}/{path(m)}.md") for m in modules()]
 
 
 def find(wanted: str) -> Path | None:
@@ -38,7 +53,7 @@ def find(wanted: str) -> Path | None:
 def pages(wanted: str) -> list[Path]:
     """Pages of the rules with this code or name: engines have causes of the same name. Imports nothing."""
     key = wanted.lower().replace("-", "_")
-    return [_FOLDER / f"{module}.md" for module in modules() if key in (module, module[:5], module[6:])]
+    return [_FOLDER / f"{path(module)}.md" for module in modules() if key in (module, module[:5], module[6:])]
 
 
 def matching(word: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ import importlib
 import msgspec
 
 from cachedoctor.rules.base import AnyRule, RequestRule
-from cachedoctor.rules.names import find, modules, names, pages
+from cachedoctor.rules.names import find, modules, names, pages, path
 
 __all__ = ["Broken", "find", "load", "modules", "names", "pages"]
 
@@ -26,7 +26,7 @@ def load() -> tuple[list[AnyRule], list[Broken]]:
     for module in modules():
         code, _, name = module.partition("_")
         try:
-            rules.append(importlib.import_module(f"cachedoctor.rules.{module}").RULE)
+            rules.append(importlib.import_module(f"cachedoctor.rules.{path(module).replace('/', '.')}").RULE)
         except Exception as error:  # a broken rule must not take the others with it
             broken.append(Broken(code.upper(), name.replace("_", "-"), repr(error)))
     return in_order(rules), broken

@@ -10,7 +10,7 @@ from io import FileIO
 
 from cachedoctor.sources.arrivals import arrivals
 from cachedoctor.sources.base import READ_SIZE, SourceError, Told, unheard
-from cachedoctor.sources.text import utf8
+from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 
 

@@ -10,9 +10,9 @@ from io import FileIO
 
 from cachedoctor.sources import codec
 from cachedoctor.sources.base import IDLE_SECONDS, READ_SIZE, SourceError
+from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.file import open_log, read_some
 from cachedoctor.sources.generations import Generation, Generations, close, key_of, read_at
-from cachedoctor.sources.text import utf8
 
 POLL_SECONDS = 0.05
 """Twenty looks a second cost a few thousandths of a core."""

@@ -14,7 +14,7 @@ from cachedoctor.sources.file import is_stream, open_log, read_some
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Span(msgspec.Struct, frozen=True):
+class FileSpan(msgspec.Struct, frozen=True):
     """Whole lines of a file: bytes from ``start`` up to ``end``, the first of them line ``line`` (1-based)."""
 
     start: int
@@ -25,7 +25,7 @@ class Span(msgspec.Struct, frozen=True):
 class SpanSource:
     """The bytes of ``span`` in the file at ``path``."""
 
-    def __init__(self, path: str, span: Span) -> None:
+    def __init__(self, path: str, span: FileSpan) -> None:
         self.path = path
         self._span = span
 

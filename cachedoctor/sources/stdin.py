@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cachedoctor.sources.arrivals import arrivals
 from cachedoctor.sources.base import SourceError, Told, unheard
-from cachedoctor.sources.text import utf8
+from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 
 _HINT = "pipe the log into this command, or give its file name"

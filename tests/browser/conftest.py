@@ -16,9 +16,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from test_html import poisoned
 
 from cachedoctor.model import CheckpointRow, Report, Session
-from cachedoctor.report import html
 from cachedoctor.report.base import Look
-from cachedoctor.report.stored import read
+from cachedoctor.report.html import html_report
+from cachedoctor.report.wire.stored import read
 
 OPTIONS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -90,7 +90,7 @@ def hostile() -> Report:
 
 def _written(path: Path, found: Report) -> Path:
     out = io.BytesIO()
-    html.write(found, out, Look())
+    html_report.write(found, out, Look())
     path.write_bytes(out.getvalue())
     return path
 

@@ -16,23 +16,26 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.doctor.analyzer import Analyzer
-from cachedoctor.doctor.explaining import explain as explained
-from cachedoctor.doctor.prompts import Prompts
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.explain.explain import explain as explained
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.measures import dumps, spans
-from cachedoctor.measures.dump import Dump
-from cachedoctor.measures.responses import Given
-from cachedoctor.measures.responses import read as read_responses
+from cachedoctor.metrics import dump_spans, dumps
+from cachedoctor.metrics.dump import Dump
+from cachedoctor.metrics.responses import Given
+from cachedoctor.metrics.responses import read as read_responses
 from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.model.bounds import MOST as MANY
-from cachedoctor.prompts import compare, inputs, render, tokenize
-from cachedoctor.prompts.bodies import kind_of, prompts_of
-from cachedoctor.report import diff_json, diff_text, json_v1, line_json, line_text, text
-from cachedoctor.report.text_safe import visible
+from cachedoctor.prompts import compare_prompts, inputs
+from cachedoctor.prompts.render import render
+from cachedoctor.prompts.request_bodies import kind_of, prompts_of
+from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.report.text import diff_text, line_text, text_report
+from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.wire import diff_v1, line_v1, report_v1
 from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.text import utf8
+from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import unpacked
 from fuzz import seeds
 
@@ -61,8 +64,8 @@ def _reported(pieces: list[bytes], cmdline: str | None = None) -> tuple[bytes, s
         analyzer.feed(piece)
     report = analyzer.finish()
     assert not analyzer.crashed, [rule for rule in report.not_evaluated if "failed" in rule.reason]
-    json_v1.render(report, out)
-    text.render(report, page, 80)
+    report_v1.render(report, out)
+    text_report.render(report, page, 80)
     return out.getvalue(), page.getvalue()
 
 
@@ -115,7 +118,7 @@ def line(data: bytes) -> None:
     for answer in explained(data[:20_000]):
         page, out = io.StringIO(), io.BytesIO()
         line_text.render(answer, page, 80)
-        line_json.render(answer, out, "0")
+        line_v1.render(answer, out, "0")
         shown(page.getvalue())
         json.loads(out.getvalue())
 
@@ -159,15 +162,15 @@ def diff(data: bytes) -> None:
     first, _, second = data.partition(b"\0")
     cutter = tokenize.pieces()
     for a, b in zip(_parsed(first)[:3], _parsed(second)[:3], strict=False):
-        found = compare.compare(a, b, cutter, compare.Options(full=True))
-        for answer in (found, compare.hashed(found)):
+        found = compare_prompts.compare(a, b, cutter, compare_prompts.Options(full=True))
+        for answer in (found, compare_prompts.hashed(found)):
             _write_diff(answer)
 
 
 def _write_diff(answer: PromptDiff) -> None:
     page, out = io.StringIO(), io.BytesIO()
     diff_text.render(answer, page, 80)
-    diff_json.render([answer], out, "0")
+    diff_v1.render([answer], out, "0")
     shown(page.getvalue())
     json.loads(out.getvalue())
 
@@ -176,13 +179,13 @@ def beside(data: bytes) -> None:
     """Prompts beside a log."""
     with _file(data, ".jsonl") as path:
         try:
-            given = Prompts([str(path)])
+            given = GivenPrompts([str(path)])
         except CacheDoctorError:
             return
     analyzer, out = Analyzer(prompts=given), io.BytesIO()
     analyzer.open("server.log")
     analyzer.feed(_LOG)
-    json_v1.render(analyzer.finish(), out)
+    report_v1.render(analyzer.finish(), out)
     assert not analyzer.crashed
 
 
@@ -193,7 +196,7 @@ def metrics(data: bytes) -> None:
     """A dump gives counters that have not run backwards, however it is cut, or is refused."""
     found = _counted([data])
     assert _counted(cuts_of(data)) == found
-    lives = [life for server in spans.lives([*found, *_counted([_DUMP]), *found]) for life in server]
+    lives = [life for server in dump_spans.lives([*found, *_counted([_DUMP]), *found]) for life in server]
     for counted in (counted for life in lives for counted in life):
         numbers = [value for value in msgspec.structs.astuple(counted) if isinstance(value, int)]
         assert all(0 <= value <= MANY for value in numbers), counted

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.base import Event, stamp_of
+from cachedoctor.engines.catalogue.base import Event, stamp_of
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import MAX_CHECKS, Slot

@@ -7,7 +7,7 @@ that prints the messages, llama.cpp b5311 to b11549. Knows no line.
 
 from __future__ import annotations
 
-from cachedoctor.engines.words import Field
+from cachedoctor.engines.catalogue.field_text import Field
 
 F = Field
 

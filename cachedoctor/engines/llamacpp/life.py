@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.base import Message, uptime_seconds
+from cachedoctor.engines.catalogue.base import Message, uptime_seconds
+from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.clients import Clients
 from cachedoctor.engines.llamacpp.settle import Past, settle
 from cachedoctor.engines.llamacpp.slot import MAX_MIB, Before, IdleSave, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
-from cachedoctor.engines.scanner import Scanner
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Facts, Mark, Request, Session, Setting
 from cachedoctor.model.observed import NOBODY, Known, SelectedBy

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.overlong import overlong
 from cachedoctor.engines.llamacpp.slot import Slot

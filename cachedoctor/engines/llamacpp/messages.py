@@ -6,7 +6,7 @@ of a row are the first and last of these in which the wording was seen. Rows are
 
 from __future__ import annotations
 
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Message as R
 
 ROWS: list[R] = [
     # slot selection

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
 
 PROGRESS = frozenset({"progress", "progress_pp", "prompt_done", "tg_progress"})
 """Lines that say nothing but how far a task is."""

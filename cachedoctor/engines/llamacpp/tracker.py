@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp import blocks, fused, lines
 from cachedoctor.engines.llamacpp.clients import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
-from cachedoctor.engines.scanner import Plan, Scanner
 from cachedoctor.model import Request, Session
 
 PLAN = Plan(

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from cachedoctor.engines.answering import AnswerTracker, Program
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [

@@ -7,8 +7,8 @@ where it is not known.
 from __future__ import annotations
 
 from cachedoctor.engines.answering import AnswerTracker, Program
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [

@@ -6,8 +6,8 @@ Source: mlx-engine (lmstudio-ai/mlx-engine), as shipped with LM Studio 0.4.5 to 
 from __future__ import annotations
 
 from cachedoctor.engines.answering import AnswerTracker, Program
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [

@@ -7,8 +7,8 @@ logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303)
 from __future__ import annotations
 
 from cachedoctor.engines.answering import AnswerTracker, Program
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [

@@ -5,7 +5,7 @@ Knows the paths of requests for text (entrypoints/http_server.py, 0.4.3 to 0.5.2
 
 from __future__ import annotations
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.model import Session, Setting
 
 _MOST_TEXT = 4096

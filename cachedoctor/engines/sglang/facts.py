@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.sglang import literals, versions
 from cachedoctor.model import Session, Setting
 

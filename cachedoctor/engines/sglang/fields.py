@@ -7,7 +7,7 @@ SGLang 0.4.3 to 0.5.23. Knows no line.
 
 from __future__ import annotations
 
-from cachedoctor.engines.words import Field
+from cachedoctor.engines.catalogue.field_text import Field
 
 F = Field
 

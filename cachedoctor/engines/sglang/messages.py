@@ -7,7 +7,7 @@ which the wording was seen. Rows are data: no code here.
 
 from __future__ import annotations
 
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Message as R
 
 ROWS: list[R] = [
     # batches

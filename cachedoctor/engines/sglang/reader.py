@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.engines.logger import LoggerCatalogue
-from cachedoctor.engines.measured import Reader
-from cachedoctor.engines.scanner import Plan
+from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.detect import Reader
 from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.ranks import HEAD
 from cachedoctor.engines.sglang.tracker import Tracker

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.sglang import literals
 from cachedoctor.knowledge.texts import longest_prefix
 from cachedoctor.model import Answer, Answers
@@ -37,7 +37,7 @@ _HEAD = 512
 """Characters of a prompt in which the header is one: behind them somebody may write about it."""
 
 
-class Prompts:
+class RecentPrompts:
     """The last prompts, to tell how far a new one begins like one of them."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class RequestLog:
         self.answers = Answers(path, "log")
         self.header = False
         """Whether a prompt has Claude Code's billing header."""
-        self._prompts = Prompts()
+        self._prompts = RecentPrompts()
         self._prefixes: OrderedDict[str, int | None] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines.base import Event, Message
+from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.sglang import access, batches, facts, versions
 from cachedoctor.engines.sglang.batches import Chunks
 from cachedoctor.engines.sglang.ranks import Writer, writer_of

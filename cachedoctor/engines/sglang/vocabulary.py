@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cachedoctor.engines.base import Message
+from cachedoctor.engines.catalogue.base import Message
+from cachedoctor.engines.catalogue.field_text import Field
+from cachedoctor.engines.catalogue.logger_vocabulary import Prefix, Vocabulary
 from cachedoctor.engines.sglang.fields import PAIRS, field
 from cachedoctor.engines.sglang.meanings import MEANINGS
 from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.reader import PREFIX
-from cachedoctor.engines.vocabulary import Prefix, Vocabulary
-from cachedoctor.engines.words import Field
 
 _BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
 _PARTS = re.compile(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.vllm import config
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.vllm import startup_config
 from cachedoctor.knowledge.architectures import is_hybrid
 from cachedoctor.model import Session, Setting
 from cachedoctor.model.session import release
@@ -73,14 +73,14 @@ def _model(session: Session, event: Event) -> None:
 
 
 def _args(session: Session, event: Event) -> None:
-    for name, value in config.asked(event.fields["args"]).items():
+    for name, value in startup_config.asked(event.fields["args"]).items():
         if value is not False or name == "enable_prefix_caching":
             put(session, event, _ASKED_AS[name], value, f"'{name}': {value!r}")
     put(session, event, "arguments", True)
 
 
 def _resolved(session: Session, event: Event) -> None:
-    found = config.resolved(event.fields["config"])
+    found = startup_config.resolved(event.fields["config"])
     _version(session, event.fields["version"])
     session.model = session.model or found.model
     if found.prefix_caching is not None:

@@ -7,7 +7,7 @@ Source: the code that prints the messages, vLLM 0.5.4 to 0.33.0 and LMCache 0.3.
 
 from __future__ import annotations
 
-from cachedoctor.engines.words import Field
+from cachedoctor.engines.catalogue.field_text import Field
 
 F = Field
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from cachedoctor.engines.base import Event
+from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.model import Answer, Answers, Session
 
 _RECENT = 256

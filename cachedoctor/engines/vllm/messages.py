@@ -7,7 +7,7 @@ in which the wording was seen; those of a row of component ``lmcache`` are versi
 
 from __future__ import annotations
 
-from cachedoctor.engines.base import Message as R
+from cachedoctor.engines.catalogue.base import Message as R
 
 _AGGREGATED = tuple(f"{engines} Engines" for engines in range(1, 257))
 """Heads of the one message that begins with a number: a digit alone begins too many lines of other programs."""

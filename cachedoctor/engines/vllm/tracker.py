@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from cachedoctor.engines.base import Event
-from cachedoctor.engines.measured import Row
-from cachedoctor.engines.vllm import facts, prefix, statistics, versions
-from cachedoctor.engines.vllm.intervals import Intervals
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.detect import Row
+from cachedoctor.engines.vllm import facts, log_stats, prefix, versions
+from cachedoctor.engines.vllm.log_interval import Intervals
+from cachedoctor.engines.vllm.logged_prompts import LoggedPrompts
 from cachedoctor.engines.vllm.lookups import Lookups
 from cachedoctor.engines.vllm.periods import Periods
-from cachedoctor.engines.vllm.prompts import Prompts
 from cachedoctor.model import CacheSample, Mark, Session, Setting
 
 _STARTS = frozenset({"version", "args", "args_given", "engine_start", "api_servers"})
@@ -87,7 +87,7 @@ class Tracker:
         self._runs, self._asked = False, None
         self._periods = Periods(session, "start" if event.message in _STARTS else "log")
         self._intervals = Intervals()
-        self._prompts = Prompts(self._path)
+        self._prompts = LoggedPrompts(self._path)
         self._lookups = Lookups(self._path)
         return session
 
@@ -104,7 +104,7 @@ class Tracker:
         text = event.text
         before = prefix.read(text)
         versions.narrow(session, before.source, before.file)
-        sample = statistics.sample(session.index, self._path, event.line, event.fields)
+        sample = log_stats.sample(session.index, self._path, event.line, event.fields)
         writer = (before.process, sample.engine)
         first = self._intervals.fresh(writer)
         busy, early = bool(sample.prompt_rate or sample.generation_rate), _early(session, event)

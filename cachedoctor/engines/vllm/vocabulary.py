@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cachedoctor.engines.base import Message
+from cachedoctor.engines.catalogue.base import Message
+from cachedoctor.engines.catalogue.logger_vocabulary import Prefix, Vocabulary
 from cachedoctor.engines.vllm.fields import field, pair
 from cachedoctor.engines.vllm.meanings import MEANINGS
 from cachedoctor.engines.vllm.messages import ROWS
 from cachedoctor.engines.vllm.reader import PREFIX
-from cachedoctor.engines.vocabulary import Prefix, Vocabulary
 
 _BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
 _WRITER = rb"(?:\((?P<process>[\w.-]{1,60})(?: (?P<rank>rank=\d{1,6}))?(?: (?P<pid>pid=\d{1,10}))?\) )?"

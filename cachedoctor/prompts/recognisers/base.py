@@ -27,7 +27,7 @@ _WORD = re.compile(r"[\w./\\@-]{0,40}\Z")
 _LABEL = re.compile(r"([A-Za-z_][\w .\-]{0,40}?)[\"'`*]{0,3}\s*[:=]\s*[\"'`*(\[]?\Z")
 
 
-class Found(msgspec.Struct):
+class Recognition(msgspec.Struct):
     """What a recogniser says."""
 
     kind: str
@@ -81,7 +81,7 @@ class Difference:
         return self.before + self.rest(side).partition("\n")[0]
 
 
-Recogniser = Callable[[Difference], Found | None]
+Recogniser = Callable[[Difference], Recognition | None]
 
 
 def covering(d: Difference, pattern: re.Pattern[str]) -> tuple[re.Match[str], re.Match[str]] | None:

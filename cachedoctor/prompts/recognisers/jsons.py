@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from cachedoctor.prompts.recognisers.base import Difference, Found, snippet
+from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
 
 _REACH = 32_768
 """Code points before the offset in which an enclosing object or array is looked for, and the longest one parsed."""
@@ -16,16 +16,16 @@ _BRACKET = re.compile(r"[{}\[\]]")
 _DECODER = json.JSONDecoder()
 
 
-def json_key_order(d: Difference) -> Found | None:
+def json_key_order(d: Difference) -> Recognition | None:
     """Both sides hold the same JSON value around the difference, with its keys in another order."""
     found = _same_value(d)
     if found is None or _dump(found[0]) == _dump(found[1]):
         return None
     a, b = snippet(d)
-    return Found("json-key-order", a, b, "the same JSON value with its keys in another order")
+    return Recognition("json-key-order", a, b, "the same JSON value with its keys in another order")
 
 
-def json_spacing(d: Difference) -> Found | None:
+def json_spacing(d: Difference) -> Recognition | None:
     """Both sides hold the same JSON value around the difference, spaced or escaped in another way."""
     found = _same_value(d)
     if found is None or _dump(found[0]) != _dump(found[1]):
@@ -33,7 +33,7 @@ def json_spacing(d: Difference) -> Found | None:
     a, b = snippet(d)
     blanks = d.rest("a", 1).isspace() or d.rest("b", 1).isspace()
     how, field = ("spaced", "spacing") if blanks else ("written", "escapes")
-    return Found("json-spacing", a, b, f"the same JSON value {how} in another way", field)
+    return Recognition("json-spacing", a, b, f"the same JSON value {how} in another way", field)
 
 
 def _same_value(d: Difference) -> tuple[Any, Any] | None:

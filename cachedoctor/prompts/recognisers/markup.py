@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.prompts.recognisers.base import Difference, Found, snippet
-from cachedoctor.prompts.recognisers.history import Histories, of_bodies, of_texts
+from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
+from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies, of_texts
 from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, Turn
 
 _WINDOW = 600
@@ -19,7 +19,7 @@ _BOUNDARY = re.compile(
 _REASONING_REACH = 400_000
 
 
-def image(d: Difference) -> Found | None:
+def image(d: Difference) -> Recognition | None:
     """The bytes of an image, or of another medium, differ."""
     left = max(0, d.offset - 100)
     found = [
@@ -30,34 +30,36 @@ def image(d: Difference) -> Found | None:
     ]
     a, b = found
     if a and b and a.start() == b.start():
-        return Found("image", a.group(), b.group(), f"the bytes of an {a.group(1)} differ", a.group(1))
+        return Recognition("image", a.group(), b.group(), f"the bytes of an {a.group(1)} differ", a.group(1))
     nothing_else = d.same_text or d.offset == min(len(d.a.text), len(d.b.text))
     pairs = zip(d.a.images, d.b.images, strict=False)
     number = next((i for i, (x, y) in enumerate(pairs) if x != y), None)
     if number is None or not nothing_else:
         return None
     old, new = (f"sha256:{p.images[number][:16]}" for p in (d.a, d.b))
-    return Found("image", old, new, f"the texts agree, image {number + 1} does not", "image")
+    return Recognition("image", old, new, f"the texts agree, image {number + 1} does not", "image")
 
 
-def retokenised(d: Difference) -> Found | None:
+def retokenised(d: Difference) -> Recognition | None:
     """The texts are the same, so only their tokens can differ."""
     if not d.same_text:
         return None
     a, b = snippet(d)
-    return Found("retokenised", a, b, "the same text as different tokens")
+    return Recognition("retokenised", a, b, "the same text as different tokens")
 
 
-def appended(d: Difference) -> Found | None:
+def appended(d: Difference) -> Recognition | None:
     """One prompt is the beginning of the other: nothing is lost."""
     if d.offset < min(len(d.a.text), len(d.b.text)):
         return None
     a, b = snippet(d)
     longer = "second" if len(d.b.text) > len(d.a.text) else "first"
-    return Found("appended", a, b, f"the {longer} prompt goes on where the other one ends; nothing before that changed")
+    return Recognition(
+        "appended", a, b, f"the {longer} prompt goes on where the other one ends; nothing before that changed"
+    )
 
 
-def whitespace(d: Difference) -> Found | None:
+def whitespace(d: Difference) -> Recognition | None:
     """Only blanks, line ends or invisible characters differ."""
     start = d.offset
     while start > max(0, d.offset - _WINDOW) and _BLANK.fullmatch(d.a.text[start - 1]):
@@ -67,15 +69,15 @@ def whitespace(d: Difference) -> Found | None:
     if a == b or not _agree(*(_BLANK.sub("", text) for text in texts)):
         return None
     field = "line ends" if "\r" in a + b else "blanks" if (a + b).isspace() else "invisible characters"
-    return Found("whitespace", a, b, f"only {field} differ", field)
+    return Recognition("whitespace", a, b, f"only {field} differ", field)
 
 
-def special_token(d: Difference) -> Found | None:
+def special_token(d: Difference) -> Recognition | None:
     """A token such as <s> that begins or ends a text stands on one side only, or another one there."""
     return _markers(d, True)
 
 
-def template(d: Difference) -> Found | None:
+def template(d: Difference) -> Recognition | None:
     """The markers of the chat template differ around the same words, or the opening of the reply does."""
     tail = _generation_prompt(d)
     if tail:
@@ -86,30 +88,32 @@ def template(d: Difference) -> Found | None:
     place = next((p for p in d.places if p.startswith(("chat_template", "reasoning_effort"))), None)
     if place:
         a, b = snippet(d, raw=True)
-        return Found("template", a, b, f"{place} of the request differs", place)
+        return Recognition("template", a, b, f"{place} of the request differs", place)
     return None
 
 
-def template_alone(d: Difference) -> Found | None:
+def template_alone(d: Difference) -> Recognition | None:
     """The requests agree as far as both go, so what differs is what the template makes of them."""
     bodies = of_bodies(d)
     if bodies is None or bodies.at < min(len(bodies.a), len(bodies.b)) or _same(d, "tools") is False:
         return None
     a, b = snippet(d, raw=True)
-    return Found("template", a, b, "the requests agree here; the template renders them in another way", None, False)
+    return Recognition(
+        "template", a, b, "the requests agree here; the template renders them in another way", None, False
+    )
 
 
-def reasoning_dropped(d: Difference) -> Found | None:
+def reasoning_dropped(d: Difference) -> Recognition | None:
     """Reasoning of an earlier turn is no longer in the prompt."""
     return _reasoning(d, d.a.text, d.b.text, "dropped")
 
 
-def reasoning_added(d: Difference) -> Found | None:
+def reasoning_added(d: Difference) -> Recognition | None:
     """Reasoning of an earlier turn stands in the prompt that was not there before."""
     return _reasoning(d, d.b.text, d.a.text, "added")
 
 
-def _reasoning(d: Difference, has: str, lacks: str, what: str) -> Found | None:
+def _reasoning(d: Difference, has: str, lacks: str, what: str) -> Recognition | None:
     words = f"reasoning of an earlier reply was {what}"
     for histories in (of_bodies(d), of_texts(d)):
         turn = None if histories is None else _thinker(histories, what == "dropped")
@@ -122,7 +126,7 @@ def _reasoning(d: Difference, has: str, lacks: str, what: str) -> Found | None:
         turn = Turn("assistant", "", thought)
     text = turn.reasoning[:200]
     a, b = (text, "") if what == "dropped" else ("", text)
-    return Found(f"reasoning-{what}", a, b, f"{words} ({len(turn.reasoning):,} characters)", turn.role or None)
+    return Recognition(f"reasoning-{what}", a, b, f"{words} ({len(turn.reasoning):,} characters)", turn.role or None)
 
 
 def _thinker(h: Histories, in_a: bool) -> Turn | None:
@@ -155,7 +159,7 @@ def _thought_at(d: Difference, has: str, lacks: str) -> str | None:
     return None
 
 
-def _generation_prompt(d: Difference) -> Found | None:
+def _generation_prompt(d: Difference) -> Recognition | None:
     """One text ends here with the markers that open a reply; the other one has a reply, opened in another way."""
     # The difference may lie inside a marker: <think> and <tool_call> share two characters.
     opened = d.before.rfind("<")
@@ -164,11 +168,11 @@ def _generation_prompt(d: Difference) -> Found | None:
         rest = prompt.text[start : start + _WINDOW]
         if len(rest) < _WINDOW and MARKER.search(rest) and not MARKER.sub("", rest).strip():
             a, b = snippet(d, raw=True)
-            return Found("template", a, b, "the reply is opened in another way", "generation prompt")
+            return Recognition("template", a, b, "the reply is opened in another way", "generation prompt")
     return None
 
 
-def _markers(d: Difference, boundary: bool) -> Found | None:
+def _markers(d: Difference, boundary: bool) -> Recognition | None:
     start = max(0, d.offset - 40)
     texts = [p.text[start : start + _WINDOW] for p in (d.a, d.b)]
     plain = [_BLANK.sub("", MARKER.sub("", text)) for text in texts]
@@ -185,8 +189,8 @@ def _markers(d: Difference, boundary: bool) -> Found | None:
         return None
     a, b = snippet(d, raw=True)
     if boundary:
-        return Found("special-token", a, b, "a special token that begins or ends the text differs", changed[0])
-    return Found("template", a, b, "the markers of the chat template differ around the same text", changed[0])
+        return Recognition("special-token", a, b, "a special token that begins or ends the text differs", changed[0])
+    return Recognition("template", a, b, "the markers of the chat template differ around the same text", changed[0])
 
 
 def _agree(a: str, b: str) -> bool:

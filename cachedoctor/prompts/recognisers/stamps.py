@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.prompts.recognisers.base import Difference, Found, covering
+from cachedoctor.prompts.recognisers.base import Difference, Recognition, covering
 
 _FULL_DAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DAY = rf"(?:{_FULL_DAY}|Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -47,7 +47,7 @@ _APART = 400 * 86_400
 _HAS_DATE = re.compile(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
 
 
-def timestamp(d: Difference) -> Found | None:
+def timestamp(d: Difference) -> Recognition | None:
     """A date, a time, a weekday, a span such as ``5 minutes ago``, or seconds since 1970."""
     for pattern, name in ((_STAMP, ""), (_AGO, "age"), (_EPOCH, "epoch")):
         found = covering(d, pattern)
@@ -58,7 +58,7 @@ def timestamp(d: Difference) -> Found | None:
             continue
         field = name or ("date" if _HAS_DATE.search(a) else "time")
         words = {"age": "a time span", "epoch": "a clock value in seconds since 1970"}.get(field, f"a {field}")
-        return Found("timestamp", a, b, f"{words} changed", field)
+        return Recognition("timestamp", a, b, f"{words} changed", field)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.prompts.recognisers.base import Difference, Found, snippet
+from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
 
 _BLOCKS = (("<tools>", "</tools>"), ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"), ("<functions>", "</functions>"))
 _NEAR = 4000
@@ -48,7 +48,7 @@ class Change(msgspec.Struct):
         return old is not None and new is not None and {**old.parts, "name": ""} == {**new.parts, "name": ""}
 
 
-def tool_added(d: Difference) -> Found | None:
+def tool_added(d: Difference) -> Recognition | None:
     """A tool that the first prompt does not have."""
     change = _change(d)
     if change is None:
@@ -57,10 +57,10 @@ def tool_added(d: Difference) -> Found | None:
     if new is None or new.name in change.names_a or (old is not None and old.name not in change.names_b):
         return None
     added = [tool.name for tool in change.b if tool.name not in change.names_a]
-    return Found("tool-added", "", new.name, _words("added", added, change.at, change.b), new.name)
+    return Recognition("tool-added", "", new.name, _words("added", added, change.at, change.b), new.name)
 
 
-def tool_removed(d: Difference) -> Found | None:
+def tool_removed(d: Difference) -> Recognition | None:
     """A tool that the second prompt no longer has."""
     change = _change(d)
     if change is None:
@@ -72,11 +72,11 @@ def tool_removed(d: Difference) -> Found | None:
     text = _words("removed", removed, change.at, change.a)
     if new is not None and new.name not in change.names_a:
         text += f"; {_quoted(new.name)} stands in its place"
-        return Found("tool-removed", old.name, new.name, text, old.name)
-    return Found("tool-removed", old.name, "", text, old.name)
+        return Recognition("tool-removed", old.name, new.name, text, old.name)
+    return Recognition("tool-removed", old.name, "", text, old.name)
 
 
-def tools_reordered(d: Difference) -> Found | None:
+def tools_reordered(d: Difference) -> Recognition | None:
     """The same tools in another order."""
     change = _change(d)
     if change is None:
@@ -89,10 +89,10 @@ def tools_reordered(d: Difference) -> Found | None:
     same = Counter(tool.name for tool in change.a) == Counter(tool.name for tool in change.b)
     also = "" if same else ", and the lists do not hold the same tools"
     text = f"tool {change.at + 1} of {len(change.a)} is another one: the tools stand in another order{also}"
-    return Found("tools-reordered", old.name, new.name, text)
+    return Recognition("tools-reordered", old.name, new.name, text)
 
 
-def tool_edited(d: Difference) -> Found | None:
+def tool_edited(d: Difference) -> Recognition | None:
     """A tool whose name, description or parameters changed."""
     change = _change(d)
     if change is None:
@@ -103,7 +103,7 @@ def tool_edited(d: Difference) -> Found | None:
     names = dict.fromkeys([*old.parts, *new.parts])
     field = next((name for name in names if old.parts.get(name) != new.parts.get(name)), None)
     a, b = snippet(d)
-    return Found("tool-edited", a, b, f"the {field or 'definition'} of tool {_quoted(new.name)} changed", field)
+    return Recognition("tool-edited", a, b, f"the {field or 'definition'} of tool {_quoted(new.name)} changed", field)
 
 
 def _change(d: Difference) -> Change | None:

@@ -43,7 +43,7 @@ def shortest(prompt: int) -> float:
     return min(prompt - MAX_TURN, prompt / 1.5)
 
 
-class Reading(msgspec.Struct):
+class TurnReading(msgspec.Struct):
     """Turns read as several conversations."""
 
     parties: list[list[Turn]]
@@ -58,9 +58,9 @@ class Reading(msgspec.Struct):
         return self.returns >= RETURNS and self.sure >= 1
 
 
-def read(turns: list[Turn]) -> Reading | None:
+def read(turns: list[Turn]) -> TurnReading | None:
     """Read turns as several conversations with one head; None when they are not."""
-    reading = Reading([[turns[0]]], 0, 0)
+    reading = TurnReading([[turns[0]]], 0, 0)
     last, head = reading.parties[0], None
     for turn in turns[1:]:
         prompt, lcp, held = turn.request.prompt_tokens, turn.request.common_prefix_tokens, last[-1].total

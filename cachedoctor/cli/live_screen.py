@@ -1,0 +1,135 @@
+"""The live view on a terminal: when a picture is drawn, and how large. Knows the terminal; knows no layout.
+
+Imported when a view begins, since it brings rich with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.doctor.live.live_view import Observer
+from cachedoctor.report.base import Look
+from cachedoctor.report.live.screen import draw
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.model import Finding
+
+_PAUSE = 0.1
+"""Seconds between two pictures while lines keep coming."""
+_SMALLEST = (20, 4)
+
+
+class Screen:
+    """Draws on the alternate screen of a terminal while its ``with`` block lasts; what was there before comes back."""
+
+    def __init__(self, look: Look, interrupts: Interrupts) -> None:
+        self.listener = Observer()
+        self.analyzer: Analyzer | None = None
+        """Whom to show; to be set before anything is drawn."""
+        self._look = look
+        self._interrupts = interrupts
+        self._console = Console(
+            file=sys.stdout, color_system="standard" if look.color else None, no_color=not look.color,
+            force_terminal=True, force_jupyter=False, legacy_windows=False, highlight=False, markup=False, emoji=False,
+        )  # fmt: skip
+        self._live = Live(
+            console=self._console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+        self._drawn = 0.0
+        self._busy = False
+        self._stale = False
+        """Something changed since the last picture."""
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Screen:
+        try:
+            self._begin()
+        except BaseException:
+            self._end()  # nobody else gives the screen back
+            raise
+        return self
+
+    def _begin(self) -> None:
+        self._console.size = _size()
+        self._live.start()
+        for name, handler in (
+            ("SIGWINCH", self._resized),
+            ("SIGTSTP", self._suspended),
+            ("SIGALRM", self._resized),
+        ):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, handler)
+        self._show()
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        with self._interrupts.held():  # a second signal must not come before the screen is given back
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            if hasattr(signal, "setitimer"):
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+        finally:
+            self._live.stop()
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Draw unless that was just done; a silence, which follows every burst of lines, shows the rest."""
+        self._stale = self._stale or not silent
+        if self._stale and (silent or time.monotonic() - self._drawn >= _PAUSE):
+            self._show()
+
+    def _resized(self, _: int, __: FrameType | None) -> None:
+        self._stale = True
+        if self._busy:
+            return  # the picture that is drawn is drawn again
+        if self._interrupts.holding:  # it may be the last step for long
+            signal.setitimer(signal.ITIMER_REAL, _PAUSE)
+        else:
+            self._show()
+
+    def _suspended(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z: the shell gets its screen, and ``fg`` gives it back."""
+        self._live.stop()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        signal.signal(number, self._suspended)
+        self._live.start()
+        self._resized(number, frame)
+
+    def _show(self) -> None:
+        if self.analyzer is None:
+            return
+        self._busy = True
+        try:
+            while True:  # until no resize came in between
+                self._stale = False
+                self._console.size = width, height = _size()
+                view = self.listener.view(self.analyzer)
+                self._live.update(Group(*draw(view, width, height, self._look.ascii_only)), refresh=True)
+                if not self._stale:
+                    break
+        finally:
+            self._busy = False
+        self._drawn = time.monotonic()
+
+
+def _size() -> tuple[int, int]:
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        found = os.terminal_size((80, 24))
+    return max(found.columns or 80, _SMALLEST[0]), max(found.lines or 24, _SMALLEST[1])

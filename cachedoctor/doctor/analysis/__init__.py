@@ -1,0 +1,1 @@
+"""From bytes to a report: inputs, servers, sessions, requests, sums."""

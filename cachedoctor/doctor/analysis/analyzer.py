@@ -1,0 +1,340 @@
+"""The one object around which batch, pipe and tail are loops: feed bytes, ask for the report at any time.
+
+Knows every stage and its order. Knows no file, no terminal, no format but the wire form of a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import cachedoctor
+from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
+from cachedoctor.doctor.analysis.intake import Intake
+from cachedoctor.doctor.analysis.reuse import Reuse
+from cachedoctor.doctor.analysis.rows import RowSpool
+from cachedoctor.doctor.analysis.servers import Servers
+from cachedoctor.doctor.analysis.sessions import Sessions
+from cachedoctor.doctor.analysis.shard import Shard, add_input
+from cachedoctor.doctor.analysis.spool import OPEN, Spool
+from cachedoctor.doctor.analysis.stats_servers import StatsServers
+from cachedoctor.doctor.analysis.sums import Sums
+from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
+from cachedoctor.doctor.diagnosis.session_findings import restart
+from cachedoctor.doctor.naming import printable
+from cachedoctor.engines.llamacpp.tracker import Tracker
+from cachedoctor.model import (
+    SEVERITY_ORDER,
+    CacheSample,
+    Finding,
+    Given,
+    InputInfo,
+    Judged,
+    Options,
+    PrefillBatch,
+    PromptDiff,
+    Report,
+    Request,
+    RuleInfo,
+    Segment,
+    Session,
+    Setting,
+    Totals,
+)
+from cachedoctor.model.options import DEFAULTS
+from cachedoctor.report.wire.report_v1 import encode_request, encode_row
+from cachedoctor.report.words.server_words import LLAMA
+from cachedoctor.rules import registry
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.analysis.listener import Listener
+    from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+
+
+class Analyzer:
+    """Feeds on the bytes of one input after the other."""
+
+    def __init__(
+        self,
+        build: int | None = None,
+        prompts: GivenPrompts | None = None,
+        given: list[Given] | None = None,
+        *,
+        keeps_requests: bool = True,
+        listener: Listener | None = None,
+        options: Options = DEFAULTS,
+        extras: ExtraInputs | None = None,
+    ) -> None:
+        """Begin without an input.
+
+        Args:
+            build: of llama.cpp, when the log does not say it.
+            prompts: those given beside the log.
+            given: options of the command line that started the server; what the log says comes before them.
+            keeps_requests: the report lists every request; with a listener, that is who keeps them.
+            listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
+            options: thresholds of the rules, and those that are not reported.
+            aside: dumps of /metrics and responses; the servers of the logs get them in the end.
+        """
+        self._extras = extras
+        self._lives = Sessions(given or [])
+        self._prompts = prompts
+        self._rules, broken = registry.load()
+        self._ignored = options.ignored
+        self._diagnosis = Diagnosis(self._rules, broken, options)
+        self._returns = PeakConversations()
+        self._listener = listener
+        self._spool = Spool(encode_request if keeps_requests else None) if listener is None else listener.spool
+        self._inputs: list[InputInfo] = []
+        self._sessions = self._lives.sessions
+        self._sums = Sums()
+        self._reuse = Reuse()
+        self._differences: dict[int, PromptDiff] = {}
+        """What changed in the last requests that were given beside the log, by their number."""
+        self._settled = False
+        self._number = 0
+        self._servers = Servers(
+            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener,
+        )  # fmt: skip
+        self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
+        self._measuring = StatsServers(self._lives.begin, self._keep, listener)
+        self._intake: Intake | None = None
+        self._interrupted = False
+        self._new: list[str] = []
+        """Codes of findings opened since they were last asked for."""
+
+    # ---- input
+
+    def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
+        """Begin an input.
+
+        Args:
+            continues: it is the next rotation of the one before, the same server goes on.
+            line: number of the first line; behind the first one of its file another life of the server came before.
+        """
+        self.close()
+        self._lives.follows = line > 1
+        path = printable(path)
+        if not continues:
+            self._close_trackers()
+            self._diagnosis.forget()
+            self._reuse.finish()
+        self._servers.begin(path, continues)
+        self._measuring.begin(path, continues)
+        self._intake = Intake(path, line)
+        self._inputs.append(self._intake.info)
+        if self._listener is not None:
+            self._listener.opened(len(self._inputs) - 1, self._intake.info)
+        return self._intake.info
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
+        if self._intake is None:
+            raise RuntimeError("open() comes before feed()")
+        return self._segments(self._intake.feed(chunk))
+
+    def idle(self) -> list[str]:
+        """The live input fell silent: close what waits for lines that will not come."""
+        for tracker in self._servers.trackers:
+            self._examine(tracker)
+            tracker.quiet()
+        return self._collect()
+
+    def close(self) -> None:
+        """End of the open input."""
+        if self._intake is not None:
+            settled = self._intake.settled
+            self._segments(self._intake.finish())
+            self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
+
+    def _segments(self, segments: list[Segment]) -> list[str]:
+        if not segments:
+            return []
+        before, behind = self._measuring.divide(segments)
+        requests = self._servers.read(before)
+        self._measuring.read(before, behind)
+        found = self._measuring.recognised()
+        found[LLAMA] = requests
+        info = self._inputs[-1]
+        info.recognised = found.total()
+        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):
+            del found[LLAMA]  # lines of its library, which others load, too
+        info.engine = found.most_common(1)[0][0] if info.recognised else None
+        return self._collect()
+
+    def _keep(self, row: CacheSample | PrefillBatch) -> None:
+        """Take a sample or a batch."""
+        if self._listener is not None:
+            self._listener.measured(row, self._sessions[row.session])
+        elif self._rows:
+            self._rows[type(row)].add(encode_row(row))
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number - 1
+
+    # ---- output
+
+    def _collect(self) -> list[str]:
+        """Examine what the ends of inputs and requests left; give the codes of findings that are new."""
+        for tracker in self._servers.trackers:
+            self._examine(tracker)
+            tracker.session.last_line = max(tracker.session.last_line, self._servers.last_line(tracker))
+            overdue = self._spool.overdue
+            if overdue is not None:
+                tracker.give_up(overdue)
+                self._examine(tracker)
+        new, self._new = self._new, []
+        return new
+
+    def _examine(self, tracker: Tracker) -> None:
+        """Ask the rules about the finished requests, however the input was cut into chunks.
+
+        Several at once, step by step, so that the processor's cache holds what a step needs.
+        """
+        if not tracker.finished:
+            return
+        finished, tracker.finished[:] = tracker.finished[:], []
+        judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
+        opened, self._diagnosis.opened = self._diagnosis.opened, []
+        self._new += opened
+        if self._listener is not None:
+            told = [(one, self._sessions[one.request.session]) for one in judged]
+            self._listener.examined(told, self.findings() if opened else [])
+        for one in judged:
+            request = one.request
+            if request.revision:
+                self._spool.revise(one)
+            else:
+                self._sums.add(request)
+                self._reuse.add(request, self._sessions[request.session])
+                self._spool.add(one)
+
+    def _ask_again(self, request: Request) -> Judged:
+        """Judge a request anew that was given before; by its number it takes the place of what it was."""
+        return self._diagnosis.revise(request, self._sessions[request.session], self._differences.get(request.index))
+
+    def _ask(self, request: Request) -> Judged:
+        session, difference = self._sessions[request.session], None
+        if self._prompts is not None and request.parent is None:
+            difference = self._difference(request, session, self._prompts)
+        self._returns.note(request, session)
+        return self._diagnosis.examine(request, session, difference)
+
+    def _difference(self, request: Request, session: Session, prompts: GivenPrompts) -> PromptDiff | None:
+        """What changed from the prompt before, remembered as long as the request may be revised."""
+        difference = prompts.difference(request)
+        if prompts.matched:
+            session.settings.setdefault("prompts_given", Setting(True, None))
+        if difference is not None:
+            self._differences[request.index] = difference
+            if len(self._differences) > OPEN:
+                del self._differences[next(iter(self._differences))]
+        return difference
+
+    def _close_trackers(self) -> None:
+        for tracker in self._servers.trackers:
+            self._examine(tracker)
+            tracker.close_open()
+        self._collect()
+
+    @property
+    def trackers(self) -> list[Tracker]:
+        """One per server that writes to the open input."""
+        return self._servers.trackers
+
+    def totals(self) -> Totals:
+        """Sums so far."""
+        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
+
+    def findings(self) -> list[Finding]:
+        """Findings so far, the costliest first."""
+        return self._diagnosis.findings()
+
+    def standing(self, sessions: list[Session] | None = None, unknown: Sequence[str] = ()) -> list[Finding]:
+        """Findings as they would be if the input ended here, those about whole servers included.
+
+        Args:
+            sessions: those to speak of, when not all.
+            unknown: inputs in which nothing was recognised.
+        """
+        found = self._diagnosis.findings()
+        found += self._diagnosis.inspect(self._lives.reported() if sessions is None else sessions)
+        found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
+        return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a rule failed."""
+        return self._diagnosis.crashed
+
+    def finish(self, interrupted: bool = False) -> Report:
+        """Close everything and give the report."""
+        self.close()
+        self._close_trackers()
+        if self._extras is not None:
+            from cachedoctor.doctor.extras.extra_inputs import attach
+
+            attach(self._extras, self._sessions, self._lives.begin)
+        self._interrupted = interrupted
+        return self.snapshot()
+
+    def part(self, path: str) -> Shard:
+        """End here; give what was found to another analyzer. The requests go to the file ``path``."""
+        self.close()
+        self._close_trackers()
+        self._diagnosis.groups.finish()
+        self._reuse.finish()
+        with open(path, "wb") as file:
+            self._spool.copy_to(file)
+        return Shard(
+            self._inputs, self._sessions, self._sums, self._reuse, self._number,
+            self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
+            {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled,
+        )  # fmt: skip
+
+    def merge(self, part: Shard, path: str, line: int = 1) -> None:
+        """Take what another analyzer found in the next part; its requests stand in the file ``path``.
+
+        ``line``: number of the part's first line, when it is not the first of its file.
+        """
+        for session in part.sessions:
+            session.index += len(self._sessions)
+        if line > 1:
+            self._sessions[-1].last_line, part.sessions[0].first_line = line - 1, line
+            add_input(self._inputs[-1], part.inputs[0])
+        else:
+            self._inputs += part.inputs
+        part.groups.renumber(self._number, len(self._sessions))
+        self._spool.take_over(path, part.requests, len(self._sessions))
+        for kind, rows in part.rows.items():
+            self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
+        self._reuse.merge(part.reuse, len(self._sessions))
+        self._diagnosis.merge(part.groups, part.doubtful, part.crashed)
+        self._sessions += part.sessions
+        self._number += part.requests
+        self._sums.merge(part.sums)
+
+    def _compare_bodies(self, sessions: list[Session]) -> None:
+        """Compare given bodies with each other where no log has requests to match them to; for the last server."""
+        if self._prompts is None or not sessions or any(s.engine == LLAMA for s in sessions):
+            return
+        last = sessions[-1]
+        if not last.parted:
+            last.parted = self._prompts.successive()
+
+    def snapshot(self) -> Report:
+        """Give the report of what has been seen so far."""
+        sessions = self._lives.reported()
+        self._compare_bodies(sessions)
+        by_code = sorted(self._rules, key=lambda rule: rule.code)
+        rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
+        unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
+        findings = self.standing(sessions, unknown)
+        left = self._diagnosis.not_evaluated(sessions)
+        return Report(
+            cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
+            left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
+            sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
+        )  # fmt: skip

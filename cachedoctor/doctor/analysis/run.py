@@ -1,0 +1,170 @@
+"""Batch, pipe and tail: loops around one Analyzer. Knows sources and the analyzer; knows no format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.naming import printable
+from cachedoctor.knowledge.rotations import base_name
+from cachedoctor.model import Given, Options, Report
+from cachedoctor.rules import names
+from cachedoctor.sources.base import Source, SourceError, Told, unheard
+from cachedoctor.sources.order import in_time_order
+from cachedoctor.sources.unpack import MAX_BYTES
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+
+
+class Beside(NamedTuple):
+    """What is known beside the logs."""
+
+    cmdline: str | None = None
+    """What started the server."""
+    prompts: Sequence[str] = ()
+    """Request bodies, dumps of /slots, directories of --log-prompts-dir."""
+    tokenizer: str | None = None
+    template: str | None = None
+    metrics: Sequence[str] = ()
+    """Dumps of /metrics."""
+    responses: Sequence[str] = ()
+    """What the server answered, with usage."""
+
+
+_NOTHING = Beside()
+
+
+def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
+    """Return what reads the input at ``path``; ``-`` is standard input."""
+    if path == "-":
+        from cachedoctor.sources.stdin import StdinSource
+
+        return StdinSource(max_bytes=max_unpacked, told=told)
+    from cachedoctor.sources.file import FileSource
+
+    return FileSource(path, max_unpacked, told)
+
+
+def growing(path: str) -> Source:
+    """Return the source of a log that is still written: a pipe as it comes, a file with what is appended to it."""
+    from cachedoctor.sources.file import is_stream
+
+    if path == "-" or is_stream(path):
+        return source_of(path, MAX_BYTES)
+    from cachedoctor.sources.follow import FollowSource
+
+    return FollowSource(path)
+
+
+def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: int = 1) -> SourceError | None:
+    """Feed one source to its end; returns the error that stopped it, or None."""
+    info = analyzer.open(source.path, continues=continues, line=line)
+    try:
+        for chunk in source.chunks():
+            if chunk:
+                analyzer.feed(chunk)
+            else:
+                analyzer.idle()
+    except SourceError as error:
+        info.error = printable(error.message)
+        analyzer.close()
+        return error
+    analyzer.close()
+    return None
+
+
+def chains(paths: list[str]) -> list[list[str]]:
+    """Logs in the order of ``paths``, each with its rotations in the order of time; a log given twice is one log."""
+    found: list[list[str]] = []
+    before, seen = None, set()
+    for path in in_time_order(paths):
+        same = path if path == "-" else os.path.realpath(path)
+        if same in seen:
+            continue
+        seen.add(same)
+        base = base_name(path)
+        if path != "-" and base == before:
+            found[-1].append(path)
+        else:
+            found.append([path])
+        before = base
+    return found
+
+
+def drive_chain(
+    analyzer: Analyzer, chain: list[str], max_unpacked: int = MAX_BYTES, told: Told = unheard
+) -> list[SourceError]:
+    """Feed the rotations of one log; returns the errors of those that could not be read to their end."""
+    errors = [drive(analyzer, source_of(path, max_unpacked, told), continues=at > 0) for at, path in enumerate(chain)]
+    return [error for error in errors if error is not None]
+
+
+def feed_all(
+    analyzer: Analyzer, paths: list[str], max_unpacked: int = MAX_BYTES, told: Told = unheard
+) -> list[SourceError]:
+    """Feed every path, rotations in time order; returns the errors of inputs that could not be read to their end.
+
+    Args:
+        max_unpacked: bytes that each of them may unpack to.
+        told: hears of bytes that were read, as they are stored.
+    """
+    return [error for chain in chains(paths) for error in drive_chain(analyzer, chain, max_unpacked, told)]
+
+
+def analyze_paths(
+    paths: list[str],
+    build: int | None = None,
+    beside: Beside = _NOTHING,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+) -> Report:
+    """Analyse files, or what lies beside them alone, and give the report; an input that fails midway is named in it.
+
+    Raises:
+        SourceError: nothing could be read.
+        CacheDoctorError: a rule is unknown, or what lies beside the logs cannot be used.
+    """
+    names.refuse_unknown([*(select or ()), *ignore])
+    options = Options(ignored=names.switched_off(select, ignore))
+    extras = read_extra_inputs(beside.metrics, beside.responses)
+    analyzer = Analyzer(build, _prompts(beside), _given(beside), options=options, extras=extras)
+    errors = feed_all(analyzer, paths)
+    report = analyzer.finish()
+    if errors and not any(i.lines for i in report.inputs):
+        raise errors[0]
+    return report
+
+
+def read_extra_inputs(
+    metrics: Sequence[str], responses: Sequence[str], max_unpacked: int = MAX_BYTES
+) -> ExtraInputs | None:
+    """Read dumps of /metrics and responses; None where there are none.
+
+    Raises:
+        CacheDoctorError: one of them cannot be used.
+    """
+    if not metrics and not responses:
+        return None
+    from cachedoctor.doctor.extras.extra_inputs import load
+
+    return load(metrics, responses, source_of, max_unpacked)
+
+
+def _prompts(beside: Beside) -> GivenPrompts | None:
+    if not beside.prompts:
+        return None
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+
+    return GivenPrompts(list(beside.prompts), beside.tokenizer, beside.template)
+
+
+def _given(beside: Beside) -> list[Given]:
+    if beside.cmdline is None:
+        return []
+    from cachedoctor.knowledge.cmdline import parse
+
+    return parse(beside.cmdline)

@@ -1,0 +1,52 @@
+"""The lives of all servers, one session for each, in the order in which they began.
+
+Knows sessions. Knows no line and no rule.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.doctor.analysis.cmdline_facts import add_cmdline_facts
+from cachedoctor.model import Given, Session, Setting
+from cachedoctor.report.words.server_words import LLAMA
+
+_LATEST = 16
+"""Sessions among which one with requests is looked for: it says that the server was restarted."""
+
+
+class Sessions:
+    """Makes sessions, and knows them all."""
+
+    def __init__(self, given: list[Given]) -> None:
+        """``given``: options of the command line that started llama-server."""
+        self._given = given
+        self.sessions: list[Session] = []
+        self.follows = False
+        """Before the first line of the open input, another life of its server was written."""
+
+    def begin(self, path: str, origin: str | None) -> Session:
+        """Make a session."""
+        session = Session(len(self.sessions), path, origin)
+        self.sessions.append(session)
+        return session
+
+    def begin_llama(self, path: str, origin: str | None) -> Session:
+        """Make one of llama-server."""
+        before = self.sessions[-_LATEST:]
+        follows = self.follows and origin is None and len(self.sessions) < _LATEST
+        session = self.begin(path, origin)
+        if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
+            session.settings["restarted"] = Setting(True, None)
+        add_cmdline_facts(session, self._given)
+        return session
+
+    def reported(self) -> list[Session]:
+        """Those of which something was seen."""
+        others = {(s.path, s.origin) for s in self.sessions if s.engine != LLAMA}
+        return [
+            s for s in self.sessions if s.n_requests or s.counters or s.answers or (s.seen and not _library(s, others))
+        ]
+
+
+def _library(session: Session, others: set[tuple[str, str | None]]) -> bool:
+    """Whether its lines are those of a library that one of ``others``, programs by input and origin, has loaded."""
+    return session.engine == LLAMA and not session.n_requests and (session.path, session.origin) in others

@@ -1,0 +1,39 @@
+"""What was found in a part of the logs, on its way to whoever joins the parts. Knows no file and no process."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.doctor.analysis.reuse import Reuse
+from cachedoctor.doctor.analysis.sums import Sums
+from cachedoctor.doctor.diagnosis.groups import Groups
+from cachedoctor.model import CacheSample, InputInfo, PrefillBatch, Session
+
+
+class Shard(msgspec.Struct):
+    """Requests and sessions are numbered from 0 in every part."""
+
+    inputs: list[InputInfo]
+    sessions: list[Session]
+    sums: Sums
+    reuse: Reuse
+    requests: int
+    """How many; as JSON they stand in a file of their own."""
+    groups: Groups
+    doubtful: int
+    """Requests that lost tokens, or of which the log does not tell."""
+    crashed: dict[str, str]
+    """What rules failed with, by code."""
+    rows: dict[type[CacheSample | PrefillBatch], bytes]
+    """Samples and batches that were kept, one JSON object a line."""
+    settled: bool
+    """Behind the last line a new life of the server may begin of which no line before it says anything."""
+
+
+def add_input(info: InputInfo, more: InputInfo) -> None:
+    """Add the next part of the same input."""
+    info.bytes += more.bytes
+    info.lines += more.lines
+    info.recognised += more.recognised
+    info.engine = info.engine or more.engine
+    info.error = info.error or more.error

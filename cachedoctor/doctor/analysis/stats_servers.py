@@ -1,0 +1,139 @@
+"""The servers whose logs have measurements instead of requests: lines become events, and events sessions with periods.
+
+Knows scanners and trackers of every such engine. Knows no rule and no report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cachedoctor.engines.catalogue.scanner import Scanner
+from cachedoctor.engines.detect import ENGINES, Engine, Row, Tracker
+from cachedoctor.engines.looks import Found
+from cachedoctor.model import Segment, Session
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.analysis.listener import Listener
+
+
+class _Server(msgspec.Struct):
+    """One engine at one origin of the open input."""
+
+    scanner: Scanner
+    tracker: Tracker
+
+
+class StatsServers:
+    """Feeds on segments."""
+
+    def __init__(
+        self,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[Row], None],
+        listener: Listener | None,
+    ) -> None:
+        """Begin without an input.
+
+        Args:
+            new_session: makes one for a path and an origin.
+            keep: takes every sample and batch.
+            listener: hears of every line.
+        """
+        self._new_session = new_session
+        self._keep = keep
+        self._listener = listener
+        self._path = ""
+        self._servers: dict[tuple[str, str | None], _Server] = {}
+        self._forks: dict[str | None, Engine] = {}
+        """The fork of llama-server that writes, by origin."""
+
+    def begin(self, path: str, continues: bool) -> None:
+        """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
+        self._path = path
+        if not continues:
+            self._servers.clear()
+            self._forks.clear()
+        for server in self._servers.values():
+            server.tracker.continue_in(path)
+            server.scanner.recognised = 0
+
+    def divide(self, segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
+        """Divide segments at the first line of a fork of llama-server: what comes before it, and the rest."""
+        before: list[Segment] = []
+        behind: list[Segment] = []
+        for segment in segments:
+            head, tail = (None, segment) if segment.origin in self._forks else self._fork(segment)
+            before += [head] if head is not None else []
+            behind += [tail] if tail is not None else []
+        return before, behind
+
+    def _fork(self, segment: Segment) -> tuple[Segment | None, Segment | None]:
+        for engine in ENGINES:
+            if engine.fork and (found := engine.looks.search(segment.data)) is not None:
+                self._forks[segment.origin] = engine
+                return _divided(segment, found)
+        return segment, None
+
+    def read(self, before: list[Segment], behind: list[Segment]) -> None:
+        """Take segments, divided."""
+        for segment in before:
+            for engine in ENGINES:
+                if not engine.fork:
+                    self._look(engine, segment)
+        for segment in behind:
+            engine = self._forks[segment.origin]
+            server = self._servers.get((engine.name, segment.origin)) or self._server(engine, segment.origin)
+            self._drive(server, segment)
+
+    def _look(self, engine: Engine, segment: Segment) -> None:
+        server = self._servers.get((engine.name, segment.origin))
+        if server is not None:
+            self._drive(server, segment)
+        elif (found := engine.looks.search(segment.data)) is not None:
+            _, rest = _divided(segment, found)
+            self._drive(self._server(engine, segment.origin), rest)
+
+    @property
+    def active(self) -> bool:
+        """Whether a session of such an engine goes on."""
+        return any(server.tracker.session is not None for server in self._servers.values())
+
+    def recognised(self) -> Counter[str]:
+        """How many lines of the open input were recognised so far, by engine."""
+        found: Counter[str] = Counter()
+        for (name, _), server in self._servers.items():
+            if server.tracker.session is not None:
+                found[name] += server.scanner.recognised
+        return found
+
+    def _server(self, engine: Engine, origin: str | None) -> _Server:
+        reader = engine.reader()
+        tracker = reader.tracker(self._path, origin, self._new_session, self._keep)
+        server = self._servers[engine.name, origin] = _Server(Scanner(reader.catalogue, reader.plan), tracker)
+        return server
+
+    def _drive(self, server: _Server, segment: Segment) -> None:
+        tracker = server.tracker
+        for event in server.scanner.scan(segment):
+            tracker.feed(event)
+            if self._listener is not None and tracker.session is not None:
+                self._listener.event(event, self._path, segment.origin, tracker.session)
+        if tracker.session is not None:
+            tracker.session.last_line = max(tracker.session.last_line, server.scanner.last_line)
+
+
+def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:
+    """Cut a segment before the line in which something was found."""
+    at = segment.data.rfind(b"\n", 0, found.start()) + 1
+    if not at:
+        return None, segment
+    lines, numbers = segment.data.count(b"\n", 0, at), segment.numbers
+    head = msgspec.structs.replace(segment, data=segment.data[:at], numbers=numbers and numbers[:lines])
+    tail = msgspec.structs.replace(
+        segment, data=segment.data[at:], first=segment.number(lines), numbers=numbers and numbers[lines:]
+    )
+    return head, tail

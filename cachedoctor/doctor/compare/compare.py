@@ -1,0 +1,178 @@
+"""Compares two reports: what went, what came, what it did to reuse and time, and how sure that is.
+
+Knows reports. Knows no log, no format and no terminal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import cachedoctor
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.run import drive, source_of
+from cachedoctor.doctor.compare.config_diff import differences
+from cachedoctor.doctor.compare.metrics import measures
+from cachedoctor.doctor.compare.reports import is_report, read
+from cachedoctor.doctor.compare.tally import Tally
+from cachedoctor.doctor.naming import printable
+from cachedoctor.knowledge import builds
+from cachedoctor.model import (
+    SEVERITY_ORDER,
+    Change,
+    ComparedSide,
+    Comparison,
+    Finding,
+    FindingChange,
+    FindingSide,
+    NotEvaluated,
+    Report,
+    Session,
+)
+from cachedoctor.sources.base import Told, unheard
+
+_CHANCE = 0.05
+"""A finding that as many requests would miss as often as this by chance may be there still."""
+_ORDER: tuple[Change, ...] = ("came", "stayed", "went", "hidden", "revealed")
+_Code = tuple[str, str]
+
+
+def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unheard) -> Report:
+    """Return the report at ``path``, or that of the log there.
+
+    Args:
+        build: of a log that does not say it.
+        max_unpacked: bytes that a log may unpack to.
+        told: hears of bytes as they are read.
+
+    Raises:
+        CacheDoctorError: it cannot be read at all.
+    """
+    if is_report(path):
+        return read(path, told)
+    analyzer = Analyzer(build)
+    error = drive(analyzer, source_of(path, max_unpacked, told))
+    report = analyzer.finish()
+    if error is not None and not any(i.lines for i in report.inputs):
+        raise error
+    return report
+
+
+def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison:
+    """Compare two reports; ``names`` are those of the two inputs."""
+    old, new = Tally(before), Tally(after)
+    found = measures(old, new)
+    return Comparison(
+        cachedoctor.__version__,
+        _side(before, old, names[0]),
+        _side(after, new, names[1]),
+        found[0].verdict,
+        found[0].why,
+        found,
+        _findings(before, after, old, new),
+        differences(before, after, old, new),
+    )
+
+
+def _side(report: Report, tally: Tally, name: str) -> ComparedSide:
+    error = next((i.error for i in report.inputs if i.error is not None), None)
+    servers = list(dict.fromkeys(_server(s) for s in report.sessions))
+    sums = tally.all
+    return ComparedSide(
+        printable(name), error, servers, tally.requests, tally.unknown, tally.conversations,
+        sums.prompt, sums.cached, sums.processed, round(sums.ms, 3), tally.median_length,
+    )  # fmt: skip
+
+
+def _server(session: Session) -> str:
+    parts = [f"{session.engine} {builds.describe(session.build, session.build_min, session.build_max)}"]
+    if session.memory:
+        parts.append(f"{session.memory} memory")
+    if session.n_slots:
+        parts.append(f"{session.n_slots:,} slot{'' if session.n_slots == 1 else 's'}")
+    return ", ".join([*parts, *([session.model] if session.model else [])])
+
+
+# ---- findings
+
+
+class _Seen(NamedTuple):
+    """What one side could have shown, and did."""
+
+    report: Report
+    requests: int
+    """Children included, as findings count them."""
+    findings: dict[_Code, FindingSide]
+
+
+def _findings(before: Report, after: Report, old: Tally, new: Tally) -> list[FindingChange]:
+    sides = [_Seen(report, tally.rows, _by_code(report, tally.rows)) for report, tally in ((before, old), (after, new))]
+    changes = [_change(code, *sides) for code in {**sides[0].findings, **sides[1].findings}]
+    return sorted(changes, key=lambda c: (_ORDER.index(c.change), -max(_tokens(c.before), _tokens(c.after)), c.code))
+
+
+def _tokens(side: FindingSide | None) -> int:
+    return side.tokens if side is not None else 0
+
+
+def _by_code(report: Report, requests: int) -> dict[_Code, FindingSide]:
+    """Findings of one code are one: what parts them (the server, the input) has other names on the other side."""
+    groups: dict[_Code, list[Finding]] = {}
+    for finding in report.findings:
+        groups.setdefault((finding.code, finding.name), []).append(finding)
+    return {code: _finding_side(found, requests) for code, found in groups.items()}
+
+
+def _finding_side(found: list[Finding], requests: int) -> FindingSide:
+    times = [f.cost.ms for f in found if f.cost.ms is not None]
+    return FindingSide(
+        severity=max((f.severity for f in found), key=lambda s: SEVERITY_ORDER[s]),
+        count=sum(f.count for f in found),
+        requests=requests,
+        tokens=sum(f.cost.tokens for f in found),
+        ms=round(sum(times), 3) if times else None,
+        claims=[f.claim for f in found],
+        of="requests" if any(f.requests for f in found) else "servers",
+    )
+
+
+def _change(code: _Code, before: _Seen, after: _Seen) -> FindingChange:
+    old, new = before.findings.get(code), after.findings.get(code)
+    if old is not None and new is not None:
+        return FindingChange("stayed", *code, old, new, True, "", "")
+    seen, missing, other = (old, after, "AFTER") if old is not None else (new, before, "BEFORE")
+    unseen = _unseen(code[0], missing)
+    if unseen is not None:
+        change: Change = "hidden" if old is not None else "revealed"
+        return FindingChange(
+            change, *code, old, new, False, f"{other} could not show it: {unseen.reason}", unseen.enable
+        )
+    note = _chance(seen, missing.requests, other)
+    return FindingChange("went" if old is not None else "came", *code, old, new, not note, note, "")
+
+
+def _unseen(code: str, side: _Seen) -> NotEvaluated | None:
+    """Why the report could not have had this finding; None when it could."""
+    report = side.report
+    if code in report.ignored:
+        return NotEvaluated(code, "", "the rule was switched off when it was written", "analyze its log again with it")
+    found = next((rule for rule in report.not_evaluated if rule.code == code), None)
+    if found is not None:
+        return found
+    if not any(rule.code == code for rule in report.rules):
+        reason = f"version {report.tool_version} of cachedoctor, which wrote it, did not have this rule"
+        return NotEvaluated(code, "", reason, "analyze its log again")
+    if not side.requests:
+        return NotEvaluated(code, "", "it has no requests", "")
+    return None
+
+
+def _chance(seen: FindingSide | None, requests: int, other: str) -> str:
+    """Say so when as few ``requests`` would miss a finding of this rate by chance."""
+    if seen is None or seen.of == "servers" or not seen.requests:
+        return ""
+    rate = min(1.0, seen.count / seen.requests)
+    if (1 - rate) ** requests <= _CHANCE:
+        return ""
+    noun = "request" if requests == 1 else "requests"
+    hit = f"it hit {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
+    return f"may be chance: {hit}, and the {requests:,} {noun} of {other} may have missed it"

@@ -1,0 +1,1 @@
+"""The rules run over requests and sessions, and what they report becomes findings."""

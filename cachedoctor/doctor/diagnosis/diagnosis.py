@@ -1,0 +1,312 @@
+"""Runs the rules over finished requests and groups what they report into findings.
+
+Knows rules as such, not one of them by name. State is bounded: 8 requests per thread, one group per cause.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.doctor.diagnosis.groups import Groups, Key
+from cachedoctor.doctor.diagnosis.history import History
+from cachedoctor.doctor.diagnosis.not_evaluated import not_evaluated
+from cachedoctor.doctor.diagnosis.session_findings import session_finding, short
+from cachedoctor.model import (
+    NO_VERDICT,
+    SEVERITY_ORDER,
+    Cost,
+    Evidence,
+    Facts,
+    Finding,
+    Judged,
+    Mark,
+    NotEvaluated,
+    Options,
+    PromptDiff,
+    Request,
+    Session,
+    Severity,
+    Verdict,
+)
+from cachedoctor.model.options import DEFAULTS
+from cachedoctor.rules.base import (
+    AnyRule,
+    FindingText,
+    Group,
+    InputRule,
+    Line,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    SessionRule,
+)
+from cachedoctor.rules.registry import Broken
+from cachedoctor.rules.setup import Setup
+from cachedoctor.rules.triggers import Plan, triggers_of
+
+MAX_SESSIONS = 256
+"""Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
+_DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
+_HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
+_TELLING = frozenset({"slept", "stale", "slot_file"})
+"""Marks of requests that a rule may speak about though they lost nothing."""
+_OF_SLOTS = "CD3"
+"""How the codes of causes begin for which the client changed nothing: its slot was taken."""
+
+
+class Diagnosis:
+    """Feeds on finished requests; ``findings`` can be asked for at any time."""
+
+    def __init__(self, rules: list[AnyRule], broken: list[Broken], options: Options = DEFAULTS) -> None:
+        self._rules = rules
+        self._options = options
+        self._plan = Plan(rules)
+        self._broken = broken
+        self.failures: dict[str, str] = {}
+        """What rules failed with, by code."""
+        self.groups = Groups(options.ignored, self.failures)
+        self.opened: list[str] = []
+        """Codes of findings that are new; for whoever takes them out."""
+        self._setup = Setup(Facts(-1, ""))
+        """Of the server that was asked for last."""
+        self._memory: dict[int, History] = {}
+        self._lives: dict[tuple[str, str | None], int] = {}
+        """Last session of each server, by path and origin."""
+        self._latest: int | None = None
+        """Session that was asked for last; it stands last in ``_memory``."""
+        self.doubtful = 0
+        """Requests that lost tokens, or of which the log does not tell."""
+
+    @property
+    def avoidable_tokens(self) -> int:
+        """Tokens that the fixes would have saved."""
+        return self.groups.avoidable_tokens
+
+    @property
+    def avoidable_ms(self) -> float:
+        """Time that the fixes would have saved, milliseconds."""
+        return self.groups.avoidable_ms
+
+    def revise(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
+        """Examine a request again whose conversation was mistaken: what was said of its number is taken back."""
+        memory = self._of(session)
+        self.groups.retract(request.index)
+        memory.forget(request.index)
+        return self._ask(request, session, memory, difference)
+
+    def examine(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
+        """Run every rule on ``request``; ``difference``: from the prompt before it, when both were given."""
+        memory = self._of(session)
+        memory.speed.learn(request)
+        if request.outcome in _DOUBTFUL and request.parent is None:
+            self.doubtful += 1
+        return self._ask(request, session, memory, difference)
+
+    def merge(self, groups: Groups, doubtful: int, failures: dict[str, str]) -> None:
+        """Take what was found in a later part of the logs."""
+        self.groups.merge(groups)
+        self.doubtful += doubtful
+        self.failures.update(failures)
+
+    def _of(self, session: Session) -> History:
+        """What is remembered of a session; the life before it is forgotten, or else the one unused for longest."""
+        if session.index == self._latest:
+            return self._memory[session.index]
+        memory = self._memory.pop(session.index) if session.index in self._memory else History()
+        server = (session.path, session.origin)
+        before, self._lives[server] = self._lives.get(server, session.index), session.index
+        if before < session.index:
+            self._forget(before)
+        self._memory[session.index] = memory
+        if len(self._memory) > MAX_SESSIONS:
+            self._forget(next(iter(self._memory)))
+        self._latest = session.index
+        return memory
+
+    def _forget(self, session: int) -> None:
+        self._memory.pop(session, None)
+
+    def forget(self) -> None:
+        """No session of the inputs so far goes on."""
+        for session in list(self._memory):
+            self._forget(session)
+        self._lives.clear()
+        self._latest = None
+
+    def _ask(self, request: Request, session: Session, memory: History, difference: PromptDiff | None) -> Judged:
+        thread = request.thread
+        if thread is not None and thread >= memory.n_threads:
+            memory.n_threads = thread + 1
+        if request.outcome in _HEALTHY and not (
+            request.partial
+            or request.shifted
+            or "restarted" in request.facts.settings
+            or not _TELLING.isdisjoint(request.marks)
+        ):
+            judged = Judged(request)  # nothing that any rule could report
+            memory.remember(judged)
+            return judged
+        before, served = memory.before(request)
+        setup = self._setup_of(request.facts)
+        s = RuleContext(request, setup, before, served, memory.n_threads, memory.steals, self._options, difference)
+        codes = self._fired(s, session, memory)
+        if s.slot_taken:
+            memory.steals += 1
+        judged = Judged(request, self._verdict(s, tuple(codes)))
+        memory.remember(judged)
+        if self._options.ignored.isdisjoint(codes):
+            return judged
+        shown = msgspec.structs.replace(judged.verdict, codes=tuple(c for c in codes if c not in self._options.ignored))
+        return Judged(request, shown)
+
+    def _setup_of(self, facts: Facts) -> Setup:
+        if self._setup.facts is not facts:
+            self._setup = Setup(facts)
+        return self._setup
+
+    def _fired(self, s: RuleContext, session: Session, memory: History) -> list[str]:
+        """Ask the rules; returns the codes of those that matched."""
+        codes: list[str] = []
+        for rule, unless, weak_unless, only_with in self._plan.rules(triggers_of(s)):
+            if (codes and not unless.isdisjoint(codes)) or (only_with and only_with.isdisjoint(codes)):
+                continue
+            try:
+                match = rule.decide(s)
+            except Exception as error:  # one broken rule must not end the run
+                self.failures[rule.code] = repr(error)
+                continue
+            if match is None or (match.weak and not weak_unless.isdisjoint(codes)):
+                continue
+            codes.append(rule.code)
+            if self.groups.add(rule, match, s, session, memory.speed) and rule.code not in self._options.ignored:
+                self.opened.append(rule.code)
+        return codes
+
+    def _verdict(self, s: RuleContext, codes: tuple[str, ...]) -> Verdict:
+        if not s.lost and not codes:
+            return NO_VERDICT
+        expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
+        tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
+        slot_lost = bool(codes) and all(code.startswith(_OF_SLOTS) for code in codes)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost)
+
+    # ---- what the report needs
+
+    def findings(self) -> list[Finding]:
+        """All findings, the costliest first."""
+        by_code = {rule.code: rule for rule in self._rules if isinstance(rule, RequestRule)}
+        found = []
+        for key, group in self.groups.items():
+            if key[0] in self._options.ignored or group.proof is None:
+                continue
+            rule = by_code[key[0]]
+            words = self._say(rule, group)
+            if words is not None:
+                found.append(_finding(rule, words, group, group.proof, key, self._options.warn_tokens))
+        found.sort(key=lambda finding: (-SEVERITY_ORDER[finding.severity], -finding.cost.tokens, finding.code))
+        return found
+
+    def _say(self, rule: RequestRule, group: Group) -> FindingText | None:
+        try:
+            return rule.say(group)
+        except Exception as error:  # one broken rule must not end the run
+            self.failures[rule.code] = repr(error)
+            return None
+
+    def inspect(self, sessions: list[Session]) -> list[Finding]:
+        """Ask the rules that look at whole sessions; said once per input and cause."""
+        found: dict[Key, Finding] = {}
+        fired: dict[tuple[str, str | None], set[str]] = {}
+        for (code, _, path, origin), _ in self.groups.items():
+            fired.setdefault((path, origin), set()).add(code)
+        for rule in self._rules:
+            if not isinstance(rule, SessionRule) or rule.code in self._options.ignored:
+                continue
+            for session in sessions:
+                server = session.path, session.origin
+                codes = fired.setdefault(server, set())
+                if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
+                    continue
+                for said in self._inspect(rule, session):
+                    if codes.isdisjoint(said.unless):
+                        key = (rule.code, said.key, *server)
+                        found.setdefault(
+                            key, session_finding(key, rule, said, _evidence(said.evidence, session.path, session))
+                        )
+                        codes.add(rule.code)
+        return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
+
+    def _inspect(self, rule: SessionRule, session: Session) -> list[SessionFinding]:
+        try:
+            return rule.inspect(session)
+        except Exception as error:  # one broken rule must not end the run
+            self.failures[rule.code] = repr(error)
+            return []
+
+    def unknown_input(self, path: str) -> Finding | None:
+        """The finding for an input in which nothing was recognised; None when no rule for it could be loaded."""
+        rule = next((rule for rule in self._rules if isinstance(rule, InputRule)), None)
+        if rule is None or rule.code in self._options.ignored:
+            return None
+        words = rule.say()
+        words.claim = f"{path}: {words.claim}"
+        return session_finding((rule.code, "", path, None), rule, SessionFinding(words, "", of_cmdline=True), [])
+
+    def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
+        """Rules that these logs could not have shown, and what would enable them."""
+        left = not_evaluated(self._rules, self._broken, self.failures, sessions, lost=self.doubtful > 0)
+        return [rule for rule in left if rule.code not in self._options.ignored]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a rule failed; the exit status tells."""
+        return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
+
+
+def _severity(rule: RequestRule, group: Group, warn_tokens: int) -> Severity:
+    if rule.severity != "by-cost":
+        return rule.severity
+    return "warning" if group.tokens >= warn_tokens else "note"
+
+
+def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, key: Key, warn_tokens: int) -> Finding:
+    _, cause, path, origin = key
+    worst = [number for _, number in group.top if number not in group.first]
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=_severity(rule, group, warn_tokens),
+        confidence=group.worst.confidence,
+        claim=words.claim,
+        requests=group.first + worst,
+        count=group.count,
+        evidence=_evidence([proof.primary, *proof.related], path, group.session),
+        cost=_cost(group),
+        why=words.why,
+        ruled_out=words.ruled_out,
+        diff=None if proof.difference is None else short(proof.difference),
+        remedies=words.remedies,
+        references=words.references,
+        path=path,
+        origin=origin,
+        key=cause,
+    )
+
+
+def _cost(group: Group) -> Cost:
+    if not group.ns:
+        return Cost(group.tokens, None)
+    return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean")
+
+
+def _evidence(lines: list[Line], path: str, session: Session) -> list[Evidence]:
+    """The lines that prove a finding, the first of them first of all."""
+    found = [_line(mark, label, path, session) for mark, label in lines]
+    for related in found[1:]:
+        related.role = "related"
+    return found
+
+
+def _line(mark: Mark, label: str, path: str, session: Session) -> Evidence:
+    return Evidence(path, session.index, mark.line, mark.text.decode("utf-8", "replace"), "primary", label)

@@ -1,0 +1,83 @@
+"""What is remembered of one session's requests, for the rules to look back on. Knows requests; knows no rule."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.model import Judged, Request
+
+WINDOW = 8
+"""Requests of a thread that a rule can look back on."""
+MAX_THREADS = 64
+"""Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
+_FINAL = 64
+"""Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
+
+
+class History(msgspec.Struct):
+    """The last requests of each thread and slot, and how fast prompts are computed."""
+
+    threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
+    slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
+    """What each slot served, in the order of the requests."""
+    speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
+    latest: int | None = None
+    """Thread that was used last; it stands last in ``threads``."""
+    n_threads: int = 0
+    steals: int = 0
+
+    def remember(self, judged: Judged) -> None:
+        """Take a request; the rules have been asked about it."""
+        request = judged.request
+        served = self.slots.get(request.slot)
+        if served is None:
+            served = self.slots[request.slot] = deque(maxlen=_FINAL)
+        _insert(served, judged)
+        while len(served) > 1 and served[1].request.index < request.index - _FINAL:
+            served.popleft()
+        if request.thread is not None:
+            if request.thread != self.latest:
+                self._use(request.thread)
+            _insert(self.threads[request.thread], judged)
+
+    def _use(self, thread: int) -> None:
+        """Put a thread last; of too many the one unused for longest is forgotten."""
+        queue = self.threads.pop(thread, None)
+        if queue is None:
+            if len(self.threads) >= MAX_THREADS:
+                del self.threads[next(iter(self.threads))]
+            queue = deque(maxlen=WINDOW)
+        self.threads[thread] = queue
+        self.latest = thread
+
+    def forget(self, index: int) -> None:
+        """Forget the request with this number: it is seen otherwise now."""
+        for queue in (*self.threads.values(), *self.slots.values()):
+            for judged in queue:
+                if judged.request.index == index:
+                    queue.remove(judged)
+                    break
+
+    def before(self, request: Request) -> tuple[list[Judged], Request | None]:
+        """Give the earlier requests of its thread, oldest first, and the last one of its slot.
+
+        Requests may be asked about when later ones are known.
+        """
+        number = request.index
+        thread = self.threads.get(request.thread, ()) if request.thread is not None else ()
+        served = (j.request for j in reversed(self.slots.get(request.slot, ())) if j.request.index < number)
+        return [j for j in thread if j.request.index < number], next(served, None)
+
+
+def _insert(queue: deque[Judged], judged: Judged) -> None:
+    """Add a request in its place: nearly always the last."""
+    if not queue or queue[-1].request.index < judged.request.index:
+        queue.append(judged)
+        return
+    queue.append(judged)
+    ordered = sorted(queue, key=lambda j: j.request.index)
+    queue.clear()
+    queue.extend(ordered)

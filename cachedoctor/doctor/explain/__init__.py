@@ -1,0 +1,1 @@
+"""Single lines of a log in words."""

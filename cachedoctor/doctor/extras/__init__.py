@@ -1,0 +1,1 @@
+"""What is given beside the logs: prompts, dumps of metrics, responses."""

@@ -1,0 +1,223 @@
+"""Dumps of /metrics and responses that were given beside the logs: read, and given to the servers that they are of.
+
+They are given to the last run of the server that they are of: the only one of their engine, or the one of their model
+among several, unless the log contradicts them. What fits no server gets a session of its own without lines: numbers
+beside the wrong log are worse than numbers alone. Knows sources, measures and sessions. Knows no rule and no report.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from cachedoctor.doctor.naming import printable
+from cachedoctor.metrics import dump_spans, dumps, responses
+from cachedoctor.metrics.responses import Given
+from cachedoctor.model import CacheDoctorError, Counters, Session, Setting
+from cachedoctor.sources.base import Source
+
+MAX_DUMP = 64 * 1024 * 1024
+"""Bytes of a dump; one of vLLM has about 50 KB for each engine."""
+MAX_RESPONSES = 1024 * 1024 * 1024
+"""Bytes of a file of responses."""
+UNKNOWN = "unknown"
+"""Engine of responses that any server may have written."""
+
+_HEAD = 1 << 16
+"""Bytes at the beginning of a file that tell what it is."""
+_DUMP = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
+_RESPONSE = re.compile(rb"(?:[{\[]|data:)")
+_SAYS = re.compile(rb'"(?:usage|meta_info)"\s*:')
+_WHAT = {"metrics": "a dump of /metrics", "responses": "responses"}
+_EMPTY = {
+    "metrics": "SGLang answers GET /metrics only with --enable-metrics",
+    "responses": "give the JSON that the server answered",
+}
+
+Open = Callable[[str, int], Source]
+
+
+class ExtraInputs(msgspec.Struct):
+    """What was read beside the logs."""
+
+    lives: list[list[list[Counters]]] = msgspec.field(default_factory=list)
+    """Of each server its lives, the last life last."""
+    given: list[Given] = msgspec.field(default_factory=list)
+
+
+def load(metrics: Sequence[str], answers: Sequence[str], source_of: Open, max_unpacked: int) -> ExtraInputs:
+    """Read all files.
+
+    Args:
+        source_of: makes what reads a path, and takes the bytes that it may unpack to.
+        max_unpacked: what the user allows.
+
+    Raises:
+        CacheDoctorError: one of them cannot be used.
+    """
+    found = []
+    for path in _distinct(metrics):
+        source = source_of(path, min(MAX_DUMP, max_unpacked))
+        found += dumps.servers(_chunks(source, "metrics", MAX_DUMP), printable(path))
+    given = []
+    for path in _distinct(answers):
+        source = source_of(path, min(MAX_RESPONSES, max_unpacked))
+        given.append(responses.read(_chunks(source, "responses", MAX_RESPONSES), printable(path)))
+    return ExtraInputs(dump_spans.lives(found), given)
+
+
+def _distinct(paths: Sequence[str]) -> list[str]:
+    """Each file once: the difference of a dump and itself is nothing."""
+    return list({path if path == "-" else os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def _chunks(source: Source, option: str, most: int) -> Iterator[bytes]:
+    """At most ``most`` bytes of a file, after a look at its beginning."""
+    path, size, begun = printable(source.path), 0, False
+    for chunk in source.chunks():
+        head = chunk[:_HEAD].lstrip()
+        if not begun and head:
+            begun = True
+            _refuse(path, head, option)
+        size += len(chunk)
+        if size > most:
+            raise CacheDoctorError(f"{path}: is larger than {most >> 20:,} MiB", "give a part of it")
+        yield chunk
+    if not begun:
+        raise CacheDoctorError(f"{path}: is empty", _EMPTY[option])
+
+
+def _refuse(path: str, head: bytes, option: str) -> None:
+    """Refuse what is binary, or is what another option takes."""
+    if b"\0" in head:
+        raise CacheDoctorError(f"{path}: is binary", "give the text that the server answered")
+    other = _option(head)
+    if other not in (None, option):
+        raise CacheDoctorError(f"{path}: holds {_WHAT[str(other)]}", f"give it with --{other}")
+
+
+def _option(head: bytes) -> str | None:
+    """The option that takes what a file begins with; None where none does."""
+    if _DUMP.match(head):
+        return "metrics"
+    return "responses" if _RESPONSE.match(head) and _SAYS.search(head) else None
+
+
+def hint(path: str) -> str | None:
+    """Say how a file that was given as a log is to be given, when it is a dump or holds responses."""
+    try:
+        with open(path, "rb") as file:
+            option = _option(file.read(_HEAD).lstrip())
+    except (OSError, ValueError):
+        return None
+    return None if option is None else f"it holds {_WHAT[option]}: cachedoctor analyze --{option} {path}"
+
+
+# ---- which server it is of
+
+
+def attach(extras: ExtraInputs, sessions: list[Session], new: Callable[[str, str | None], Session]) -> None:
+    """Give everything to the last life of the server that it is of, or to a session without lines.
+
+    Args:
+        aside: what was read.
+        sessions: those of the logs; grows by what ``new`` makes.
+        new: makes a session for a path and an origin.
+    """
+    logged = _last_lives(sessions)
+    for lives in extras.lives:
+        for life in lives:
+            rivals = sum(others[-1][0].source == life[0].source for others in extras.lives)
+            session = _counted_by(life, logged, rivals) if life is lives[-1] else None
+            if session is None:
+                session = _own(new(life[-1].path, None), life[0].source, life[0].model)
+            session.counters += life
+            _equip(session, life)
+    servers = _last_lives(sessions)
+    for given in extras.given:
+        session = _answered_by(given, servers)
+        if session is None:
+            session = _own(new(given.answers.path, None), given.engine or UNKNOWN, given.model)
+        session.answers.append(given.answers)
+
+
+def _last_lives(sessions: list[Session]) -> list[Session]:
+    """The last session of every server that anything is known of."""
+    known = (s for s in sessions if s.n_requests or s.seen or s.counters)
+    return list({(s.path, s.origin): s for s in known}.values())
+
+
+def _own(session: Session, engine: str, model: str | None) -> Session:
+    """A server of which there is no log."""
+    session.engine, session.model = engine, model
+    return session
+
+
+def _counted_by(life: list[Counters], logged: list[Session], rivals: int) -> Session | None:
+    """The server of the logs that counted this; None where none fits, or several do."""
+    fitting = [s for s in logged if s.engine == life[0].source and not _contradicts(s, life[-1])]
+    if rivals > 1 or len(fitting) > 1:
+        fitting = [s for s in fitting if _same_model(s.model, life[0].model)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _answered_by(given: Given, servers: list[Session]) -> Session | None:
+    fitting = [s for s in servers if given.engine in (None, s.engine)]
+    if len(fitting) > 1:
+        fitting = [s for s in fitting if _same_model(s.model, given.model)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _same_model(one: str | None, other: str | None) -> bool:
+    """Whether two names are of one model, which a log may name with its folder."""
+    return bool(one and other) and os.path.basename(str(one)) == os.path.basename(str(other))
+
+
+def _contradicts(session: Session, counters: Counters) -> bool:
+    logged, counted = session.setting("prefix_caching"), _FACTS["prefix_caching"](counters.config)
+    return logged is not None and counted is not None and logged != counted
+
+
+# ---- facts
+
+
+def _caching(config: dict[str, str]) -> bool | None:
+    return {"True": True, "False": False}.get(config.get("enable_prefix_caching", ""))
+
+
+def _number(name: str) -> Callable[[dict[str, str]], int | None]:
+    def read(config: dict[str, str]) -> int | None:
+        text = config.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+    return read
+
+
+def _mamba_mode(config: dict[str, str]) -> str | None:
+    mode = config.get("mamba_cache_mode")
+    return mode if mode in ("align", "all", "none") else None
+
+
+_FACTS: dict[str, Callable[[dict[str, str]], bool | int | str | None]] = {
+    "prefix_caching": _caching,
+    "block_size": _number("block_size"),
+    "kv_tokens": _number("kv_cache_size_tokens"),
+    "mamba_mode": _mamba_mode,
+}
+"""Settings that vLLM's cache_config_info tells; the size in tokens since 0.32."""
+
+
+def _equip(session: Session, life: list[Counters]) -> None:
+    """Take facts of the dumps where the log is silent and all engines say the same."""
+    for name, read in _FACTS.items():
+        said = {read(counters.config) for counters in life}
+        value = said.pop()
+        if not said and value is not None and name not in session.settings:
+            session.settings[name] = Setting(value, None)
+    # With caching on every prompt is looked up (0.9.2 to 0.33).
+    never = all(c.looked_up == 0 and c.prompt_tokens for c in life)
+    if never and life[0].source == "vllm" and "prefix_caching" not in session.settings:
+        session.settings["prefix_caching"] = Setting(False, None)

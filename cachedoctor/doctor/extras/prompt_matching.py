@@ -1,0 +1,161 @@
+"""Matches prompts (dumps, request bodies) to the requests of a log, and finds what changed between two turns.
+
+Knows the diff's inputs and requests. Knows no rule.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.model import CacheDoctorError, PromptDiff, Request
+from cachedoctor.prompts import compare_prompts, inputs, run_diff
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.tokenizers import tokenize
+
+AHEAD = 64
+"""Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
+_NEAR = (0.5, 2.0)
+"""Pieces per token that are plausible when there is no exact tokenizer."""
+_MAX_THREADS = 256
+_RECENT = 64
+"""Prompts looked back on for one that this one only goes on with."""
+_COMPARED = 256
+"""Prompts that are compared where none can be matched."""
+_TAIL = 64
+"""Characters at the end of a prompt that may be the opening of the reply."""
+
+
+def _loaded(path: str) -> list[Prompt]:
+    found = inputs.load(path, reply=True)
+    if any(prompt.kind == "text" for prompt in found):
+        hint = "give request bodies (JSON or JSONL), a /slots dump, or a directory of --log-prompts-dir"
+        raise CacheDoctorError(f"{path}: is plain text, which no request of a log can be matched to", hint)
+    return found
+
+
+class GivenPrompts:
+    """The prompts given beside a log. Feeds on requests in the order in which they finish."""
+
+    def __init__(self, paths: list[str], tokenizer: str | None = None, template: str | None = None) -> None:
+        """Read the prompts of all ``paths``, in the order given.
+
+        Raises:
+            CacheDoctorError: one of them cannot be used.
+        """
+        self._ask = run_diff.Ask(tokenizer=tokenizer, template=template)
+        self._cutter = tokenize.load(tokenizer) if tokenizer else tokenize.pieces()
+        found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
+        self._prompts: list[Prompt | None] = [run_diff.rendered(p, self._ask, self._cutter) for p in found]
+        self._lengths = [self._length(p) for p in self._prompts if p is not None]
+        self._next = 0
+        self._last: dict[tuple[int, int], Prompt] = {}
+        self._recent: deque[Prompt] = deque(maxlen=_RECENT)
+        self.matched = 0
+        """Requests for which a prompt was found."""
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def _length(self, prompt: Prompt) -> int:
+        prompt = _sent(prompt)
+        return len(self._cutter.encode(prompt.text)) + self._cutter.leading(prompt.text)
+
+    def difference(self, request: Request) -> PromptDiff | None:
+        """What changed from the thread's previous prompt to this one; None when either is not among the prompts."""
+        prompt = self._take(request)
+        if prompt is None:
+            return None
+        self.matched += 1
+        if request.thread is None:
+            return None
+        before = self._before((request.session, request.thread), prompt)
+        if before is None:
+            return None
+        return compare_prompts.compare(before, _sent(prompt), self._cutter, compare_prompts.Options())
+
+    def successive(self) -> list[PromptDiff]:
+        """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
+
+        For servers whose logs have no requests to match them to.
+        """
+        recent: deque[Prompt] = deque(maxlen=_RECENT)
+        found = []
+        for prompt in (p for p in self._prompts[: _COMPARED + 1] if p is not None):
+            if recent:
+                before = max(recent, key=lambda p: common_prefix(p.text, prompt.text))
+                found.append(
+                    compare_prompts.compare(_sent(before), _sent(prompt), self._cutter, compare_prompts.Options())
+                )
+            recent.append(prompt)
+        self.matched = len(self._prompts)
+        return found
+
+    def _before(self, key: tuple[int, int], prompt: Prompt) -> Prompt | None:
+        """Give the prompt that ``prompt`` follows.
+
+        Lengths alone may have taken two conversations for one: where another prompt is the beginning of this one, word
+        for word, and the thread's last is not, the other one was its predecessor.
+        """
+        before = self._last.pop(key, None)
+        self._last[key] = prompt
+        if len(self._last) > _MAX_THREADS:
+            del self._last[next(iter(self._last))]
+        if before is not None and not _goes_on(prompt, before):
+            # A turn in front of an edit is the beginning of both; what the other one does not begin with is another's.
+            others = (p for p in reversed(self._recent) if _goes_on(prompt, p) and not _goes_on(before, p))
+            before = next(others, before)
+        self._recent.append(prompt)
+        return before
+
+    def _take(self, request: Request) -> Prompt | None:
+        tokens = request.prompt_tokens or request.error_tokens
+        if tokens is None and self._cutter.exact:
+            return None
+        for at in range(self._next, min(len(self._prompts), self._next + AHEAD)):
+            prompt = self._prompts[at]
+            if prompt is None or (prompt.slot is not None and prompt.slot != request.slot):
+                continue
+            # A request that was cancelled before its length was printed had its body all the same, but seldom a dump.
+            if self._fits(prompt, self._lengths[at], tokens) if tokens is not None else prompt.slot is None:
+                self._prompts[at] = None
+                while self._next < len(self._prompts) and self._prompts[self._next] is None:
+                    self._next += 1
+                return prompt
+            if not self._cutter.exact:
+                return None  # without exact counts only the order tells: the next prompt is this request's or none is
+        return None
+
+    def _fits(self, prompt: Prompt, length: int, tokens: int) -> bool:
+        if self._cutter.exact and prompt.rendered:
+            return length == tokens
+        return _NEAR[0] <= length / max(1, tokens) <= _NEAR[1]
+
+
+def _without_stale(found: list[Prompt]) -> list[Prompt]:
+    """Drop what a dump of several slots repeats: the prompts of those that had no request since the dump before."""
+    if len({prompt.slot for prompt in found} - {None}) < 2:
+        return found
+    last: dict[int, str] = {}
+    fresh = []
+    for prompt in found:
+        if prompt.slot is None or last.get(prompt.slot) != prompt.text:
+            fresh.append(prompt)
+        if prompt.slot is not None:
+            last[prompt.slot] = prompt.text
+    return fresh
+
+
+def _goes_on(prompt: Prompt, before: Prompt) -> bool:
+    """Whether a prompt begins with all of another one, but for the opening of the reply."""
+    text = _sent(before).text
+    kept = text[: len(text) - min(_TAIL, len(text) // 8)]
+    return prompt.text.startswith(kept) and prompt.images[: len(before.images)] == before.images
+
+
+def _sent(prompt: Prompt) -> Prompt:
+    """The prompt without the reply that a /slots dump holds behind it; the next prompt is compared with both."""
+    at = next((span.start for span in prompt.spans if span.place == "generated"), None)
+    return prompt if at is None else msgspec.structs.replace(prompt, text=prompt.text[:at])

@@ -1,0 +1,1 @@
+"""Logs read in several processes, with the report of one."""

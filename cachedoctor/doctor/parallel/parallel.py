@@ -1,0 +1,182 @@
+"""Reads logs in several processes, with the report of one: by files, and by the lives of the servers in large files.
+
+Every part is analysed on its own and the parts are joined in order. Where a part turns out not to end between two
+lives that know nothing of each other, its file is read once more as a whole. The reader of a part tells at its end
+whether it was right (``Shard.settled``: one server, awake, had requests, nothing half received). Requests, sessions and
+lines are numbered while the parts are joined. Knows processes; knows no line and no rule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+
+import msgspec
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
+from cachedoctor.doctor.analysis.shard import Shard
+from cachedoctor.doctor.catalogues import catalogue
+from cachedoctor.doctor.parallel.cuts import spans
+from cachedoctor.model import CacheDoctorError, Given, Options
+from cachedoctor.model.options import DEFAULTS
+from cachedoctor.sources.base import SourceError, Told, unheard
+from cachedoctor.sources.file import is_stream
+from cachedoctor.sources.span import FileSpan, SpanSource, plain_size
+
+_MOST = 64
+"""Processes that are started however many are asked for; each takes some 45 MB."""
+_PARTS = 4
+"""Parts of each process: lives are of any length, and who is done early takes another part."""
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """How every part is analysed."""
+
+    build: int | None
+    given: list[Given]
+    keeps_requests: bool
+    max_unpacked: int
+    """Bytes that each input may unpack to."""
+    options: Options = DEFAULTS
+
+
+class _Unit(msgspec.Struct, frozen=True):
+    """What one process reads: the rotations of a log, or a span of one file."""
+
+    paths: list[str]
+    span: FileSpan | None = None
+
+
+def _size(unit: _Unit) -> int:
+    """Bytes of it, as they are stored; of those that can be read."""
+    if unit.span is not None:
+        return unit.span.end - unit.span.start
+    return sum(os.path.getsize(path) for path in unit.paths if os.path.isfile(path))
+
+
+class _Done(msgspec.Struct):
+    part: Shard
+    line: int
+    """Number of its first line in its file."""
+    requests: str
+    """File in which they stand."""
+    errors: list[tuple[str, str]]
+    """(message, hint) of inputs that could not be read to their end."""
+
+
+def suits(paths: Iterable[str]) -> bool:
+    """Whether all inputs are files: a pipe has to be read as it comes."""
+    return not any(path == "-" or is_stream(path) for path in paths)
+
+
+def feed_parallel(
+    analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms, told: Told = unheard
+) -> list[SourceError]:
+    """Feed every path like ``feed_all``, in ``jobs`` processes; returns the errors of inputs that could not be read.
+
+    ``told`` hears of the bytes of a part when it is done.
+
+    Raises:
+        CacheDoctorError: a process was killed.
+    """
+    catalogue()  # compiled once, before the processes part
+    errors: list[SourceError] = []
+    plan = list(_plan(paths, jobs))
+    busy = min(jobs, sum(map(len, plan)), _MOST)
+    if busy < 2:
+        return feed_all(analyzer, paths, terms.max_unpacked, told)
+    with _pipes_may_break(), tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(busy) as pool:
+        try:
+            work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
+            for units, futures in work:
+                sizes = {future: _size(unit) for unit, future in zip(units, futures, strict=True)}
+                for future in as_completed(futures):
+                    told(sizes[future])
+                for done in _parts(pool, units, futures, terms, folder):
+                    analyzer.merge(done.part, done.requests, done.line)
+                    errors += [SourceError(*error) for error in done.errors]
+                    os.unlink(done.requests)
+        except BrokenProcessPool as fault:
+            what = "a process that read a part of the logs was killed"
+            raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs") from fault
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return errors
+
+
+@contextlib.contextmanager
+def _pipes_may_break() -> Iterator[None]:
+    """The pipe to a process that was ended breaks while it is written to: that must not end us, too."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGPIPE, before)
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Fork where that is safe: nothing has to be imported and compiled again. All are started at once, busy or not."""
+    method = "fork" if sys.platform == "linux" else "spawn"
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_prepare)
+
+
+def _prepare() -> None:
+    """Ctrl-C, and a terminal that is closed, reach every process; the first one says when to stop."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """The first process may be killed without a chance to end the others: nobody would wait for them."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
+    """Units of each log, in order: one for its rotations, or several of one large file."""
+    logs = chains(paths)
+    sizes = [plain_size(chain[0]) if len(chain) == 1 else 0 for chain in logs]
+    for chain, size in zip(logs, sizes, strict=True):
+        share = -(-jobs * _PARTS * size // max(1, sum(sizes)))
+        cut = spans(chain[0], share, catalogue()) if len(logs) < _PARTS * jobs else []
+        yield [_Unit(chain, span) for span in cut] or [_Unit(chain)]
+
+
+def _parts(
+    pool: ProcessPoolExecutor, units: list[_Unit], futures: list[Future[_Done]], terms: Terms, folder: str
+) -> list[_Done]:
+    done = [future.result() for future in futures]
+    if all(before.part.settled and not before.errors for before in done[:-1]):
+        return done
+    return [pool.submit(_work, _Unit(units[0].paths), terms, folder).result()]
+
+
+def _work(unit: _Unit, terms: Terms, folder: str) -> _Done:
+    analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests, options=terms.options)
+    if unit.span is None:
+        line, errors = 1, drive_chain(analyzer, unit.paths, terms.max_unpacked)
+    else:
+        line = unit.span.line
+        error = drive(analyzer, SpanSource(unit.paths[0], unit.span), line=line)
+        errors = [] if error is None else [error]
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.close(descriptor)
+    return _Done(analyzer.part(path), line, path, [(error.message, error.hint) for error in errors])

@@ -1,0 +1,1 @@
+"""A log becomes one that can be shown."""

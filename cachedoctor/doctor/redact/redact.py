@@ -1,0 +1,121 @@
+"""Redacts a log: the stages from chunks to lines that can be shown.
+
+What the analysis reads in a text must survive without the text: kinds of holes that it reads are closed vocabularies
+(``redact/holes.py``), and a printed prompt is replaced by a sample in which the rules read the same. Tokens are
+numbered as secrets are met, the first 65,536 of them, by keyed hashes with a key that is forgotten. A line of which
+parts are still to come holds back at most 4 MiB of output. Knows the catalogue of llama-server, the wrappers, what
+rules read in a printed text, and what is replaced; lines of other engines are those of ``scan`` and ``rewrite``.
+Knows no terminal and no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import IO
+
+from cachedoctor.doctor.analysis.intake import Blocks
+from cachedoctor.doctor.analysis.run import source_of
+from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
+from cachedoctor.doctor.redact.scan import EngineLines
+from cachedoctor.engines.catalogue.spans import Recognised, Spans
+from cachedoctor.envelope import Rewriter, is_shaped
+from cachedoctor.redact.printed import BAR, FIELDS, OTHER_FIELD, Printed
+from cachedoctor.redact.redact_lines import FieldSpan, LineRedactor
+from cachedoctor.redact.tokens import Tokens
+from cachedoctor.rules.client.cd102_volatile_prefix import volatile_kind
+from cachedoctor.rules.client.printed_header import header_field
+from cachedoctor.sources.base import SourceError
+
+
+class Redactor:
+    """Takes a log in chunks cut anywhere, gives the redacted log with as many lines. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._tokens = Tokens()
+        self._spans = Spans(single_lines())
+        self._lines = LineRedactor(self._tokens, Printed(facts), is_shaped)
+        self._logged = EngineLines()
+        self._rewriting = EngineLineRewriter(self._tokens)
+        self._rewriter = Rewriter(self._bodies, self._name)
+        self._blocks = Blocks()
+        self.lines = 0
+        """Lines read."""
+        self.recognised = 0
+        """Lines, without their wrappers, that are messages of the server."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes; give the lines that are finished."""
+        return self._block(self._blocks.feed(chunk))
+
+    def finish(self) -> bytes:
+        """The input ended: give the rest."""
+        return self._block(self._blocks.finish()) + self._rewriter.flush()
+
+    def replaced(self) -> dict[str, int]:
+        """How many different secrets of each kind were replaced."""
+        return dict(self._tokens.counts)
+
+    def _block(self, block: bytes) -> bytes:
+        self.lines += block.count(b"\n")
+        return self._rewriter.feed(block) if block else b""
+
+    def _name(self, kind: str, secret: bytes) -> bytes:
+        return self._tokens.name(kind, secret)
+
+    def _bodies(self, data: bytes) -> bytes:
+        text = b"\n" + data
+        logged = self._logged.read(text)
+        own = {found.start: found for found in self._spans.read(text)}
+        out: list[bytes] = []
+        at = 1
+        while at < len(text):
+            stop = text.find(b"\n", at)
+            found, other = own.get(at), logged.get(at)
+            if other is not None and (found is None or (found.row is None and other[1].row is not None)):
+                self.recognised += other[1].row is not None
+                out.append(self._rewriting.write(text, *other))
+            elif found is not None:
+                out.append(self._known(text[at:stop], found))
+            else:
+                out.append(self._lines.unknown(text[at:stop]))
+            at = stop + 1
+        return b"\n".join(out) + b"\n"
+
+    def _known(self, line: bytes, found: Recognised) -> bytes:
+        self.recognised += found.row is not None
+        start = found.start
+        spans = [FieldSpan(h.name, h.kind, h.start - start, h.end - start) for h in found.holes]
+        name = "" if found.row is None else found.row.id
+        return self._lines.known(line, found.message - start, found.end - start, name, spans)
+
+
+def facts(text: str) -> Hashable:
+    """Return all that the rules read in the text of an ``old:`` or ``new:`` line, each by itself.
+
+    A rule compares the two texts of a request; here each is compared with a text that leaves the answer to it.
+    """
+    field = header_field(text)
+    probe: Callable[[str, str], str | None] = volatile_kind
+    return (
+        BAR in text,
+        field is None and BAR in text and bool(text.partition(BAR)[0].strip(" .")),
+        OTHER_FIELD if field and field not in FIELDS else field,
+        probe(f"x{BAR}0", text),
+        probe(text, f"date:{BAR}0") is not None,
+        probe(text, f"x{BAR}0"),
+    )
+
+
+def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) -> SourceError | None:
+    """Write the redacted log, live as it arrives; returns the error that stopped the input, or None."""
+    stopped = None
+    try:
+        for chunk in source_of(path, max_unpacked).chunks():
+            out.write(redactor.feed(chunk))
+            if not chunk:
+                out.flush()
+    except SourceError as error:
+        stopped = error
+    out.write(redactor.finish())
+    return stopped

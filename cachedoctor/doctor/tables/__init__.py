@@ -1,0 +1,1 @@
+"""Reports and logs as rows of tables, and sums over them."""

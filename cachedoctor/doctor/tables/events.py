@@ -1,0 +1,164 @@
+"""Lists what a log says, line by line: every line that is a message of the server, as a row of the table of events.
+
+Knows the stages from bytes to messages, and what may be shown of a value. Knows no request, no rule and no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from cachedoctor.doctor.analysis.intake import Intake
+from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.redact.scan import EngineLines, EngineReader
+from cachedoctor.engines.catalogue.base import as_pairs
+from cachedoctor.engines.catalogue.spans import Hole, Recognised, Spans
+from cachedoctor.envelope.clock import wall_time
+from cachedoctor.model import Segment
+from cachedoctor.report import sanitize
+
+_NUMBERS: dict[str, Callable[[bytes], int | float]] = {
+    "d": int,
+    "f": lambda raw: float(raw.split(b"(")[0]),
+    "n": lambda raw: int(raw.replace(b",", b"")),
+}
+_PROMPTS = frozenset({"text", "json", "ids", "rest"})
+"""Kinds of holes in which prompts may stand."""
+_LONGEST = 256
+"""Code points that are kept of a path, an address and other texts."""
+_SHORT = 64
+"""Code points of texts that are remembered with what is shown of them: addresses, names, states."""
+_BEFORE = re.compile(
+    rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?"
+    rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}))?"
+)
+"""What stands before a message: clock, level, slot and task."""
+
+
+_LEVELS = {b"DEBUG": "D", b"INFO": "I", b"WARNING": "W", b"ERROR": "E", b"CRITICAL": "E"}
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_PAIRS = 64
+"""Values of a line that names them itself which are kept; no engine prints so many."""
+
+
+class Listing:
+    """Feeds on the bytes of one input."""
+
+    def __init__(self, path: str) -> None:
+        self._path = printable(path)
+        self._intake = Intake(self._path)
+        self._spans = Spans(single_lines())
+        self._logged = EngineLines()
+        self._encode = msgspec.json.Encoder().encode
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the rows of the lines that the next bytes complete, as JSON objects."""
+        return self._rows(self._intake.feed(chunk))
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield the rows of what was still held back."""
+        return self._rows(self._intake.finish())
+
+    def _rows(self, segments: list[Segment]) -> Iterator[bytes]:
+        found = [row for segment in segments for row in self._segment(segment)]
+        if len(segments) > 1:  # several servers in one file
+            found.sort(key=lambda row: row["line"])
+        yield from map(self._encode, found)
+
+    def _segment(self, segment: Segment) -> Iterator[dict[str, Any]]:
+        data, index, counted = b"\n" + segment.data, 0, 1
+        for found, reader in self._found(data, segment.origin):
+            index += data.count(b"\n", counted, found.start)
+            counted = found.start
+            number = segment.number(index)
+            stored = segment.stored.get(number)
+            before = {"path": self._path, "line": number, "origin": segment.origin and sanitize.name(segment.origin)}
+            before["time"] = None if stored is None else wall_time(stored)
+            row = _row(data, found) if reader is None else _logged_row(reader, data, found)
+            own = row.pop("time")
+            before["time"] = before["time"] or own
+            yield before | row
+
+    def _found(self, data: bytes, origin: str | None) -> list[tuple[Recognised, EngineReader | None]]:
+        """Messages in their order, and the engine of those that are not llama-server's."""
+        lines: dict[int, tuple[Recognised, EngineReader | None]] = {
+            line.start: (line, reader) for line, reader in self._others(data, origin) if line.row is not None
+        }
+        lines |= {line.start: (line, None) for line in self._spans.read(data) if line.row is not None}
+        return [lines[start] for start in sorted(lines)]
+
+    def _others(self, data: bytes, origin: str | None) -> Iterator[tuple[Recognised, EngineReader]]:
+        for reader, line in self._logged.read(data, origin).values():
+            yield line, reader
+
+
+def _logged_row(reader: EngineReader, data: bytes, found: Recognised) -> dict[str, Any]:
+    parts, _, _ = reader.words.prefix(data[found.start : found.message])
+    level = parts.get("level") or parts.get("lmlevel")
+    fields: dict[str, int | float | str] = {}
+    for hole in found.holes:
+        raw = data[hole.start : hole.end]
+        if hole.kind == "pairs":
+            fields |= {
+                _remembered(name[:_SHORT]): _amount(value) for name, value in list(as_pairs(raw).items())[:_PAIRS]
+            }
+        else:
+            fields[hole.name] = _value(hole, raw)
+    return {
+        "time": reader.words.time(parts),
+        "uptime_ms": None,
+        "level": None if level is None else _LEVELS.get(level),
+        "slot": None,
+        "task": None,
+        "message": found.row.id if found.row else None,
+        "fields": msgspec.json.encode(fields).decode(),
+        "engine": reader.words.engine,
+        "process": sanitize.value(reader.words.process(parts)) or None,
+    }
+
+
+def _amount(value: str) -> int | float | str:
+    if _NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    return sanitize.value(value, _SHORT)
+
+
+def _row(data: bytes, found: Recognised) -> dict[str, Any]:
+    before = _BEFORE.match(data, found.start, found.message)
+    *clock, level, slot, task = before.groups() if before else (None,) * 7
+    uptime = None
+    if clock[0] is not None:
+        minutes, seconds, millis, micros = (int(part or 0) for part in clock)
+        uptime = minutes * 60_000 + seconds * 1000 + millis + micros / 1000
+    fields = {hole.name: _value(hole, data[hole.start : hole.end]) for hole in found.holes}
+    return {
+        "time": None,
+        "uptime_ms": uptime,
+        "level": level and level.decode(),
+        "slot": None if slot is None else int(slot),
+        "task": None if task is None or task == b"-1" else int(task),
+        "message": found.row.id if found.row else None,
+        "fields": msgspec.json.encode(fields).decode(),
+        "engine": "llama.cpp",
+        "process": None,
+    }
+
+
+def _value(hole: Hole, raw: bytes) -> int | float | str:
+    convert = _NUMBERS.get(hole.kind)
+    if convert is not None:
+        return convert(raw)
+    text = raw.decode("utf-8", "replace")
+    if hole.kind in _PROMPTS:
+        return sanitize.value(text)
+    return _remembered(text) if len(text) <= _SHORT else sanitize.value(text, _LONGEST)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> str:
+    return sanitize.value(text)

@@ -1,0 +1,316 @@
+"""Catalogues of log messages: rows in printf words, compiled to patterns.
+
+Knows how a row becomes a pattern. Knows no particular message, no request, no rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
+from typing import Any
+
+import msgspec
+
+from cachedoctor.engines.catalogue.heads import Heads, literal_pattern
+from cachedoctor.model import Shows
+
+_LOOK = 1 << 12
+"""Bytes in which the literal beginning of a message ends, blanks included."""
+HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
+"""A hole of a template: its name and its kind."""
+GROUPS = ("slot", "srv", "bare")
+"""Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
+
+
+_text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
+
+
+def _float(raw: bytes) -> float:
+    return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
+
+
+def as_pairs(raw: bytes) -> dict[str, str]:
+    """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it.
+
+    Where a name comes again, the next line has been glued to this one.
+    """
+    found: dict[str, str] = {}
+    more: dict[str, list[str]] = {}
+    last = None
+    for part in _text(raw).split(","):
+        name, colon, value = part.partition(":")
+        if colon and (name := name.strip()):
+            if name in found:
+                break
+            found[name] = value.strip()
+            last = name
+        elif last is not None and (rest := part.strip()):
+            more.setdefault(last, [found[last]]).append(rest)
+    for name, parts in more.items():
+        found[name] = ", ".join(parts)
+    return found
+
+
+# Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
+_NUMBER = r"\d{1,15}(?!\d)"
+
+# kind of a hole: pattern and converter; url, path, host, json and text can hold a user's words
+_KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
+    "d": ("-?" + _NUMBER, int),
+    "f": (r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)", _float),
+    "n": (r"\d{1,3}(?:,\d{3}){1,4}(?![,\d])|" + _NUMBER, lambda raw: int(raw.replace(b",", b""))),  # 1,048,576
+    "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
+    "func": (r"[^\s:]+", _text),
+    "word": (r"[^\s,()']*", _text),
+    "words": (r"[^,()']*?", _text),
+    "method": (r"[A-Z]+", _text),
+    "url": (r"[^\s)]*", _text),
+    "path": (r".*?", _text),
+    "host": (r"\S+?", _text),
+    "json": (r"[\[{<\"].*", _text),
+    "ids": (r"-?\d+(?: +-?\d+)*", _text),
+    "sentence": (r"[A-Z<].*?[^,\s]", _text),
+    "setting": (r"unset.*?|\S+", _text),
+    "nolimit": (r"[a-z].*", _text),
+    "text": (r".*?", _text),
+    "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
+    "pairs": (r".*", as_pairs),  # so do these
+}
+
+
+class Event(msgspec.Struct, gc=False):
+    """A line that a row of the catalogue recognised. Valid while the block it points into is being scanned."""
+
+    message: str
+    """Id of the message, the same over all its wordings."""
+    row: Message | None
+    """None for an event that stands for several lines."""
+    fields: dict[str, Any]
+    slot: int
+    """Slot id, -1 when the line names none."""
+    task: int
+    """Task id, -1 when the line names none."""
+    line: int
+    """1-based line number in the input."""
+    block: bytes
+    start: int
+    """Offset of the line in the block."""
+    end: int = 0
+    """Offset behind the last line, for an event that stands for several."""
+    match: re.Match[bytes] | None = None
+    """Match of the fused pattern, for an event that stands for several lines."""
+    lines: Sequence[int] = ()
+    """Their line numbers."""
+
+    @property
+    def text(self) -> bytes:
+        """The whole line without its wrapper."""
+        end = self.block.find(b"\n", self.start)
+        return self.block[self.start : end if end >= 0 else None]
+
+    @property
+    def whole(self) -> bytes:
+        """All lines of an event that stands for several."""
+        return self.block[self.start : self.end]
+
+    @property
+    def stamp(self) -> bytes:
+        """Uptime as printed at the start of the line, ``M.SS.mmm.uuu``; empty when the line carries no clock."""
+        return stamp_of(self.block, self.start)
+
+
+def stamp_of(block: bytes, start: int = 0) -> bytes:
+    """Uptime at the start of the line that begins at ``start``; empty when it carries no clock."""
+    word = block[start : block.find(b" ", start)]
+    return word if word[:1].isdigit() else b""
+
+
+def uptime_seconds(stamp: bytes) -> int:
+    """Whole seconds since the start of the server from ``M.SS.mmm.uuu`` (minutes are unbounded)."""
+    minutes, _, rest = stamp.partition(b".")
+    seconds = rest[:2]
+    return int(minutes) * 60 + int(seconds) if minutes.isdigit() and seconds.isdigit() else 0
+
+
+class Message:
+    """A row of a catalogue: one wording of one message.
+
+    ``template`` repeats the server's printf string with typed holes, ``{name:kind}``. Runs of
+    blanks match any run of blanks, so that pasted text with collapsed columns is recognised.
+    ``levels`` says from which build on the message has which level: ``"I6751 T9873"`` is INFO from b6751 and TRACE
+    from b9873 (I, W, E, D as usual; T trace, L library info, O always printed, P part of an error's text).
+    """
+
+    def __init__(
+        self,
+        id: str,
+        component: str,
+        first: int,
+        last: int,
+        levels: str,
+        template: str,
+        sample: str,
+        heads: tuple[str, ...] = (),
+        shows: tuple[Shows, ...] = (),
+    ) -> None:
+        self.id = id
+        self.component = component
+        self.first = first
+        self.last = last
+        self.levels = levels
+        self.template = template
+        self.sample = sample
+        self.shows = shows
+        """What a log with this line is able to tell; what rules ask for instead of ids."""
+        self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
+        self._body = template.split("}: ", 1)[1] if self.has_func else template
+        self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
+        wild = template.startswith("{") and not self.has_func  # begins with a value: the heads are some of many
+        self._heads = (b"",) if wild else tuple(head.encode() for head in self.heads)
+        self._prepared = False
+        self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = lambda data, start: None
+        self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
+        self._holes: list[tuple[str, Callable[[bytes], Any]]] = []
+        self.names: tuple[str, ...] = ()
+        self.integers = False
+        """All fields are integers: the scanner converts them without running Python code per field."""
+        self.repeats = False
+        """Printed again and again for one task; set by the scanner's plan."""
+
+    def may_begin(self, text: bytes) -> bool:
+        """Cheap look before a pattern is compiled; ``text`` begins with the message, its blanks collapsed."""
+        return text.startswith(self._heads)
+
+    def prepare(self) -> None:
+        """Compile the pattern of the whole message up to the end of its line; until then it is too costly to hold."""
+        if self._prepared:
+            return
+        self._prepared = True
+        self.exact_match = re.compile(self._pattern(self._body) + rb"(?:(?<![ \t])[ \t]*)?(?=\n|\Z)").match
+        self.names = tuple(name for name, _ in self._holes)
+        self.integers = all(convert is int for _, convert in self._holes)
+
+    def _pattern(self, template: str) -> bytes:
+        out, at, lazy = [], 0, False
+        self._holes.clear()
+        for hole in HOLE.finditer(template):
+            literal = template[at : hole.start()]
+            # a text ends where its blanks begin; to look for the literal behind each of them would cost their square
+            out.append(b"(?<![ \t])" if lazy and literal[:1] == " " else b"")
+            out.append(literal_pattern(literal))
+            pattern, convert = _KINDS[hole.group(2)]
+            lazy = "*?" in pattern
+            self._holes.append((hole.group(1), convert))
+            blank = b"[ \t]*" if hole.group(2) in "dfx" else b""
+            out.append(blank + b"(" + pattern.encode() + b")")
+            at = hole.end()
+        out.append(b"(?<![ \t])" if lazy and template[at : at + 1] == " " else b"")
+        out.append(literal_pattern(template[at:]))
+        return b"".join(out)
+
+    def text_pattern(self) -> bytes:
+        """Pattern of the message without the end of its line, one group per field in the order of ``names``."""
+        self.prepare()
+        return self._pattern(self._body)
+
+    def convert(self, found: re.Match[bytes]) -> dict[str, Any]:
+        """Fields of a match of the pattern."""
+        return {name: convert(raw) for (name, convert), raw in zip(self._holes, found.groups(), strict=True)}
+
+    def match(self, data: bytes, start: int, *, loose: bool = False) -> dict[str, Any] | None:
+        """Fields of the message that starts at ``start``, or None. ``loose`` lets unknown text follow."""
+        self.prepare()
+        if loose and self._loose_match is None:
+            self._loose_match = re.compile(self._pattern(self._body)).match
+        found = self._loose_match(data, start) if loose and self._loose_match else self.exact_match(data, start)
+        return None if found is None else self.convert(found)
+
+    def level_at(self, build: int) -> str:
+        """Letter of the level at ``build``: I, W, E, D, T, L, O or P."""
+        letter = self.levels[0]
+        for part in self.levels.split():
+            if int(part[1:]) <= build:
+                letter = part[0]
+        return letter
+
+
+class Catalogue:
+    """The rows of one engine, found by the literal head of their message."""
+
+    # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
+    _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
+    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}) *+\| *+"
+    _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
+    _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
+
+    def __init__(self, rows: list[Message], fused: bytes = b"") -> None:
+        """``fused``: a pattern that stands behind the slot prefix and reads several lines at once."""
+        self.rows = rows
+        self.by_head: dict[tuple[str, bytes], list[Message]] = {}
+        heads: dict[str, set[str]] = {"slot": set(), "srv": set(), "bare": set()}
+        for row in rows:
+            for head in row.heads:
+                if head:
+                    heads[group_of(row)].add(head)
+                self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
+        heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
+        self._fused = fused
+        self.pattern = Heads(heads, self._compiled)
+        """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
+        one of three groups: behind a slot prefix, behind a server prefix, bare."""
+
+    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
+        # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
+        # digits are token ids.
+        shortcut = self._fused + rb"|" if self._fused else b""
+        slot, other, bare = heads["slot"], heads["srv"], heads["bare"]
+        return re.compile(
+            rb"\n"
+            + self._STAMP
+            + rb"(?:"
+            + self._SLOT
+            + rb"(?:"
+            + shortcut
+            + rb"("
+            + slot
+            + rb"|(?=[ \t]*(?:\n|-?\d))))"
+            rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
+        )
+
+    def candidates(self, group: str, head: bytes) -> list[Message]:
+        """Rows that begin with ``head``; blanks in the log may be collapsed or doubled."""
+        plain = b" ".join(head.split())
+        rows = list(self.by_head.get((group, plain), ()))
+        return rows + self.by_head.get(("bare", plain), []) if group == "srv" else rows
+
+    def recognise(self, body: bytes) -> list[Event]:
+        """Every row that matches the single line ``body`` exactly (one, unless the catalogue is ambiguous)."""
+        head = self._STAMP + rb"(?:" + self._SLOT + rb"()|" + self._OTHER + rb"()|)[ \t]*"
+        found = re.match(head, body)
+        if found is None:
+            return []
+        slot, task, is_slot, is_other = found.groups()
+        group = "slot" if is_slot is not None else "srv" if is_other is not None else "bare"
+        events = []
+        for row in self.rows:
+            if group_of(row) == group or (group == "srv" and group_of(row) == "bare"):
+                start, func = found.end(), None
+                if row.has_func:
+                    func = re.compile(rb"(\S+?): ").match(body, start)
+                    start = func.end() if func else start
+                if not row.may_begin(b" ".join(body[start : start + _LOOK].split())):
+                    continue
+                fields = row.match(body, start)
+                if fields is not None and (func is not None) == row.has_func:
+                    if func is not None:
+                        fields = {row.template[1:].split(":")[0]: _text(func.group(1)), **fields}
+                    events.append(Event(row.id, row, fields, int(slot or -1), int(task or -1), 1, body, 0))
+        return events
+
+
+def group_of(row: Message) -> str:
+    """Where in a line the message of ``row`` stands: behind a slot prefix, a server prefix, or bare."""
+    if row.component == "slot":
+        return "slot"
+    return "srv" if row.component in ("srv", "que", "res", "cmn", "spec") else "bare"

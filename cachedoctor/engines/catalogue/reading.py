@@ -1,0 +1,213 @@
+"""Reads one line by itself: whole, cut, with unknown text behind the message, or without what stands before it.
+
+Slow and lenient, for people who ask about a line; logs are read by the scanner. Knows rows, and the prefixes of
+llama-server; those of other engines stand in their vocabularies. Knows no particular message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.engines.catalogue.base import Message, group_of
+from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
+
+_PREFIX = re.compile(
+    rb"(?:(?P<stamp>\d+\.\d\d\.\d\d\d\.\d\d\d) +)?(?:(?P<level>[IWEDT]) +)?"
+    rb"(?:(?:(?P<slot>slot) +)?(?:(?P<slot_func>[^\s:|]*): *)?id +(?P<id>\d+) *\| *task +(?P<task>-?\d+) *\| *"
+    rb"|(?P<other>srv|que|res|cmn|spec) +(?:(?P<other_func>[^\s:]*): *)?)?[ \t]*"
+)
+_FUNC = re.compile(rb"(\S+?): ")
+_LEFT_OUT = re.compile(
+    rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL
+)
+"""How reports, terminals and people mark what they leave out."""
+_SEPARATOR = re.compile(rb"\| *|: +")
+_SEPARATORS_MAX = 6
+_MIN_CUT = 16
+"""Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
+_MIN_LIKE = 10
+_MIN_LIKENESS = 0.6
+_NEAREST_MAX = 200
+_LINE_MAX = 1 << 12
+"""Bytes of a line that are read; what lies behind them is a prompt or a body."""
+
+
+class RowMatch(NamedTuple):
+    """A row that fits."""
+
+    row: Message
+    fields: list[tuple[str, bytes | None]]
+    """Names and what is printed, in their order; None where the line ends before."""
+    start: int
+    """Offset of the message in the line, behind everything that stands before it."""
+    func: bytes = b""
+    """Function or library that is named between prefix and message."""
+    more: bytes = b""
+    """Unknown text behind the message."""
+
+
+class LineReading(msgspec.Struct):
+    """What was recognised in a line."""
+
+    prefix: dict[str, bytes]
+    """Parts before the message by name: stamp, level, component, func, id, task; those that are there."""
+    found: list[RowMatch]
+    """Rows that fit, one unless their wording alone does not decide."""
+    cut: bool = False
+    """The line ends before the message does."""
+    unknown: bytes = b""
+    """What stands before the message and is no part of a known prefix."""
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is missing and nothing is left over."""
+        return bool(self.found) and not (self.cut or self.unknown.strip() or self.found[0].more)
+
+
+_Fit = Callable[[Message, bytes, int], RowMatch | None]
+
+
+def read(rows: Iterable[Message], line: bytes) -> LineReading:
+    """Read ``line``, which has lost its wrapper; an unknown line has no ``found``."""
+    line = line[:_LINE_MAX].rstrip(b"\r\n")
+    parts, start = _prefix(line)
+    group = "slot" if "id" in parts else "srv" if parts.get("component") else "bare"
+    groups = {group, "bare"} if group == "srv" else {group}  # library texts are reprinted under a server prefix
+    # An empty message has nothing but its function to be told by.
+    rows = [row for row in rows if row.template or _prefix(row.sample.encode())[0].get("func") == parts.get("func")]
+    own = [row for row in rows if group_of(row) in groups]
+    return _fitted(
+        [(own, start)], [row for row in rows if _literal(row)] if group == "bare" else [], parts, line, start
+    )
+
+
+def read_logged(vocabulary: Vocabulary, line: bytes) -> LineReading:
+    """Read ``line`` as one of an engine with a Python logger, whose prefix it may have lost."""
+    line = line[:_LINE_MAX].rstrip(b"\r\n")
+    parts, start, unknown = vocabulary.prefix(line)
+    reading = _fitted([(vocabulary.rows, start)], [row for row in vocabulary.rows if _literal(row)], parts, line, start)
+    reading.unknown = unknown + reading.unknown
+    return reading
+
+
+def _fitted(
+    tries: list[tuple[list[Message], int]],
+    headed: list[Message],
+    parts: dict[str, bytes],
+    line: bytes,
+    start: int,
+) -> LineReading:
+    """Fit rows to the message of ``line``: whole, then begun, then with unknown text behind it.
+
+    Args:
+        tries: rows, and the offset at which a message of theirs may begin.
+        headed: rows that are known by their first words: they may begin behind something unknown, too.
+        parts: what stands before the message, by name.
+        line: without its wrapper.
+        start: where its known prefix ends.
+    """
+    tries = list(tries)
+    if headed:
+        tries.append((headed, start))
+        separators = _SEPARATOR.finditer(line, start, start + _NEAREST_MAX)
+        tries += [(headed, at.end()) for at in islice(separators, _SEPARATORS_MAX)]
+    ways: list[tuple[_Fit, bytes]] = [(_whole, line), (_begun, _LEFT_OUT.sub(b"", line)), (_longer, line)]
+    for fit, text in ways:
+        for some, at in tries:
+            found = _furthest([hit for row in some if (hit := fit(row, text, at)) is not None])
+            if found:
+                return LineReading(parts, found, fit is _begun, line[start:at])
+    return LineReading(parts, [])
+
+
+def nearest(rows: Iterable[Message], line: bytes, start: int | None = None) -> tuple[float, str]:
+    """How like the most similar known message ``line`` is, 0 to 1, and how that message begins; (0, "") for none.
+
+    ``start``: offset of the message, unless llama-server's prefix stands before it.
+    """
+    text = _plain(line[_prefix(line)[1] if start is None else start :][:_NEAREST_MAX]).decode("utf-8", "replace")
+    best, likeness = "", _MIN_LIKENESS
+    for head in sorted({head for row in rows for head in row.heads if len(head) >= _MIN_LIKE}):
+        matcher = SequenceMatcher(None, text[: len(head)].lower(), head.lower(), autojunk=False)
+        if matcher.quick_ratio() > likeness and (ratio := matcher.ratio()) > likeness:
+            best, likeness = head, ratio
+    return (likeness, best) if best else (0.0, "")
+
+
+def _prefix(line: bytes) -> tuple[dict[str, bytes], int]:
+    """Parts before the message by name, and where they end; slot and other prefixes have the same parts."""
+    names = {"slot": "component", "other": "component", "slot_func": "func", "other_func": "func"}
+    match = _PREFIX.match(line)
+    if match is None:
+        return {}, 0
+    return {names.get(name, name): raw for name, raw in match.groupdict().items() if raw is not None}, match.end()
+
+
+def _plain(text: bytes) -> bytes:
+    return b" ".join(text.split())
+
+
+def _literal(row: Message) -> bool:
+    """Whether the message begins with words of its own."""
+    return (bool(row.heads[0]) and not row.template.startswith("{")) or row.has_func
+
+
+def _places(row: Message, line: bytes, start: int) -> tuple[int, bytes] | None:
+    """Where the words of ``row`` begin, and the function named before them; None when it names none but should."""
+    if not row.has_func:
+        return start, b""
+    named = _FUNC.match(line, start)
+    return None if named is None else (named.end(), named.group(1))
+
+
+def _fields(row: Message, func: bytes, groups: Iterable[bytes | None]) -> list[tuple[str, bytes | None]]:
+    first = [(row.template[1:].split(":")[0], func)] if row.has_func else []
+    return [*first, *zip(row.names, groups, strict=True)]
+
+
+def _whole(row: Message, line: bytes, start: int) -> RowMatch | None:
+    place = _places(row, line, start)
+    if place is None or not row.may_begin(_plain(line[place[0] :])):
+        return None
+    row.prepare()
+    match = row.exact_match(line, place[0])
+    return None if match is None else RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1])
+
+
+def _begun(row: Message, line: bytes, start: int) -> RowMatch | None:
+    """Fit a message whose end is missing."""
+    place = _places(row, line, start)
+    text = b"" if place is None else _plain(line[place[0] :])
+    if place is None or not _literal(row):
+        return None
+    heads = [head.encode() for head in row.heads]
+    if not any(text.startswith(h) or (len(text) >= _MIN_CUT and h.startswith(text)) for h in heads):
+        return None
+    import regex  # type: ignore[import-untyped]  # only it tells a text that fits so far from one that does not
+
+    row.prepare()
+    match = regex.compile(row.text_pattern()).fullmatch(line, place[0], partial=True)
+    return None if match is None else RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1])
+
+
+def _longer(row: Message, line: bytes, start: int) -> RowMatch | None:
+    """Fit a message behind which unknown text follows, as newer builds append fields."""
+    place = _places(row, line, start)
+    if place is None or not _literal(row) or not row.may_begin(_plain(line[place[0] :])):
+        return None
+    match = re.compile(row.text_pattern()).match(line, place[0])
+    if match is None:
+        return None
+    return RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1], line[match.end() :].strip())
+
+
+def _furthest(hits: list[RowMatch]) -> list[RowMatch]:
+    """Those that leave least of the line unread."""
+    least = min((len(hit.more) for hit in hits), default=0)
+    return [hit for hit in hits if len(hit.more) == least]

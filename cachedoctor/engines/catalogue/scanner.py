@@ -1,0 +1,186 @@
+"""Finds the messages of a catalogue in blocks of lines. The hot path: most lines never become an object.
+
+A dictionary from head to rows gives the few rows that may fit; the one that fitted last is tried first, as a log has
+one build. When none fits, a second round lets unknown text follow, because newer builds append fields. Standard ``re``
+is used: the ``regex`` package takes about twice as long on this kind of pattern. Knows blocks, heads and rows. Knows no
+particular message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cachedoctor.engines.catalogue.base import GROUPS, Catalogue, Event, Message
+from cachedoctor.model import Segment
+
+_NO_FIELDS: dict[str, Any] = {}
+_MAX_COUNTS = 4096
+"""Counts waiting to be taken; lines of requests that never end must not fill the memory."""
+
+
+class Plan(msgspec.Struct):
+    """What a scanner delivers."""
+
+    wanted: frozenset[str]
+    """Messages that somebody listens to."""
+    once: frozenset[str] = frozenset()
+    """Of these only the first line per slot and task is delivered."""
+    counted: frozenset[str] = frozenset()
+    """All lines are counted per slot and task."""
+    fused_groups: int = 0
+    """Groups of the catalogue's fused pattern."""
+
+
+class Scanner:
+    """Scans the segments of one origin."""
+
+    def __init__(self, catalogue: Catalogue, plan: Plan) -> None:
+        self._catalogue = catalogue
+        self._plan = plan
+        self._first_group = 3 + plan.fused_groups
+        self._rows: dict[int, dict[bytes, list[Message]]] = {self._first_group + i: {} for i in range(3)}
+        self._last: dict[tuple[str, bytes], bytes] = {}
+        self._counts: dict[tuple[str, bytes, bytes], int] = {}
+        self.last_line = 0
+        """Number of the last of these lines."""
+        self.recognised = 0
+        """Lines that began like a message of the catalogue, wanted or not; those without a server's prefix only if the
+        whole message fits, since such words stand in any text."""
+
+    def take(self, message: str, slot: int, task: int) -> int:
+        """How many lines of a counted message the task has had on the slot; counting starts anew."""
+        return self._counts.pop((message, b"%d" % slot, b"%d" % task), 0)
+
+    def scan(self, segment: Segment) -> Iterator[Event]:
+        """Events in line order."""
+        data = b"\n" + segment.data
+        rows_of, count, slot_group = self._rows, data.count, self._first_group
+        bare_group = slot_group + 2
+        first, numbers = segment.first, segment.numbers
+        line, counted, seen = -1, 0, 0
+        found, group = None, 0
+        for found in list(self._catalogue.pattern.finditer(data)):  # in one go, which spares the processor's cache
+            seen += 1
+            group = found.lastindex or 0
+            if group < slot_group:
+                at, end = found.start() + 1, found.end()
+                line += count(b"\n", counted, at)
+                counted = at
+                more = count(b"\n", at, end)
+                seen += more
+                spans = (
+                    range(first + line, first + line + more + 1) if numbers is None else numbers[line : line + more + 1]
+                )
+                yield Event(
+                    "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
+                )  # fmt: skip
+                continue
+            head = found[group]
+            rows = rows_of[group].get(head)
+            if rows is None:
+                rows = self._learn(group, head)
+            if not rows:
+                continue
+            row = rows[0]
+            slot = task = b"-1"
+            if group == slot_group:
+                slot, task = found[1], found[2]
+                if row.repeats and self._repeated(row.id, slot, task):
+                    continue
+            start = found.end() - len(head)
+            match = row.exact_match(data, start)
+            if match is None:
+                other, fields = self._other(rows, data, start)
+                if other is None or other.id not in self._plan.wanted:
+                    seen -= other is None and group == bare_group
+                    continue
+                row = other
+            elif group == bare_group and row.id not in self._plan.wanted:
+                continue
+            elif row.integers:
+                fields = dict(zip(row.names, map(int, match.groups())))  # noqa: B905  # same length by construction, and hot
+            else:
+                fields = row.convert(match)
+            at = found.start() + 1
+            line += count(b"\n", counted, at)
+            counted = at
+            yield Event(
+                row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at
+            )
+        self.recognised += seen
+        if found is not None:
+            line += count(b"\n", counted, found.end() if group < slot_group else found.start() + 1)
+            self.last_line = first + line if numbers is None else numbers[line]
+
+    def first(self, message: str, slot: int, task: int) -> bool:
+        """Whether this is the first line of its kind that the task has on the slot; for lines read together."""
+        key, number = (message, b"%d" % slot), b"%d" % task
+        if self._last.get(key) == number:
+            return False
+        self._last[key] = number
+        return True
+
+    def forget(self, slot: int | None = None) -> None:
+        """Tasks whose numbers were seen may come again, on one slot or (another life of the server) on all."""
+        number = None if slot is None else b"%d" % slot
+        self._last = {key: task for key, task in self._last.items() if number not in (None, key[1])}
+        if slot is None:
+            self._counts.clear()
+
+    def singly(self, event: Event) -> Iterator[Event]:
+        """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
+        for number, line in zip(event.lines, event.whole.split(b"\n"), strict=True):
+            counted, last = self.recognised, self.last_line
+            found = list(self.scan(Segment(None, line + b"\n", number)))
+            self.recognised, self.last_line = counted, last  # the line was counted with the event
+            yield from found
+
+    def recognise_all(self, lines: list[bytes]) -> list[Message]:
+        """Wanted rows of several lines, one by one."""
+        rows = [event.row for line in lines for event in self._catalogue.recognise(line)]
+        return [row for row in rows if row is not None and row.id in self._plan.wanted]
+
+    def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
+        """Note a line of a message that is printed again and again; of some only the first one is an event."""
+        if message in self._plan.counted:
+            key = (message, slot, task)
+            if len(self._counts) > _MAX_COUNTS:
+                self._counts.clear()
+            self._counts[key] = self._counts.get(key, 0) + 1
+            return False
+        if self._last.get((message, slot)) == task:
+            return True
+        self._last[message, slot] = task
+        return False
+
+    def _learn(self, group: int, head: bytes) -> list[Message]:
+        """Rows for a spelling of a head that is met for the first time; none when nobody listens to any of them."""
+        rows = self._catalogue.candidates(GROUPS[group - self._first_group], head)
+        bare = group == self._first_group + 2
+        if not bare and not any(row.id in self._plan.wanted for row in rows):
+            rows = []
+        for row in rows:
+            row.prepare()
+            row.repeats = row.id in self._plan.once or row.id in self._plan.counted
+        if (
+            len(self._rows[group]) < _MAX_COUNTS
+        ):  # spellings differ in blanks only; hostile text must not fill the memory
+            self._rows[group][head] = rows
+        return rows
+
+    @staticmethod
+    def _other(rows: list[Message], data: bytes, start: int) -> tuple[Message | None, dict[str, Any]]:
+        """Find another wording with the same head, else one with unknown text behind it."""
+        for i, row in enumerate(rows):
+            fields = row.match(data, start)
+            if fields is not None:
+                rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
+                return row, fields
+        for row in sorted(rows, key=lambda r: -len(r.template)):
+            fields = row.match(data, start, loose=True)
+            if fields is not None:
+                return row, fields
+        return None, {}

@@ -1,0 +1,126 @@
+"""A dump of /metrics as the servers in it: what each engine has counted, and when its server began.
+
+Knows where the parts of a dump lie. What a series counts is known by ``vllm`` and ``sglang``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.metrics.prometheus import Exposition, Sample
+from cachedoctor.model.bounds import MOST
+
+START = "process_start_time_seconds"
+"""When the process began, seconds since 1970; not there where several processes answer /metrics together."""
+PLACES = ("instance", "pod")
+"""Labels by which a collector tells servers apart that it wrote into one dump."""
+
+_PARTS = re.compile(r"([a-z]+)[:_](.+)")
+
+
+class EngineCounts(msgspec.Struct):
+    """What one engine has counted since it began; names as in ``Counters``."""
+
+    values: dict[str, int] = msgspec.field(default_factory=dict)
+    """What the dump does not say is not in it."""
+    config: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class EngineKey(NamedTuple):
+    """Which engine of a server."""
+
+    engine: str | None
+    model: str | None
+
+
+class Dump(msgspec.Struct):
+    """What one server has counted."""
+
+    path: str
+    source: str
+    """``vllm``, ``sglang``."""
+    place: str | None
+    """Which of several servers in one dump."""
+    started: float | None
+    """When its process began, seconds since 1970."""
+    created: float | None
+    """When its first counter began: another clock, to be compared with its like only."""
+    time: float | None
+    """When it was written, where its lines say it."""
+    readings: dict[EngineKey, EngineCounts]
+    late: frozenset[str] = frozenset()
+    """Counters that are not in a dump before they count for the first time."""
+
+    @property
+    def progress(self) -> int:
+        """Grows with every dump of one life of a server."""
+        return sum(sum(reading.values.values()) for reading in self.readings.values())
+
+
+class Series:
+    """Samples of one server, by the names that its engine gives to them: ``prompt_tokens_total``."""
+
+    def __init__(self, source: str, samples: Iterable[Sample], exposition: Exposition) -> None:
+        self._exposition = exposition
+        self._names: dict[str, dict[str, list[Sample]]] = {}
+        for sample in samples:
+            parts = _PARTS.fullmatch(sample.name)
+            if parts is not None and parts[1] == source:
+                self._names.setdefault(parts[2], {}).setdefault(sample.name, []).append(sample)
+
+    def of(self, name: str) -> list[Sample]:
+        """Samples of a series; ``vllm_x``, as some collectors spell it, only where there is no ``vllm:x``."""
+        spellings = self._names.get(name, {})
+        return next((spellings[full] for full in sorted(spellings, key=lambda full: ":" not in full)), [])
+
+    def counter(self, *names: str) -> list[Sample]:
+        """Samples of the first of ``names`` that is there, with ``_total`` or without it; never of a gauge."""
+        for name in names:
+            for spelt in (f"{name}_total", name):
+                found = self.of(spelt)
+                if found and self._exposition.type_of(found[0].name) != "gauge":
+                    return found
+        return []
+
+    def help(self, name: str) -> str:
+        """Help text of a counter."""
+        found = self.of(f"{name}_total") or self.of(name)
+        return self._exposition.help_of(found[0].name) if found else ""
+
+    def created(self) -> float | None:
+        """When the first of all counters began."""
+        times = [
+            sample.value
+            for name, spellings in self._names.items()
+            if name.endswith("_created")
+            for samples in spellings.values()
+            for sample in samples
+            if 0 < sample.value < MOST
+        ]
+        return min(times, default=None)
+
+
+def whole(value: float) -> int | None:
+    """Give a count as a number, None for one that is none."""
+    return round(value) if 0 <= value <= MOST else None
+
+
+def total(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> dict[EngineKey, int | None]:
+    """Add up samples by engine; one that is no count leaves the sum unknown."""
+    sums: dict[EngineKey, int | None] = {}
+    for sample in samples:
+        key, value = by(sample), whole(sample.value)
+        before = sums.get(key, 0)
+        sums[key] = None if before is None or value is None or before + value > MOST else before + value
+    return sums
+
+
+def put(readings: dict[EngineKey, EngineCounts], name: str, sums: dict[EngineKey, int | None]) -> None:
+    """Enter what is known of a value into the readings of its engines."""
+    for key, value in sums.items():
+        if value is not None:
+            readings.setdefault(key, EngineCounts()).values[name] = value

@@ -1,0 +1,66 @@
+"""What the series of vLLM count, from 0.7.3 to 0.33.0. Knows no other engine.
+
+``prefix_cache_queries`` and ``prefix_cache_hits`` count tokens, since 0.9.2. Before, and beside them until 0.11.2, the
+same two were called ``gpu_prefix_cache_...``: never both are added. Up to 0.8 these count blocks; the help text says
+which, and without it they stay unknown.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, put, total
+from cachedoctor.metrics.prometheus import Sample
+
+_COUNTERS = {
+    "prompt_tokens": "prompt_tokens",
+    "external_looked_up": "external_prefix_cache_queries",
+    "external_reused": "external_prefix_cache_hits",
+    "requests": "request_success",
+    "preemptions": "num_preemptions",
+}
+"""Preemptions stand here only: no version up to 0.33 prints them into its log (PR 38452)."""
+_LOOKUPS = {"looked_up": "queries", "reused": "hits"}
+_BY_SOURCE = "prompt_tokens_by_source"
+"""Since 0.16."""
+_COMPUTED = "request_prefill_kv_computed_tokens_sum"
+"""Since 0.13; of requests that ended."""
+_INFO = "cache_config_info"
+MAX_FACTS = 64
+"""0.32 has 35 facts about its cache."""
+MAX_FACT = 200
+"""Characters of a fact."""
+
+
+def names() -> set[str]:
+    """Every series that is read, without ``_total`` or ``_created``."""
+    lookups = {f"{before}prefix_cache_{kind}" for before in ("", "gpu_") for kind in _LOOKUPS.values()}
+    return {*_COUNTERS.values(), *lookups, _BY_SOURCE, _COMPUTED, _INFO}
+
+
+def readings(series: Series) -> dict[EngineKey, EngineCounts]:
+    """What each engine of a server has counted."""
+    found: dict[EngineKey, EngineCounts] = {}
+    for name, counter in _COUNTERS.items():
+        put(found, name, total(series.counter(counter), _key))
+    for name, kind in _LOOKUPS.items():
+        samples = series.counter(f"prefix_cache_{kind}")
+        if not samples and "tokens" in series.help(f"gpu_prefix_cache_{kind}"):
+            samples = series.counter(f"gpu_prefix_cache_{kind}")
+        put(found, name, total(samples, _key))
+    computed = [s for s in series.counter(_BY_SOURCE) if s.labels.get("source") == "local_compute"]
+    put(found, "computed", total(computed or series.of(_COMPUTED), _key))
+    _configure(found, series.of(_INFO))
+    return found
+
+
+def _key(sample: Sample) -> EngineKey:
+    return EngineKey(sample.labels.get("engine"), sample.labels.get("model_name"))
+
+
+def _configure(found: dict[EngineKey, EngineCounts], infos: list[Sample]) -> None:
+    """Give every engine its facts, which name no model, and no engine in a server that has one."""
+    for info in infos:
+        engine = info.labels.get("engine")
+        facts = {name: value[:MAX_FACT] for name, value in info.labels.items() if name != "engine"}
+        for key, reading in found.items():
+            if engine is None or engine == key.engine:
+                reading.config = dict(list(facts.items())[:MAX_FACTS])

@@ -1,0 +1,1 @@
+"""What of one token sequence is in another."""

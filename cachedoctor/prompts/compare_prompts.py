@@ -1,0 +1,226 @@
+"""Compares two prompts: where they part, what differs there, what it costs, and the whole edit script when asked.
+
+Knows the parts of this room and their order. Knows no file format and no output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+
+import msgspec
+
+from cachedoctor.knowledge import decision
+from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.model import Excerpt, First, PromptDiff, Side
+from cachedoctor.prompts import volatile
+from cachedoctor.prompts.align import align
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+
+SHOWN = 6
+"""Tokens of each side that the first difference quotes."""
+DEFAULT_WINDOW = 1024
+"""Tokens; only SWA models have a window, and its size is theirs."""
+
+_USER = re.compile(
+    r"<\|(?:im_start\|>|start_header_id\|>|start\|>|turn>)user\b|<start_of_turn>user\b|\[INST\]|<｜User｜>|<\|user\|>"
+)
+"""What opens a message of the user in the chat templates in use; llama-server looks for it among the tokens."""
+_QUOTED = re.compile(r"`.*`", re.S)
+_VALUES = re.compile(r"(?<=changed) from .*", re.S)
+_STEP = re.compile(r"[^.\[\]]+")
+_COMMON_STEPS = re.compile(
+    r"\d+|messages|system|tools|input|instructions|prompt|generated|content|text|role|name|function|description|"
+    r"parameters|properties|required|items|type|enum|input_schema|arguments|tool_calls|reasoning_content|reasoning|"
+    r"thinking|tool_result|tool_use|tool_call_id|image_url|source|output|chat_template_kwargs|reasoning_effort|id|summary"
+)
+_COMMON_FIELDS = re.compile(
+    r"cch|cc_(?:version|prev_req|prompt_id|entrypoint|workload|is_subagent)|user|assistant|system|developer|tool|"
+    r"tool_calls|reasoning|system-reminder|conversation|date|time|age|epoch|cwd|branch|commit|status|image|audio|spacing|"
+    r"escapes|blanks|line ends|invisible characters|generation prompt|description|parameters|input_schema|name|role"
+)
+
+
+class Options(msgspec.Struct):
+    """What the user asked for."""
+
+    full: bool = False
+    context: int = 8
+    """Tokens shown around the difference."""
+    build: int = NEWEST
+    window: int = DEFAULT_WINDOW
+
+
+def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
+    """Compare ``a``, what the server holds, with ``b``, the new prompt."""
+    found = tokenize.first_difference(tokenizer, a.text, b.text)
+    same_images = a.images == b.images
+    if found is None and a.text == b.text and same_images:
+        return _equal(a, b, tokenizer, options)
+    tokens_a, tokens_b = tokenizer.encode(a.text), tokenizer.encode(b.text)
+    token = found.token if found is not None else len(tokens_a)
+    offset = found.char if found is not None else common_prefix(a.text, b.text)
+    suffix = align.common_suffix(tokens_a.ids, tokens_b.ids, min(len(tokens_a), len(tokens_b)) - token)
+    recognised = volatile.recognise(a, b, offset)
+    edits = align.edit_script(tokens_a.ids, tokens_b.ids) if options.full else None
+    lead = tokenizer.leading(b.text)
+    start = found.start if found is not None else offset
+    return PromptDiff(
+        equal=False,
+        a=Side(a.path, a.kind, len(a.text), len(tokens_a) + lead),
+        b=Side(b.path, b.kind, len(b.text), len(tokens_b) + lead),
+        tokenizer=tokenizer.name,
+        exact=_exact(a, b, tokenizer),
+        first=_first(a, b, tokens_a, tokens_b, token, offset, recognised, lead),
+        explanation=recognised.explanation,
+        sure=recognised.sure,
+        common_prefix_tokens=token + lead,
+        common_suffix_tokens=suffix,
+        reusable=_reusable(a, tokens_a, token, lead, options, len(tokens_b) + lead),
+        edits=edits,
+        summary=None if edits is None else describe(align.summary(edits)),
+        excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
+    )
+
+
+def _equal(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
+    tokens, lead = tokenizer.encode(a.text), tokenizer.leading(a.text)
+    count = len(tokens) + lead
+    sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
+    reusable = _reusable(a, tokens, len(tokens), lead, options, count)
+    return PromptDiff(
+        True, sides[0], sides[1], tokenizer.name, _exact(a, b, tokenizer), None, "the prompts are equal", True,
+        count, 0, reusable, [] if options.full else None, None, None,
+    )  # fmt: skip
+
+
+def _exact(a: Prompt, b: Prompt, tokenizer: Tokenizer) -> bool:
+    """Whether the counts are the model's own: its tokenizer, on what it really gets to see."""
+    return tokenizer.exact and all(p.rendered or p.kind in ("text", "slots", "prompt-dump") for p in (a, b))
+
+
+def describe(s: align.Summary) -> str:
+    """Words for what an edit script amounts to."""
+    rest = f"{s.appended:,} new tokens follow" if s.appended else "nothing follows"
+    words = {
+        "equal": "the tokens are equal",
+        "appended": f"only {s.appended:,} tokens were appended",
+        "front-dropped": f"the first {s.block:,} tokens were dropped, the rest is equal; {rest}",
+        "tail-replaced": f"everything after token {s.at:,} was replaced ({s.block:,} tokens went)",
+        "inserted-block": f"{s.block:,} tokens were inserted at token {s.at:,}; {rest}",
+        "removed-block": f"{s.block:,} tokens were removed at token {s.at:,}; {rest}",
+        "unrelated": "the prompts have nothing in common",
+    }
+    plain = f"{s.places:,} places differ: {s.deleted:,} tokens out, {s.inserted:,} in, {s.equal:,} equal"
+    moved = f", {s.moved:,} moved" if s.moved else ""
+    return words.get(s.pattern, plain + moved)
+
+
+def _first(
+    a: Prompt,
+    b: Prompt,
+    tokens_a: Tokens,
+    tokens_b: Tokens,
+    token: int,
+    offset: int,
+    recognised: volatile.Recognised,
+    lead: int,
+) -> First:
+    line = b.text.count("\n", 0, offset) + 1
+    column = offset - (b.text.rfind("\n", 0, offset) + 1) + 1
+    place = b.place_at(offset) or a.place_at(offset)
+    return First(
+        token + lead, offset, line, column, place, recognised.kind, recognised.field,
+        _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN),
+        recognised.advice,
+    )  # fmt: skip
+
+
+def _slice(text: str, tokens: Tokens, start: int, end: int) -> str:
+    count = len(tokens)
+    low = tokens.starts[start] if start < count else len(text)
+    high = tokens.starts[end] if end < count else len(text)
+    return text[low:high]
+
+
+def _excerpt(a: str, b: str, tokens_a: Tokens, tokens_b: Tokens, token: int, start: int, context: int) -> Excerpt:
+    low = tokens_a.starts[max(0, token - context)] if token and len(tokens_a) else 0
+    before = a[min(low, start) : start]
+    width = max(1, min(SHOWN, context))
+    return Excerpt(
+        before,
+        _slice(a, tokens_a, token, token + width),
+        _slice(b, tokens_b, token, token + width),
+        _slice(a, tokens_a, token + width, token + width + context),
+        _slice(b, tokens_b, token + width, token + width + context),
+    )
+
+
+def _reusable(a: Prompt, tokens: Tokens, token: int, lead: int, options: Options, length: int) -> dict[str, int]:
+    starts = _user_starts(a, tokens, lead)
+    held, common = len(tokens) + lead, token + lead
+    replied = held + 1 if common == held == length else held  # a repeated prompt meets the reply that it got
+    out = {}
+    for memory in ("attention", "swa", "hybrid"):
+        covered = decision.checkpoints(held, starts, options.build, memory)
+        out[memory] = decision.reusable(memory, common, replied, covered, options.build, options.window, length)
+    return out
+
+
+def _user_starts(prompt: Prompt, tokens: Tokens, lead: int) -> list[int]:
+    """Token indexes at which user messages begin: at the template's marker, or where the request says."""
+    starts = [found.start() for found in _USER.finditer(prompt.text)] or _user_places(prompt)
+    return [bisect_right(tokens.starts, start) - 1 + lead for start in starts]
+
+
+def _user_places(prompt: Prompt) -> list[int]:
+    """Where user messages of a body begin that no template rendered."""
+    body = prompt.body or {}
+    name = "messages" if isinstance(body.get("messages"), list) else "input"
+    items = body.get(name)
+    if not isinstance(items, list):
+        return []
+    users = {i for i, item in enumerate(items) if isinstance(item, dict) and item.get("role") == "user"}
+    starts: dict[int, int] = {}
+    for span in prompt.spans:
+        number = span.place.removeprefix(f"{name}[").split("]", 1)[0] if span.place.startswith(f"{name}[") else ""
+        if number.isdigit() and int(number) in users:
+            starts.setdefault(int(number), span.start)
+    return list(starts.values())
+
+
+def hashed(diff: PromptDiff) -> PromptDiff:
+    """The same without any prompt text: hashes and lengths stand in its place.
+
+    Names that requests of every client have (``messages``, ``cch``) stay; a label, a tool's name, a key do not.
+    """
+    if diff.first is None:
+        return diff
+    field, place = diff.first.field, diff.first.place
+    explanation = _QUOTED.sub(lambda quoted: f"[{digest(quoted.group()[1:-1])}]", diff.explanation)
+    explanation = _VALUES.sub("", explanation)
+    if field is not None and not _COMMON_FIELDS.fullmatch(field):
+        explanation = re.sub(rf"(?<!\w){re.escape(field)}(?!\w)", "a field", explanation)
+        field = digest(field)
+    if place is not None:
+        place = _STEP.sub(lambda step: _short(step.group()), place)
+    first = msgspec.structs.replace(
+        diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
+    )
+    return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None)
+
+
+def _short(step: str) -> str:
+    """A step of a place; a key that only this request has becomes a hash."""
+    if _COMMON_STEPS.fullmatch(step):
+        return step
+    return f"#{hashlib.sha256(step.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def digest(text: str) -> str:
+    """Stand-in for a text: its length and a hash."""
+    return f"{len(text)} chars, sha256 {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -1,0 +1,247 @@
+"""Messages that came, went, moved or changed. Knows lists of turns; knows no API and no chat template."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import msgspec
+
+from cachedoctor.prompts.recognisers.base import Difference, Recognition, shown, snippet
+from cachedoctor.prompts.recognisers.turns import Turn, from_body, from_text, head
+
+_TRIES = 8
+"""Places of a repeated message that are tried."""
+_SUMMARY = re.compile(
+    r"\bsummar(?:y|i[sz]ed|ies|i[sz]ation)\b|\bcompact(?:ed|ion)\b|conversation so far|previous conversation"
+    r"|continued from a|earlier messages",
+    re.I,
+)
+_SUMMARY_REACH = 2000
+_REPLY_OPENING = 64
+"""Code points of the longest generation prompt."""
+_REMINDER = re.compile(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
+_NAMES = {"": "a message", "tool": "a tool result", "function_call_output": "a tool result", "ipython": "a tool result"}
+
+
+class Histories(msgspec.Struct):
+    """The turns of both prompts."""
+
+    a: list[Turn]
+    b: list[Turn]
+    at: int
+    """Index of the first turn that is not the same in both."""
+
+    @property
+    def heads(self) -> int:
+        """How many turns make the head of the first prompt."""
+        return head(self.a)
+
+
+def of_bodies(d: Difference) -> Histories | None:
+    """The messages of two request bodies."""
+    if "bodies" not in d.memo:
+        found = [from_body(p.body) if p.body is not None else None for p in (d.a, d.b)]
+        d.memo["bodies"] = None if found[0] is None or found[1] is None else _histories(found[0], found[1])
+    known = d.memo["bodies"]
+    return known if isinstance(known, Histories) else None
+
+
+def of_texts(d: Difference) -> Histories | None:
+    """The turns of two rendered prompts, if the first turn that differs is where the texts do."""
+    if "texts" not in d.memo:
+        found = [from_text(p) for p in (d.a, d.b)]
+        known = None if found[0] is None or found[1] is None else _histories(found[0], found[1])
+        d.memo["texts"] = known if known is not None and _holds_offset(known, d.offset) else None
+    known = d.memo["texts"]  # type: ignore[assignment]
+    return known if isinstance(known, Histories) else None
+
+
+def histories(d: Difference) -> Histories | None:
+    """The turns of both prompts, where they differ at the offset: from the bodies, else from the texts."""
+    if any(place.startswith(("tools", "chat_template", "reasoning_effort")) for place in d.places):
+        return None
+    known = of_bodies(d) or of_texts(d)
+    return None if known is None or known.at == len(known.a) == len(known.b) else known
+
+
+def front_truncated(d: Difference) -> Recognition | None:
+    """The oldest messages were dropped; the head stands, and what follows is the later part."""
+    h = histories(d)
+    if h is None or h.at != h.heads:
+        return None
+    gone = _gone(h)
+    if not gone or _elsewhere(h.a[h.at : h.at + gone], h.a, h.b):
+        return None
+    behind = " behind the head" if h.heads else ""
+    text = f"the oldest {_messages(gone)} dropped{behind}; the rest follows as it was"
+    return Recognition("front-truncated", _text(h.a[h.at]), _text(h.b[h.at]), text)
+
+
+def message_removed(d: Difference) -> Recognition | None:
+    """Messages are gone from the middle or the end; those behind them are the same."""
+    h = histories(d)
+    if h is None:
+        return None
+    gone = _gone(h) or (len(h.a) - h.at if h.at == len(h.b) else 0)
+    if not gone or _elsewhere(h.a[h.at : h.at + gone], h.a, h.b):
+        return None
+    removed = h.a[h.at]
+    text = f"{_counted(gone)} removed, the first as number {h.at + 1} of {len(h.a)}"
+    return Recognition("message-removed", _text(removed), "", text, removed.role or None)
+
+
+def message_inserted(d: Difference) -> Recognition | None:
+    """Messages stand in front of ones that were there before."""
+    h = histories(d)
+    if h is None:
+        return None
+    came = _gone(_swap(h))
+    if not came and h.at == len(h.a) and len(d.a.text) - d.offset <= _REPLY_OPENING:
+        came = len(h.b) - h.at  # where the first prompt opens a reply, the second one has another message
+    if not came or _elsewhere(h.b[h.at : h.at + came], h.b, h.a):
+        return None
+    added = h.b[h.at]
+    text = f"{_counted(came)} inserted, the first as number {h.at + 1} of {len(h.b)}"
+    return Recognition("message-inserted", "", _text(added), text, added.role or None)
+
+
+def message_moved(d: Difference) -> Recognition | None:
+    """A message, or a <system-reminder> inside one, stands elsewhere."""
+    h = histories(d)
+    if h is None or h.at >= min(len(h.a), len(h.b)):
+        return None
+    reminder = _moved_reminder(h)
+    if reminder:
+        text = "a <system-reminder> moved to another message"
+        return Recognition("message-moved", shown(reminder), "", text, "system-reminder")
+    gone, came = _gone(h), _gone(_swap(h))
+    moved = h.a[h.at : h.at + gone] if gone else h.b[h.at : h.at + came]
+    if not moved or not _elsewhere(moved, *((h.a, h.b) if gone else (h.b, h.a))):
+        return None
+    text = f"{_counted(len(moved))} moved to another place in the history"
+    return Recognition("message-moved", _text(h.a[h.at]), _text(h.b[h.at]), text, moved[0].role or None)
+
+
+def compacted(d: Difference) -> Recognition | None:
+    """A summary stands where the history was."""
+    h = histories(d)
+    if h is None or h.at > h.heads + 1 or len(h.a) - h.at < 2 or h.at >= len(h.b) or len(h.b) >= len(h.a):
+        return None
+    known = {turn.key for turn in h.a}
+    new = [turn for turn in h.b[h.at : h.at + 3] if turn.key not in known]
+    old = h.a[h.at].text[:_SUMMARY_REACH]
+    named = any(_SUMMARY.search(turn.text[:_SUMMARY_REACH]) for turn in new) and not _SUMMARY.search(old)
+    kept = len(h.a) > 3 and len(h.b) > h.at + 1 and h.b[-1].key in {turn.key for turn in h.a[h.at + 2 :]}
+    if not new or not (named or kept):
+        return None
+    text = f"{len(h.a) - h.at} messages were replaced by {len(h.b) - h.at}" + (": a summary" if named else "")
+    return Recognition("compacted", _text(h.a[h.at]), _text(h.b[h.at]), text, None, named)
+
+
+def message_edited(d: Difference) -> Recognition | None:
+    """A message at the same place has another text."""
+    h = histories(d)
+    if h is None or h.at >= min(len(h.a), len(h.b)):
+        return None
+    old, new = h.a[h.at], h.b[h.at]
+    a, b = snippet(d)
+    if old.role != new.role:
+        text = f"message {h.at + 1} is by {new.role or 'nobody'} instead of {old.role or 'nobody'}"
+        return Recognition("message-edited", a, b, text, "role", old.text == new.text)
+    others = len({turn.key for turn in h.a[h.heads :]} & {turn.key for turn in h.b[h.heads :]})
+    if h.at <= h.heads and not others and min(len(h.a), len(h.b)) - h.at > 1:
+        return None  # no message in common: another conversation
+    if old.role in ("system", "developer"):
+        what = "the system prompt changed"
+    else:
+        what = f"{_NAMES.get(old.role, f'a message of role {old.role}')} changed: number {h.at + 1} of {len(h.a)}"
+    return Recognition("message-edited", a, b, what, _field(old, new))
+
+
+def other_conversation(d: Difference) -> Recognition | None:
+    """No message is the same, whatever the heads are."""
+    h = histories(d)
+    if h is None or h.at > h.heads or h.at >= min(len(h.a), len(h.b)) or h.a[h.at].role != h.b[h.at].role:
+        return None
+    a, b = snippet(d)
+    return Recognition(
+        "other", a, b, "no message is in both prompts: they are two conversations", "conversation", False
+    )
+
+
+def _histories(a: list[Turn], b: list[Turn]) -> Histories:
+    limit = min(len(a), len(b))
+    return Histories(a, b, next((i for i in range(limit) if a[i].key != b[i].key), limit))
+
+
+def _holds_offset(h: Histories, offset: int) -> bool:
+    for turns in (h.a, h.b):
+        if h.at < len(turns):
+            start, end = turns[h.at].start, turns[h.at].end
+            if start is not None and end is not None and start <= offset <= end:
+                return True
+    return h.at == len(h.a) or h.at == len(h.b)
+
+
+def _swap(h: Histories) -> Histories:
+    return Histories(h.b, h.a, h.at)
+
+
+def _gone(h: Histories) -> int:
+    """How many turns of A from the first difference on are missing in B, which goes on with those behind them."""
+    if h.at >= len(h.b):
+        return 0
+    wanted, tries = h.b[h.at].key, 0
+    for at in range(h.at + 1, len(h.a)):
+        if h.a[at].key != wanted:
+            continue
+        # The last turn of A may be a reply that B's client sent back in other words.
+        shared = zip(h.a[at:], h.b[h.at :], strict=False)
+        same = next((i for i, (x, y) in enumerate(shared) if x.key != y.key), min(len(h.a) - at, len(h.b) - h.at))
+        if same >= min(len(h.a) - at - 1, len(h.b) - h.at, 3):
+            return at - h.at
+        tries += 1
+        if tries == _TRIES:
+            break
+    return 0
+
+
+def _elsewhere(turns: list[Turn], old: list[Turn], new: list[Turn]) -> bool:
+    """Whether the other prompt has all these turns, as often as this one: then they moved."""
+    before, after = (Counter(turn.key for turn in side) for side in (old, new))
+    return all(after[turn.key] >= before[turn.key] for turn in turns)
+
+
+def _moved_reminder(h: Histories) -> str | None:
+    old, new = h.a[h.at].text, h.b[h.at].text
+    if _REMINDER.sub("", old).split() != _REMINDER.sub("", new).split():
+        return None
+    for left, right, turns in ((old, new, h.b), (new, old, h.a)):
+        kept = set(_REMINDER.findall(right))
+        for reminder in _REMINDER.findall(left):
+            if reminder not in kept and any(reminder in turn.text for turn in turns[h.at + 1 :]):
+                return str(reminder)
+    return None
+
+
+def _field(old: Turn, new: Turn) -> str | None:
+    if old.text == new.text and old.extra != new.extra:
+        return "tool_calls"
+    if old.text == new.text and old.reasoning != new.reasoning:
+        return "reasoning"
+    if _REMINDER.sub("", old.text).split() == _REMINDER.sub("", new.text).split() and old.text != new.text:
+        return "system-reminder"
+    return old.role or None
+
+
+def _text(turn: Turn) -> str:
+    return shown(f"{turn.role}: {(turn.text or turn.extra or turn.reasoning)[:200]}")
+
+
+def _messages(count: int) -> str:
+    return f"{count} messages were" if count > 1 else "message was"
+
+
+def _counted(count: int) -> str:
+    return _messages(count) if count > 1 else "1 message was"

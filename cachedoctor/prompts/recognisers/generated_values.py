@@ -1,0 +1,209 @@
+"""Values that programs put into prompts: ids, counters, paths, the state of a git repository. Knows no structure."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from cachedoctor.prompts.recognisers.base import Difference, Recognition, covering, goes_on_alike, label, value_start
+from cachedoctor.prompts.recognisers.stamps import timestamp
+
+_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+_PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9])(?:req|call|functions?|toolu|msg|chatcmpl|cmpl|resp|ses|sess|session|run|trace|span|item|fc|rs"
+    r"|evt|thread|thr|asst|prt|usr|user|id|srvtoolu|tool|task|job|conv|chat|file|nonce)[_-](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{6,}"
+)
+_HEX = re.compile(r"(?<![A-Za-z0-9])(?:0x)?(?:[0-9a-f]{6,128}|[0-9A-F]{6,128})(?![A-Za-z0-9])")
+_BASE62 = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{10,128}(?![A-Za-z0-9_-])")
+_TOKEN = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_+/=-]{4,128}(?![A-Za-z0-9_-])")
+_ID_LABEL = re.compile(r"(?:^|[^a-z])(?:id|uid|guid|nonce|salt|seed|trace|cachebuster|etag)$|(?<=[a-z])I[dD]$", re.I)
+
+_INTEGER = re.compile(r"(?<![\w.,])\d{1,3}(?:[,_]\d{3})+(?![\w.,]*\d)|(?<![\w.])\d{1,15}(?![\w]|[.,:/-]\d)%?")
+_OF = re.compile(r"[(\[]?(?<![\w./])\d{1,6}\s?(?:/|of)\s?\d{1,6}(?![\w./]\d)[)\]]?")
+_COUNTED = (
+    r"tokens?|count|counter|turns?|steps?|iterations?|attempts?|messages?|requests?|usage|used|remaining|left|budget"
+    r"|round|progress|calls?|context|index|total|seq|sequence|number|nr|no\.|uptime|elapsed"
+)
+_COUNT_LABEL = re.compile(rf"\b(?:{_COUNTED})\b", re.I)
+_COUNT_WORD_BEFORE = re.compile(
+    r"\b(?:turn|step|iteration|attempt|message|request|round|call)\s+(?:no\.?\s*|#)?\Z", re.I
+)
+_COUNT_WORD_AFTER = re.compile(
+    r"\s(?:tokens?|turns?|messages?|steps?|requests?|calls?)\s(?:so far|used|left|remaining)\b"
+)
+_SHRINKS = re.compile(r"remaining|left|budget", re.I)
+
+_PATH = re.compile(r"(?<![\w:/<.~\\])(?:[A-Za-z]:[\\/]|~[\\/]|\.{0,2}/|file:///|\\\\)[^\s\"'`<>|*?;,()\[\]{}]{0,300}")
+_CWD_LABEL = re.compile(
+    r"\b(?:cwd|pwd|working director(?:y|ies)|work ?dir(?:ectory)?|current directory|root|workspace)\b", re.I
+)
+
+_BRANCH = re.compile(
+    r"(?:\bon branch\s+|\bHEAD detached at\s+|\b(?:branch|HEAD)\b[^:=\n]{0,60}[\"'`]?\s*[:=]\s*[\"'`]?)[\w./@-]*\Z",
+    re.I,
+)
+_COMMIT = re.compile(r"(?:\b(?:commit|sha|revision|HEAD(?: is now)?(?: at)?)\b[^\w\n]{0,4}|^)[0-9a-f]{0,40}\Z", re.I)
+_HASH = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,40}(?![0-9A-Za-z])")
+_GIT = re.compile(
+    r"git ?status|Recent commits|Changes (?:not staged|to be committed)|Untracked files|\bgit log\b", re.I
+)
+_STATUS_LINE = re.compile(
+    r"(?:[ MADRCUT?!]{2} |[MADRCU?] )\S|\s*(?:modified|new file|deleted|renamed|both modified):\s"
+    r"|\(clean\)|nothing to commit"
+)
+_COMMIT_LINE = re.compile(r"[*\s]{0,3}[0-9a-f]{7,40} \S")
+_LOOK = 4000
+"""Code points at the head of a text in which a chat template shows itself."""
+_GIT_REACH = 3000
+"""Code points between the headline of a git block and a line of it."""
+
+
+def uuid(d: Difference) -> Recognition | None:
+    """A UUID."""
+    found = covering(d, _UUID)
+    if found is None:
+        return None
+    a, b = (m.group() for m in found)
+    return Recognition("uuid", a, b, "a UUID changed", label(d, value_start(d, a, b)))
+
+
+def random_id(d: Difference) -> Recognition | None:
+    """An id that is new every time: with a known prefix, hexadecimal, of mixed letters and digits, or named as one."""
+    for pattern, is_id in ((_PREFIXED, _always), (_HEX, _mixed), (_BASE62, _scrambled)):
+        found = covering(d, pattern)
+        if found and all(is_id(m.group()) for m in found):
+            a, b = (m.group() for m in found)
+            return _random(a, b, label(d, value_start(d, a, b)))
+    found = covering(d, _TOKEN)
+    if found is None:
+        return None
+    a, b = (m.group() for m in found)
+    name = label(d, value_start(d, a, b))
+    named = name is not None and _ID_LABEL.search(name)
+    return _random(a, b, name) if named and any(c.isdigit() for c in a + b) else None
+
+
+def counter(d: Difference) -> Recognition | None:
+    """A number that something counts up (or, if it says what is left, down)."""
+    found = covering(d, _OF)
+    if found:
+        a, b = (m.group() for m in found)
+        if _grew(a, b) or (a.strip("([")[:1].isdigit() and a[-1] in ")]"):
+            return Recognition("counter", a, b, "a counter changed", label(d, value_start(d, a, b)))
+    found = covering(d, _INTEGER)
+    if found is None:
+        return None
+    a, b = (m.group() for m in found)
+    start = value_start(d, a, b)
+    name, before = label(d, start), d.a.text[max(d.line_start, start - 40) : start]
+    after = d.a.text[start + len(a) : start + len(a) + 40]
+    counted = name is not None and _COUNT_LABEL.search(name)
+    if not (counted or _COUNT_WORD_BEFORE.search(before) or _COUNT_WORD_AFTER.match(after)):
+        return None
+    if not _grew(a, b) and not _SHRINKS.search(f"{name} {after}"):
+        return None
+    return Recognition("counter", a, b, f"a counter changed from {a} to {b}", name)
+
+
+def path(d: Difference) -> Recognition | None:
+    """The path of a file or a folder."""
+    found = covering(d, _PATH)
+    if found is None:
+        return None
+    a, b = (m.group().rstrip(".:") for m in found)
+    name = label(d, value_start(d, a, b))
+    at_home = _CWD_LABEL.search(name or "")
+    if not at_home and any(len(re.findall(r"[\\/]", value)) < 2 for value in (a, b)):
+        return None
+    field = "cwd" if at_home else name
+    return Recognition("path", a, b, "the working directory differs" if at_home else "a path differs", field)
+
+
+def git_state(d: Difference) -> Recognition | None:
+    """The branch, a commit, or the status of a git repository."""
+    if _BRANCH.search(d.before):
+        a, b = (_last_word(d, side) for side in "ab")
+        return Recognition("git-state", a, b, "the git branch differs", "branch")
+    found = covering(d, _HASH)
+    if found and _COMMIT.search(d.before) and ("commit" in d.before.lower() or _in_git_block(d)):
+        a, b = (m.group() for m in found)
+        return Recognition("git-state", a, b, "the git commit differs", "commit")
+    lines = [d.line(side) for side in "ab"]
+    for pattern, field in ((_STATUS_LINE, "status"), (_COMMIT_LINE, "commit")):
+        if any(pattern.match(line) for line in lines) and _in_git_block(d):
+            return Recognition("git-state", lines[0], lines[1], f"the git {field} differs", field)
+    return None
+
+
+VALUES = (git_state, timestamp, uuid, random_id, counter, path)
+"""In order of how telling they are: a commit hash is also a random id, a date also a counter."""
+
+
+def value(d: Difference) -> Recognition | None:
+    """A value of a known kind that is the whole difference: the text behind it goes on as before."""
+    for recogniser in VALUES:
+        found = recogniser(d)
+        if found and (found.kind == "git-state" or goes_on_alike(d, found.a, found.b)):
+            return found
+    return None
+
+
+def value_and_more(d: Difference) -> Recognition | None:
+    """A value of a known kind, with different text behind it: named ones, and those outside the messages of a chat."""
+    for recogniser in VALUES:
+        found = recogniser(d)
+        if found is None:
+            continue
+        start = value_start(d, found.a, found.b)
+        if label(d, start) or re.search(r"\b(?:date|time|today|now)\b", d.before, re.I):
+            found.sure = goes_on_alike(d, found.a, found.b, 1)
+            return found
+        if not any(place.startswith(("messages", "input")) for place in d.places) and _is_bare(d):
+            found.sure = False
+            return found
+    return None
+
+
+def _is_bare(d: Difference) -> bool:
+    """Whether no marker of a chat template stands around the offset: then it is text of no known structure."""
+    return not any("<|" in p.text[:_LOOK] or "<start_of_turn>" in p.text[:_LOOK] for p in (d.a, d.b))
+
+
+def _random(a: str, b: str, name: str | None) -> Recognition:
+    return Recognition("random-id", a, b, "an id that is new every time changed", name)
+
+
+def _always(_text: str) -> bool:
+    return True
+
+
+def _mixed(text: str) -> bool:
+    # Words such as "decade" and plain numbers are hexadecimal too.
+    return any(c.isdigit() for c in text) and any(c.isalpha() for c in text.removeprefix("0x"))
+
+
+def _scrambled(text: str) -> bool:
+    digits = sum(c.isdigit() for c in text)
+    changes = sum(_class(x) != _class(y) for x, y in pairwise(text))
+    return (
+        digits >= 2 and changes >= len(text) // 3 and any(c.islower() for c in text) and any(c.isupper() for c in text)
+    )
+
+
+def _class(char: str) -> int:
+    return 0 if char.isdigit() else 1 if char.isupper() else 2
+
+
+def _grew(a: str, b: str) -> bool:
+    first, second = (re.findall(r"\d+", text.replace(",", "").replace("_", "")) for text in (a, b))
+    return bool(first and second) and [int(n) for n in first] < [int(n) for n in second]
+
+
+def _last_word(d: Difference, side: str) -> str:
+    before = re.search(r"[\w./@-]*\Z", d.before)
+    after = re.match(r"[\w./@-]*", d.rest(side))
+    return (before.group() if before else "") + (after.group() if after else "")
+
+
+def _in_git_block(d: Difference) -> bool:
+    return _GIT.search(d.a.text, max(0, d.offset - _GIT_REACH), d.offset) is not None

@@ -1,0 +1,1 @@
+"""Request bodies as the text that a chat template makes of them."""

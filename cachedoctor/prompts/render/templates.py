@@ -1,0 +1,79 @@
+"""Where a chat template comes from: a .jinja file, /props, tokenizer_config.json, a GGUF. Knows no prompt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cachedoctor.model import CacheDoctorError
+
+
+class ChatTemplate(msgspec.Struct, frozen=True):
+    """A chat template and the tokens it may write."""
+
+    text: str
+    bos: str = ""
+    eos: str = ""
+
+
+def chat_template(source: str) -> ChatTemplate:
+    """Read a chat template from a .jinja file, /props JSON, tokenizer_config.json, or a GGUF."""
+    try:
+        with Path(source).open("rb") as file:
+            if file.read(4) == b"GGUF":
+                return _from_gguf(source)
+        text = Path(source).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        hint = "give a .jinja file, /props, tokenizer_config.json, or a GGUF"
+        raise CacheDoctorError(f"{source}: is not a chat template", hint) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a file name"
+        raise CacheDoctorError(f"{source}: cannot be read: {reason}") from error
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict):
+        return _from_json(data, source)
+    if "{{" not in text and "{%" not in text:
+        raise CacheDoctorError(f"{source}: is not a chat template", "a chat template has {{ ... }} or {% ... %}")
+    return ChatTemplate(text)
+
+
+def _from_json(data: dict[str, Any], source: str) -> ChatTemplate:
+    found = data.get("chat_template")
+    if isinstance(found, list):  # tokenizer_config.json may hold several, by name
+        named = {str(item.get("name")): item.get("template") for item in found if isinstance(item, dict)}
+        found = named.get("default", next(iter(named.values()), None))
+    if not isinstance(found, str) or not found:
+        hint = "GET /props and tokenizer_config.json have chat_template"
+        raise CacheDoctorError(f"{source}: this JSON has no chat template", hint)
+    return ChatTemplate(found, _token(data.get("bos_token")), _token(data.get("eos_token")))
+
+
+def _token(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else ""
+
+
+def _from_gguf(source: str) -> ChatTemplate:
+    from cachedoctor.prompts.tokenizers.gguf import read_metadata
+
+    data = read_metadata(source)
+    text = data.get("tokenizer.chat_template")
+    if not isinstance(text, str):
+        raise CacheDoctorError(f"{source}: this GGUF has no chat template", "give one with --template")
+    tokens = data.get("tokenizer.ggml.tokens")
+
+    def token(name: str) -> str:
+        number = data.get(f"tokenizer.ggml.{name}_token_id")
+        if not isinstance(tokens, list) or not isinstance(number, int) or not 0 <= number < len(tokens):
+            return ""
+        found = tokens[number]
+        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+
+    return ChatTemplate(text, token("bos"), token("eos"))

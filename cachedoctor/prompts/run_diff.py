@@ -1,0 +1,120 @@
+"""Answers ``cachedoctor diff``: reads the inputs, renders chat bodies, pairs prompts, compares them.
+
+Knows the parts of this room. Knows no output and no argument parser.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.prompts import compare_prompts, conversations, inputs, slots_dump
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer
+
+_CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
+_NORMALISED = 8929
+"""From here on llama-server overwrites ``cch=`` in /v1/messages (PR #21793)."""
+
+_OPENING = re.compile(r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|<start_of_turn>")
+"""Special token of a chat template with which a prompt begins."""
+
+
+class Ask(msgspec.Struct):
+    """What the user wants."""
+
+    tokenizer: str | None = None
+    template: str | None = None
+    slot: int | None = None
+    full: bool = False
+    context: int = 8
+    """Tokens."""
+    build: int | None = None
+    hash_text: bool = False
+
+
+def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
+    """Compare two inputs, or walk through one that holds many prompts.
+
+    Raises:
+        CacheDoctorError: an input cannot be used, or there is nothing to compare.
+    """
+    cutter = tokenize.load(ask.tokenizer) if ask.tokenizer else tokenize.pieces()
+    if path1 == path2 == "-":
+        raise CacheDoctorError("standard input cannot be both prompts", "give one of them as a file")
+    old = _load(path1, ask.slot, reply=True)
+    if path2 is None:
+        pairs = [(old[i], old[j]) for i, j in conversations.walk(old)]
+        if not pairs:
+            hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
+            raise CacheDoctorError(f"{path1}: holds no two prompts of one conversation", hint)
+    else:
+        pairs = _pairs(old, _load(path2, ask.slot), path1, path2)
+    options = compare_prompts.Options(ask.full, ask.context, ask.build or NEWEST)
+    out = []
+    for a, b in ((_as_asked(a, b), b) for a, b in pairs):
+        for prompt in (a, b):
+            _check(prompt, ask, cutter)
+        found = compare_prompts.compare(rendered(a, ask, cutter), rendered(b, ask, cutter), cutter, options)
+        out.append(compare_prompts.hashed(found) if ask.hash_text else found)
+    return out
+
+
+def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:
+    try:
+        return inputs.load(path, slot, reply)
+    except CacheDoctorError as error:
+        if error.hint:
+            raise
+        raise CacheDoctorError(error.message, "give a readable file, a directory of prompts, or -") from error
+
+
+def _check(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> None:
+    """Refuse the tokenizer of a model that cannot have seen this prompt: counts that are called exact must be."""
+    if cutter.chat_template is None or ask.template or prompt.kind not in ("slots", "prompt-dump"):
+        return
+    opening = _OPENING.match(prompt.text)
+    if opening is None or opening.group() in str(cutter.chat_template) or len(cutter.encode(opening.group())) == 1:
+        return
+    raise CacheDoctorError(
+        f"{cutter.name}: is not of the model that read {prompt.path}, which begins with {opening.group()}",
+        "give the tokenizer of the model that the server runs; --template says that the server had another template",
+    )
+
+
+def _as_asked(old: Prompt, new: Prompt) -> Prompt:
+    """Leave out the reply of a slot whose prompt is the new one: the dumps are equal."""
+    reply = next((span for span in old.spans if span.place == "generated"), None)
+    if reply is None or old.text[: reply.start] != new.text:
+        return old
+    return msgspec.structs.replace(old, text=new.text, spans=[span for span in old.spans if span is not reply])
+
+
+def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list[tuple[Prompt, Prompt]]:
+    if all(p.kind == "slots" for p in [*old, *new]):
+        pairs = slots_dump.pair(old, new)
+        if pairs:
+            return pairs
+        raise CacheDoctorError("the two dumps have no slot in common", "pick slots with --slot N")
+    if len(old) == 1 and len(new) == 1:
+        return [(old[0], new[0])]
+    path, many = (path1, old) if len(old) > 1 else (path2, new)
+    hint = "give it alone to walk through its conversations, or one prompt of it as a file of its own"
+    raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
+
+
+def rendered(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> Prompt:
+    """Render a chat body with the template that was given, or that the tokenizer's source holds."""
+    if prompt.kind not in _CHAT or prompt.body is None:
+        return prompt
+    from cachedoctor.prompts.render import render
+
+    template = render.chat_template(ask.template) if ask.template else cutter.chat_template
+    if template is None:
+        return prompt
+    mask = prompt.kind == "anthropic-messages" and (ask.build or NEWEST) >= _NORMALISED
+    return render.with_template(prompt, template, mask_cch=mask)

@@ -1,0 +1,1 @@
+"""Text as tokens: tokenizers of files and of a running server."""

@@ -1,0 +1,102 @@
+"""Writes lines anew: what the server itself says stays, what a user may have written becomes tokens.
+
+Knows prefixes, holes and what is harmless. Must not know rows, wrappers or files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from cachedoctor.redact.holes import NUMBERS, replaced
+from cachedoctor.redact.known_words import FUNCTIONS
+from cachedoctor.redact.printed import Printed
+from cachedoctor.redact.tokens import Tokens
+
+UNKNOWN = b"<line>"
+"""Stands for all that is not understood; it has no number, as there is no end of such lines."""
+_FUNCTION, _LIBRARY = b"function", b"init"
+_NAME = re.compile(rb"[^\s:]+(?=:)")
+_CALLER = rb"(?:[\w~]+(?:\(\))?: *)"
+_COMPONENT = (
+    rb"(?:slot +" + _CALLER + rb"id +-?\d{1,4}(?: *\| *task +-?\d{1,9} *\| ?)?"
+    rb"|(?:srv|que|res|cmn|spec) +" + _CALLER + _CALLER + rb"?)"
+)
+_PREFIX = re.compile(
+    rb" {0,8}(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} [A-Z] (?:"
+    + _COMPONENT
+    + rb"|"
+    + _CALLER
+    + rb")?|(?:[IWED] )?"
+    + _COMPONENT
+    + rb")"
+)
+"""What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
+
+_DIGITS_MAX = 24
+"""Characters of a number that a server prints; 64 bits have 20."""
+
+
+class FieldSpan(NamedTuple):
+    """A value in a line; offsets count from the begin of the line."""
+
+    name: str
+    kind: str
+    start: int
+    end: int
+
+
+class LineRedactor:
+    """Writes the lines of one log."""
+
+    def __init__(self, tokens: Tokens, printed: Printed, shaped: Callable[[bytes], bool]) -> None:
+        """``shaped``: whether a line looks like one of the server to those who take wrappers off."""
+        self._tokens = tokens
+        self._printed = printed
+        self._shaped = shaped
+
+    def known(self, line: bytes, at: int, end: int, message: str, spans: Sequence[FieldSpan]) -> bytes:
+        """Write a line whose message begins at ``at`` and is understood up to ``end``.
+
+        ``message`` is empty where the line only begins like one.
+        """
+        parts, done = [_NAME.sub(self._function, line[:at])], at
+        for span in spans:
+            if span.kind in NUMBERS and span.end - span.start <= _DIGITS_MAX and line[span.end - 1 : span.end] != b")":
+                continue
+            parts.append(line[done : span.start])
+            parts.append(self._value(message, span, line[span.start : span.end]))
+            done = span.end
+        parts.append(line[done:end])
+        if line[end:].strip():
+            blank = b"" if not message and not line[end : end + 1].isspace() else b" "
+            parts.append(blank + (self._tokens.give("text", line[end:]) if message else UNKNOWN))
+        return b"".join(parts)
+
+    def unknown(self, line: bytes) -> bytes:
+        """Write a line that no message explains: its clock and the function that printed it, nothing else."""
+        if not line.strip():
+            return b""
+        found = _PREFIX.match(line)
+        prefix = b"" if found is None else found[0]
+        kept = _NAME.sub(self._function, prefix) + (UNKNOWN if line[len(prefix) :].strip() else b"")
+        if self._shaped(line) and not self._shaped(kept):
+            return b"init: " + UNKNOWN  # whether the line belongs to a server decides how those around it are read
+        return kept
+
+    def _function(self, found: re.Match[bytes]) -> bytes:
+        name = found[0]
+        behind_file = found.string[found.start() - 1 : found.start()] == b":"
+        if name in FUNCTIONS or (behind_file and name.isdigit() and len(name) < 6):
+            return name
+        if b"/" in name or b"\\" in name or b"." in name:
+            return self._tokens.give("path", name)
+        return _LIBRARY if self._shaped(name + b": ") else _FUNCTION  # it decides how wrappers around it are read
+
+    def _value(self, message: str, span: FieldSpan, raw: bytes) -> bytes:
+        if span.kind == "f" and b"(" in raw:
+            return b"nan"  # Windows prints -nan(ind)
+        if message in ("diff_old", "diff_new") and span.kind == "text":
+            return self._printed.rewrite(raw.decode("utf-8", "replace"), self._tokens).encode()
+        return replaced(message, span.name, span.kind, raw, self._tokens)

@@ -1,0 +1,1 @@
+"""Comparisons and sums in all their formats."""

@@ -1,0 +1,113 @@
+"""The findings as the page shows them: numbers in words, links only where they are links. Knows findings and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cachedoctor.model import Evidence, Finding, RequestRow
+from cachedoctor.report.html.prompt_strip import Strip, strip
+from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words.numbers import count, duration, number, percent
+
+_LINE = 600
+"""Characters of a log line shown."""
+
+
+@dataclass(slots=True)
+class Line:
+    """A line of the log, or (without a number) the name of the file that the next ones stand in."""
+
+    number: str
+    text: str
+    label: str
+    primary: bool
+
+
+@dataclass(slots=True)
+class Shown:
+    """One finding, ready to be written."""
+
+    finding: Finding
+    anchor: str
+    claim: str
+    facts: list[tuple[str, str]]
+    """What it cost, in words: what, how much."""
+    where: str
+    lines: list[Line]
+    strip: Strip | None
+    references: list[tuple[str, bool]]
+    """Text, and whether it is an address."""
+    page: str | None
+    """Address of the rule's page."""
+
+
+def shown(finding: Finding, number_: int, rows: dict[int, RequestRow], prompt_ms: float, page: str | None) -> Shown:
+    """Prepare one finding, which was quoted before.
+
+    Args:
+        number_: its place among the findings, from 1.
+        rows: its requests by their index.
+        prompt_ms: prompt time of the whole log, to say the share of it.
+        page: address of its rule's page.
+    """
+    primary = finding.primary
+    return Shown(
+        finding=finding,
+        anchor=f"finding-{number_}",
+        claim=sentence(finding.claim),
+        facts=_facts(finding, prompt_ms),
+        where="" if primary is None else _place(primary),
+        lines=_lines(finding.evidence, primary),
+        strip=strip(finding, rows),
+        references=[(reference, is_address(reference)) for reference in finding.references],
+        page=page if page is not None and is_address(page) else None,
+    )
+
+
+def is_address(text: str) -> bool:
+    """Whether it may be a link."""
+    return text.startswith(("https://", "http://"))
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital, as a headline does."""
+    text = cut(text, 1000)
+    return text[:1].upper() + text[1:]
+
+
+def _facts(finding: Finding, prompt_ms: float) -> list[tuple[str, str]]:
+    cost = finding.cost
+    # Of a finding about a whole server "seen 1" would say nothing.
+    facts = (
+        [("Requests" if finding.requests else "Seen", number(finding.count))]
+        if finding.count > 1 or finding.requests
+        else []
+    )
+    if cost.tokens:
+        facts.insert(0, ("Recomputed", count(cost.tokens, "token")))
+    if cost.tokens and cost.ms is not None:
+        facts.insert(1, ("Prompt time", f"{'' if cost.ms_from == 'depth' else 'about '}{duration(cost.ms)}"))
+        if prompt_ms:
+            facts.insert(2, ("Of all prompt time", percent(min(cost.ms, prompt_ms), prompt_ms)))
+    return facts
+
+
+def _lines(evidence: list[Evidence], primary: Evidence | None) -> list[Line]:
+    """Give them in the order of the log, the file of the proof first."""
+    home = primary.path if primary else ""
+    lines, path = [], None
+    for e in sorted(evidence, key=lambda e: (e.path != home, e.path, e.line)):
+        if e.path != path:
+            lines.append(Line("", name(e.path), "", False))
+            path = e.path
+        lines.append(Line(str(e.line), cut(e.text, _LINE), e.label, e is primary))
+    return lines
+
+
+def name(path: str) -> str:
+    """Name an input."""
+    return "standard input" if path == "-" else path
+
+
+def _place(evidence: Evidence) -> str:
+    return f"{name(evidence.path)}:{evidence.line}"

@@ -1,0 +1,65 @@
+"""How the page is made: templates that let no text out unescaped or unseen, and a policy that lets nothing in.
+
+Knows jinja and the files of templates/; knows no report.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from cachedoctor.report.text.text_safe import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(**values: Any) -> str:
+    """Fill the page's template."""
+    from markupsafe import Markup
+
+    # Our own files: they go into the page byte for byte, because the policy holds their hashes.
+    style, script = _file("report.css"), _file("report.js")
+    values |= {"style": Markup(style), "script": Markup(script), "policy": _policy(style, script)}  # noqa: S704
+    return _environment().get_template("report.html.j2").render(values)
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from cachedoctor.report.html import axis
+    from cachedoctor.report.words import numbers
+
+    environment = Environment(
+        loader=PackageLoader("cachedoctor.report.html", "templates"), autoescape=True, finalize=_made_visible,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "number": numbers.number, "percent": numbers.percent, "duration": numbers.duration,
+        "short": axis.short,
+    }  # fmt: skip
+    environment.globals["count"] = numbers.count
+    return environment
+
+
+def _made_visible(value: Any) -> Any:
+    """Make control and invisible characters visible in everything that a template writes; then it is escaped."""
+    from markupsafe import Markup
+
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _file(name: str) -> str:
+    return resources.files("cachedoctor.report.html").joinpath("templates", name).read_text("utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is loaded or sent, and nothing runs but the one script of the page."""
+    allowed = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

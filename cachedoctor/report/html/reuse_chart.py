@@ -1,0 +1,143 @@
+"""Reuse over time, and prompt speed against depth, in the coordinates of their drawings. Knows columns and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from cachedoctor.model import RequestRow
+from cachedoctor.report.html.axis import short, ticks
+from cachedoctor.report.html.request_columns import Columns
+from cachedoctor.report.html.timeline import words
+from cachedoctor.report.words.numbers import number
+
+WIDTH, HEIGHT = 500, 260
+LEFT, RIGHT, TOP, BOTTOM = 54, 22, 30, 42
+_WIDE, _TALL = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+
+@dataclass(slots=True)
+class Chart:
+    """Axes and what lies between them."""
+
+    xs: list[tuple[float, str]]
+    ys: list[tuple[float, str]]
+    line: str
+    dots: str
+    area: str = ""
+    hits: tuple[tuple[float, float, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    level: float | None = None
+    """Height of the line for all requests together."""
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def over_time(columns: Columns, overall: float | None) -> Chart | None:
+    """Lay out the share of prompt tokens that was reused; None where it is unknown of all requests."""
+    step = _WIDE / max(len(columns.all), 1)
+    runs: list[list[tuple[float, float]]] = [[]]
+    hits = []
+    for i, column in enumerate(columns.all):
+        split = column.tokens
+        if split.prompt:
+            runs[-1].append((LEFT + (i + 0.5) * step, TOP + _TALL * (1 - split.reused / split.prompt)))
+        elif runs[-1]:
+            runs.append([])  # a gap, because unknown is not 0
+        hits.append((LEFT + i * step, step, words(column, columns)))
+    runs = [run for run in runs if run]
+    if not runs:
+        return None
+    base = TOP + _TALL
+    every = max(1, len(columns.all) // 5)
+    chosen = [(i, c) for i, c in enumerate(columns.all) if i % every == 0 and i * step < _WIDE - 30]
+    return Chart(
+        xs=[(LEFT + (i + 0.5) * step, f"#{number(c.first.index)}") for i, c in chosen],
+        ys=[(TOP + _TALL * (1 - share / 100), f"{share} %") for share in (0, 25, 50, 75, 100)],
+        line="".join(_line(run) for run in runs),
+        dots="".join(f"M{x:.1f} {y:.1f}h0" for run in runs for x, y in run) if len(columns.all) <= 80 else "",
+        area="".join(f"{_line(run)}L{run[-1][0]:.1f} {base}L{run[0][0]:.1f} {base}z" for run in runs),
+        hits=tuple(hits),
+        level=None if overall is None else TOP + _TALL * (1 - overall),
+    )
+
+
+def _line(points: list[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+class Speed:
+    """A sample of at most some hundred requests, evenly over the log: depth of the prompt, time per computed token."""
+
+    MOST = 1200
+    LEAST = 32
+    """Computed tokens: below, the fixed cost of a request says more than its depth."""
+
+    def __init__(self) -> None:
+        self.every = 1
+        self.short = 0
+        """Requests with too few computed tokens."""
+        self._seen = 0
+        self._points: list[tuple[int, float]] = []
+
+    def add(self, row: RequestRow) -> None:
+        """Take a request."""
+        if row.prompt_ms is None or not row.prompt_tokens or not row.processed_tokens:
+            return
+        if row.processed_tokens < self.LEAST:
+            self.short += 1
+            return
+        if self._seen % self.every == 0:
+            self._points.append((row.prompt_tokens, row.prompt_ms / row.processed_tokens))
+            if len(self._points) > self.MOST:
+                self._points = self._points[::2]
+                self.every *= 2
+        self._seen += 1
+
+    def draw(self) -> Chart | None:
+        """Lay out the sample; None where the log has no prompt times."""
+        if not self._points:
+            return None
+        points = sorted(self._points)
+        slowest = sorted(ms for _, ms in points)
+        top = slowest[-1] if slowest[-1] <= 4 * slowest[len(slowest) * 95 // 100] else slowest[len(slowest) * 95 // 100]
+        xs, ys = ticks(points[-1][0], 5), ticks(top * 1.05)
+        inside = [(d, ms) for d, ms in points if ms <= ys[-1]]
+        return Chart(
+            xs=[(_x(x, xs), short(x)) for x in xs],
+            ys=[(_y(y, ys), f"{y:.3g}") for y in ys],
+            line=_medians(inside, xs, ys),
+            dots="".join(f"M{_x(d, xs):.1f} {_y(ms, ys):.1f}h0" for d, ms in inside),
+            notes=tuple(self._notes(len(points) - len(inside))),
+        )
+
+    def _notes(self, above: int) -> list[str]:
+        notes = []
+        if self.every > 1:
+            notes.append(f"every {self.every}th request is drawn")
+        if self.short:
+            notes.append(f"{number(self.short)} with fewer than {self.LEAST} computed tokens left out")
+        if above:
+            notes.append(f"{number(above)} slower ones lie above")
+        return notes
+
+
+def _x(depth: float, xs: list[float]) -> float:
+    return LEFT + _WIDE * depth / xs[-1]
+
+
+def _y(ms: float, ys: list[float]) -> float:
+    return TOP + _TALL * (1 - ms / ys[-1])
+
+
+def _medians(points: list[tuple[int, float]], xs: list[float], ys: list[float]) -> str:
+    """Draw the median over up to ten groups of equally many requests; too few requests have no trend."""
+    if len(points) < 40:
+        return ""
+    size = -(-len(points) // 10)
+    groups = [points[i : i + size] for i in range(0, len(points), size)]
+    return _line([(_x(median(d for d, _ in g), xs), _y(median(ms for _, ms in g), ys)) for g in groups])

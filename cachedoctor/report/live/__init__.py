@@ -1,0 +1,1 @@
+"""The live view as rows of a screen."""

@@ -1,0 +1,233 @@
+"""The live view as rows for a screen of any size. Knows View; never asks the terminal, and keeps nothing."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from cachedoctor.model import Finding, ServerView, Session, SlotView, View
+from cachedoctor.report import sanitize
+from cachedoctor.report.live import screen_measured
+from cachedoctor.report.text.header import describe, traffic
+from cachedoctor.report.text.page import Part
+from cachedoctor.report.text.request_line import cost, fix, lost, outcome, tokens
+from cachedoctor.report.text.text_finding import SEVERITY_STYLE
+from cachedoctor.report.text.text_safe import rows, visible
+from cachedoctor.report.words.numbers import count, number, percent
+
+_TALL, _WIDE, _BROAD = 16, 70, 130
+"""Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
+_CHARS_PER_CELL = 4
+"""Characters looked at per cell to fill: combining marks take no cell, and a name may be a million long."""
+_STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
+_STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle": "", "unknown": "dim"}
+
+
+class _Rows:
+    """Takes rows of at most ``width`` cells until ``height`` are full."""
+
+    def __init__(self, width: int, height: int, ascii_only: bool) -> None:
+        self.width = width
+        self.left = height
+        self._ascii = ascii_only
+        self.taken: list[Text] = []
+
+    def visible(self, text: str) -> str:
+        """Make a text harmless and of characters that can be shown."""
+        return visible(text, self._ascii)
+
+    def row(self, *parts: Part) -> None:
+        if self.left <= 0:
+            return
+        text = Text(no_wrap=True)
+        for part in parts:
+            words, style = (part, "") if isinstance(part, str) else part[:2]
+            text.append(self.visible(words[: _CHARS_PER_CELL * self.width]), style)
+        if text.cell_len > self.width:  # marked, since a number that is cut is another number
+            mark = "..." if self._ascii else "…"
+            text.truncate(self.width - len(mark), overflow="crop")
+            text.append(mark)
+        self.taken.append(text)
+        self.left -= 1
+
+    def keyed(self, key: str, words: str, most: int = 1) -> None:
+        """Write a key and words behind it, broken at spaces into ``most`` rows."""
+        room = self.width - 10
+        broken = rows(self.visible(words), room, room) if most > 1 else [words]
+        if len(broken) > most:
+            broken = [*broken[: most - 1], " ".join(broken[most - 1 :])]
+        for at, part in enumerate(broken):
+            self.row((f"{'' if at else key + ' ' * (len(key) > 9):<10}", "bold"), part)
+
+    def gap(self) -> None:
+        self.row("")
+
+
+def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[Text]:
+    """Give at most ``height`` rows of at most ``width`` cells."""
+    page = _Rows(width, height, ascii_only)
+    tall = height >= _TALL
+    page.left -= tall  # for the last row
+    _title(page, view)
+    _head(page, view, tall)
+    causes = 1 + len(view.findings) * 2
+    slots = [(server, slot) for server in view.servers for slot in server.slots]
+    if tall:
+        page.gap()
+    room = page.left - min(causes, max(3, page.left // 3)) - tall
+    _slots(page, slots, min(len(slots) + tall, room), tall, several=len(view.servers) > 1)
+    _measured(page, view, room)
+    if tall:
+        page.gap()
+    _findings(page, view.findings)
+    while page.left > 0 and tall:
+        page.gap()
+    page.left += tall
+    page.row(("Ctrl-C ends it and prints the whole report", "dim"))
+    return page.taken
+
+
+def _title(page: _Rows, view: View) -> None:
+    info = view.info
+    read = count(info.lines, "line")
+    name = page.visible("standard input" if info.path == "-" else info.path[-4 * page.width :])
+    room = page.width - len("cachedoctor  ") - len(read) - 1
+    shown = name if cell_len(name) <= room else "..." + name[-max(room - 3, 0) :] if room > 3 else ""
+    page.row(("cachedoctor ", "bold"), f"{shown:<{max(room, 0)}}", "  ", (read, "dim"))
+
+
+def _head(page: _Rows, view: View, tall: bool) -> None:
+    sessions = [server.session for server in view.servers] + [server.session for server in view.measured]
+    if not sessions:
+        page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
+    elif len(sessions) == 1:
+        page.keyed("server", describe(sessions[0]), 2 if tall else 1)
+    else:
+        page.keyed("servers", f"{number(len(sessions))}: " + ", ".join(_name(session) for session in sessions))
+    if view.measured and not view.servers:
+        return
+    said = traffic(view.totals)
+    if tall:
+        for key, words in said:
+            page.keyed(key, words)
+        return
+    totals = view.totals
+    shares = []
+    if totals.prompt_tokens:
+        shares.append(f"{percent(totals.cached_tokens, totals.prompt_tokens)} reused")
+        shares.append(f"{percent(totals.avoidable_tokens, totals.prompt_tokens)} avoidable")
+    page.row(", ".join([*shares, count(totals.requests, "request")]))
+
+
+def _name(session: Session) -> str:
+    return sanitize.session(session).origin or f"server {session.index + 1}"
+
+
+def _measured(page: _Rows, view: View, room: int) -> None:
+    """One row for each engine: what its last line says."""
+    several = len(view.measured) + len(view.servers) > 1
+    found = [(server, row) for server in view.measured for row in screen_measured.rows(server)]
+    shown = found[: max(room - (len(found) > room), 0)]
+    for server, (name, words) in shown:
+        page.keyed(f"{_name(server.session)} {name}" if several else name, words)
+    if len(shown) < len(found):
+        page.row((f"and {count(len(found) - len(shown), 'other row')}", "dim"))
+
+
+# ---- slots
+
+
+def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, headed: bool, several: bool) -> None:
+    """One row for each slot; of too many, those that compute come first."""
+    room -= headed
+    if not slots or room < 1:
+        return
+    if headed:
+        head = ("server", "slot", "state", "prompt tokens", "reused", "progress, or how the last one ended")
+        _cells(page, several, head, ("bold", "bold", "bold"), ("last request", "bold"))
+    shown = slots
+    if len(slots) > room:
+        shown = sorted(slots, key=lambda at: (at[1].request is None, at[1].last is None))[: max(room - 1, 1)]
+        shown.sort(key=lambda at: (at[0].session.index, at[1].slot))
+    for server, slot in shown:
+        _slot(page, several, server, slot)
+    if len(shown) < len(slots) and room > 1:
+        page.row((f"and {count(len(slots) - len(shown), 'other slot')}", "dim"))
+
+
+def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> None:
+    request = slot.request or (slot.last.request if slot.last is not None else None)
+    prompt, reused = ("", "") if request is None else (tokens(request.prompt_tokens), tokens(request.cached_tokens))
+    words, style = _ended(slot) if slot.request is None else (_progress(slot), "")
+    task = "" if request is None or page.width < _WIDE else f"task {request.task}: "
+    cells = (
+        _name(server.session),
+        str(slot.slot),
+        _STATES[slot.state],
+        prompt,
+        reused,
+        f"{task}{words}" if words else "",
+    )
+    last = _ended(slot) if slot.request is not None and slot.last is not None else ("", "")
+    _cells(page, several, cells, (_STYLES[slot.state], "", style), last)
+
+
+def _progress(slot: SlotView) -> str:
+    prompt = None if slot.request is None else slot.request.prompt_tokens
+    if slot.generated is not None:
+        return f"{count(slot.generated, 'token')} generated"
+    if slot.state == "reply":
+        return "prompt done"
+    if slot.share is not None:
+        return f"{percent(min(slot.share, 1.0), 1)} of the prompt"
+    if slot.tokens is not None and prompt:
+        return f"{percent(min(slot.tokens, prompt), prompt)} of the prompt"
+    return "progress unknown" if slot.tokens is None else count(slot.tokens, "token")
+
+
+def _ended(slot: SlotView) -> tuple[str, str]:
+    return ("", "") if slot.last is None else (outcome(slot.last), "yellow" if lost(slot.last.request) else "")
+
+
+def _cells(
+    page: _Rows, several: bool, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
+) -> None:
+    """Write a row of the table, what there is room for; ``styles`` are of the state, of the counts, of the rest."""
+    server, slot, state, prompt, reused, words = map(page.visible, cells)
+    parts: list[Part] = [(f"{server if len(server) <= 10 else server[:7] + '...':<12}", styles[1])] if several else []
+    parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<11}", styles[0])]
+    if page.width >= _WIDE:
+        parts += [(f"{prompt:>13}  {reused:>9}  ", styles[1])]
+    if page.width < _BROAD:
+        page.row(*parts, (words, styles[2]))
+        return
+    room = (page.width - sum(len(part[0]) for part in parts)) // 2
+    page.row(*parts, (f"{words[: room - 2]:<{room}}", styles[2]), last)
+
+
+# ---- findings
+
+
+def _findings(page: _Rows, findings: list[Finding]) -> None:
+    """The costliest first: what, how much, the fix; of too many, the fixes and then the cheapest are left out."""
+    if not findings:
+        page.row(("no findings yet", "dim"))
+        return
+    left = len(findings)
+    page.row((f"{count(left, 'finding')}, the costliest first", "bold"))
+    deep = 2 * left <= page.left
+    for raw in findings:
+        if page.left <= 1 < left:
+            page.row((f"and {count(left, 'other')}", "dim"))
+            return
+        finding = sanitize.finding(raw)
+        style = SEVERITY_STYLE[finding.severity]
+        said = cost(finding) or finding.claim
+        if page.width < _WIDE:
+            page.row((finding.code, style), f" {said}: {finding.name}")
+        else:
+            page.row((f"{finding.severity}[{finding.code}]", style), f" {finding.name}: {said}")
+        left -= 1
+        if deep or page.left > max(2 * left, 1):
+            advice = fix(finding)
+            page.row("  fix: ", (advice, "green")) if advice else page.gap()

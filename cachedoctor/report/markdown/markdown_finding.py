@@ -1,0 +1,175 @@
+"""One finding as Markdown: claim, cost, evidence, the requests, what it is not, fix; and how to see it again.
+
+Knows findings and rows of requests. Knows no prompt: its text is withheld.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from cachedoctor.model import Finding, Report, RequestRow
+from cachedoctor.report import sanitize
+from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
+from cachedoctor.report.secrets import hidden
+from cachedoctor.report.text import text_finding
+from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words.numbers import count
+
+_FEW = 3
+"""Requests of a finding that are listed of the first ones, and of the worst."""
+_LINE = 400
+"""Cells of a quoted line."""
+_ADDRESS = re.compile(r"https://[A-Za-z0-9.-]+(?:/[\w./#?=&%+-]*)?", re.ASCII)
+_COLUMNS = {
+    "prompt": "prompt_tokens",
+    "cached": "cached_tokens",
+    "processed": "processed_tokens",
+    "common prefix": "common_prefix_tokens",
+    "slot held": "held_tokens",
+    "lost": "lost_tokens",
+}
+
+
+def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report, pages: str | None) -> list[str]:
+    """Return the parts of one finding.
+
+    Args:
+        at: its number in the report.
+        rows: the requests that it names, and others.
+        pages: what stands before the address of a rule to make it a link, if anything.
+    """
+    about = f"**{finding.severity}**, confidence {finding.confidence}"
+    parts = [f"#### {at}. {code(finding.code)} {prose(finding.name)}", f"{about}: {prose(finding.claim)}."]
+    said = [("Cost", text_finding.cost(finding, report.totals.prompt_ms)), ("Why", finding.why)]
+    if any(words for _, words in said):
+        parts.append("\n".join(f"- {key}: {prose(words)}" for key, words in said if words))
+    if finding.evidence:
+        parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding))]
+    elif finding.path is not None:
+        parts.append(f"Log: {code(hidden(finding.path))}; no single line proves it.")
+    if finding.diff is not None:
+        parts.append("The prompts themselves were compared: text withheld.")
+    parts += _requests(finding, rows)
+    if finding.ruled_out:
+        parts.append("Ruled out:")
+        parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in finding.ruled_out))
+    parts.append(details("Fix and references", *_fix(finding), _references(finding, report, pages)))
+    return parts
+
+
+def _where(finding: Finding, several: bool) -> str:
+    line = finding.evidence[0]
+    place = "standard input" if line.path == "-" else code(hidden(line.path))
+    return f"{place}, server {line.session + 1}" if several else place
+
+
+def _evidence(finding: Finding) -> list[str]:
+    """The lines in the order of the log, each with what it shows below; ``>`` marks the one that proves the claim."""
+    evidence = finding.evidence
+    wide = max(len(str(e.line)) for e in evidence)
+    primary = finding.primary or evidence[0]
+    rows = []
+    for line in sorted(evidence, key=lambda e: (e.path != primary.path, e.path, e.line)):
+        mark = ">" if line is primary else " "
+        rows.append(f"{mark} {line.line:>{wide}} | {cut(sanitize.withheld(line.text), _LINE)}")
+        rows.append(f"  {'':{wide}} | {'^' if line is primary else '-'} {line.label}")
+    return rows
+
+
+# ---- requests
+
+
+def _dearest(finding: Finding, rows: dict[int, RequestRow]) -> list[RequestRow]:
+    """Return the requests of a finding that are known, the costliest first."""
+    found = [rows[number] for number in finding.requests if number in rows]
+    return sorted(found, key=lambda r: (-(r.lost_tokens or 0), -(r.processed_tokens or 0), r.index))
+
+
+def _requests(finding: Finding, rows: dict[int, RequestRow]) -> list[str]:
+    worst = _dearest(finding, rows)
+    if not worst:
+        return []
+    first = sorted(worst, key=lambda r: r.index)[:_FEW]
+    shown = sorted({r.index: r for r in (*first, *worst[:_FEW])}.values(), key=lambda r: r.index)
+    head = ["task", "slot", "lines", *_COLUMNS]
+    body = [
+        [str(r.task), str(r.slot), f"{r.first_line:,} to {r.last_line:,}", *(_cell(r, f) for f in _COLUMNS.values())]
+        for r in shown
+    ]
+    left = finding.count - len(shown)
+    more = f" (the first and the worst; {count(left, 'more request')})" if left else ""
+    derived = any(set(_COLUMNS.values()) & set(r.derived) for r in shown)
+    note = ["\\* computed from other numbers of the log"] if derived else []
+    return [f"Requests, in tokens{more}:", table(head, body), *note]
+
+
+def _cell(row: RequestRow, field: str) -> str:
+    value: int | None = getattr(row, field)
+    if value is None:
+        return "unknown"
+    return f"{value:,}" + ("\\*" if field in row.derived else "")
+
+
+# ---- what to do
+
+
+def _fix(finding: Finding) -> list[str]:
+    parts = []
+    for remedy in finding.remedies:
+        parts.append(f"- {prose(remedy.text)}")
+        if remedy.commands:
+            parts.append(fenced(remedy.commands, "sh", "  "))
+    return parts
+
+
+def _references(finding: Finding, report: Report, pages: str | None) -> str:
+    rows = [f"- <{r}>" if _ADDRESS.fullmatch(r) else f"- {code(r)}" for r in finding.references]
+    page = next((rule.url for rule in report.rules if rule.code == finding.code), None)
+    if pages is not None and page is not None:
+        rows.append(f"- [page of this rule]({pages}{quote(page)})")
+    else:
+        rows.append(f"- {code(f'cachedoctor explain {finding.code}')}")
+    return "\n".join(rows)
+
+
+def reproduce(findings: list[Finding], rows: dict[int, RequestRow]) -> list[str]:
+    """Return the steps to see the costliest finding again, as far as the numbers of the quoted request tell."""
+    for finding in findings:
+        row = _quoted(finding, rows)
+        if row is not None and row.prompt_tokens is not None and row.cached_tokens is not None:
+            steps = "\n".join(f"{at}. {step}" for at, step in enumerate(_steps(row), 1))
+            return ["### How to reproduce", f"As far as known, for {code(finding.code)}, task {row.task}:", steps]
+    return []
+
+
+def _quoted(finding: Finding, rows: dict[int, RequestRow]) -> RequestRow | None:
+    """Return the request from which most of the quoted lines are."""
+    lines = [(e.path, e.line) for e in finding.evidence]
+    return max(
+        _dearest(finding, rows),
+        key=lambda r: sum(path == r.path and r.first_line <= line <= r.last_line for path, line in lines),
+        default=None,
+    )
+
+
+def _steps(row: RequestRow) -> list[str]:
+    prompt, cached = row.prompt_tokens or 0, row.cached_tokens or 0
+    steps = ["Start llama-server in this version, with a model of this kind and the settings above."]
+    before = row.reference_tokens if row.turn and row.reference_tokens != row.held_tokens else None
+    if before:
+        steps.append(f"Send the earlier turns of a conversation: {count(before, 'token')} with the last reply.")
+    if row.held_tokens:
+        other = "other prompts" if before else "prompts"
+        steps.append(f"Send {other} until slot {row.slot} holds {count(row.held_tokens, 'token')}.")
+    same = ""
+    if row.common_prefix_tokens is not None:
+        about = "about the first " if "common_prefix_tokens" in row.derived else "the first "
+        same = f", of which {about}{row.common_prefix_tokens:,} are what the slot holds"
+    turn = "the next turn of that conversation, " if before else ""
+    steps.append(f"Send {turn}a prompt of {count(prompt, 'token')}{same}.")
+    if row.expected_cached is not None and row.expected_cached != cached:
+        steps.append(f"Expected by what this version does: {count(row.expected_cached, 'token')} reused.")
+    done = "unknown" if row.processed_tokens is None else f"{row.processed_tokens:,}"
+    steps.append(f"The log shows: {cached:,} reused, {done} computed.")
+    return steps

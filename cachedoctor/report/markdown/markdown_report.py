@@ -1,0 +1,209 @@
+"""The report as Markdown: what a maintainer of llama.cpp asks for, ready for an issue, without any prompt text.
+
+Knows the Report and the order of its parts. How text becomes harmless is known by ``markdown_safe``.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from cachedoctor.model import Finding, Report, RequestRow, Session, Totals
+from cachedoctor.report import sanitize
+from cachedoctor.report.base import Look
+from cachedoctor.report.markdown import markdown_measured
+from cachedoctor.report.markdown.markdown_finding import reproduce, show
+from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose
+from cachedoctor.report.secrets import hidden
+from cachedoctor.report.text.text_report import switched_off, verdict
+from cachedoctor.report.words import server_words
+from cachedoctor.report.words.not_evaluated_words import grouped
+from cachedoctor.report.words.numbers import computed, count, duration, number, percent
+
+SESSIONS, WHOLE, BRIEF = 5, 8, 50
+"""Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
+_SOURCE = {
+    "line": "",
+    "option": ", as given by `--build`",
+    "wording": ", told by the wording of its messages",
+    "source": ", told by the line numbers of its source",
+}
+_TROUBLE = {server_words.LLAMA: "recomputes prompts"}
+"""What findings of an engine are about, if not about its cache at large."""
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write the report; parts are separated by an empty line."""
+    out.write(look.encode("\n\n".join(_parts(report, look)) + "\n"))
+
+
+def _parts(report: Report, look: Look) -> list[str]:
+    findings = sanitize.findings(report)
+    rows = _rows(report, findings)
+    parts = [_title(report, findings), _about(report), "### Name and version", *_servers(report, findings)]
+    parts += ["### What was measured", *_measured(report)]
+    if findings:
+        parts += ["### Findings"]
+        for at, finding in enumerate(findings[:WHOLE], 1):
+            parts += show(at, finding, rows, report, look.pages)
+        parts += _brief(findings[WHOLE:])
+        parts += reproduce(findings[:WHOLE], rows)
+    if report.not_evaluated:
+        parts += ["### Not evaluated", _left(report)]
+    return parts
+
+
+def _rows(report: Report, findings: list[Finding]) -> dict[int, RequestRow]:
+    """The requests that findings name, by number: one pass over what may be millions."""
+    wanted = {number for finding in findings[:WHOLE] for number in finding.requests}
+    return {row.index: row for row in report.requests if row.index in wanted} if wanted else {}
+
+
+def _title(report: Report, findings: list[Finding]) -> str:
+    if not findings:
+        names = dict.fromkeys(_server_name(s) for s in report.sessions[:SESSIONS])
+        return f"## {', '.join(names) or _program(server_words.LLAMA)}: no findings"
+    engine = server_words.of_rule(findings[0].code)
+    return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
+
+
+def _server_name(session: Session) -> str:
+    return (
+        _program(server_words.LLAMA)
+        if session.engine == server_words.LLAMA
+        else prose(server_words.program(sanitize.session(session)))
+    )
+
+
+def _program(engine: str) -> str:
+    return "llama-server" if engine == server_words.LLAMA else prose(server_words.engine(engine))
+
+
+def _about(report: Report) -> str:
+    lines = sum(info.lines for info in report.inputs)
+    read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
+    known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
+    parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
+    if report.ignored:
+        parts.append(switched_off(report.ignored))
+    if report.interrupted:
+        parts.append("The analysis was interrupted: this covers what was read until then.")
+    parts.append("Prompt text is withheld, and what looks like a secret is hidden.")
+    errors = [f"- {code(hidden(info.path))}: {prose(hidden(info.error))}" for info in report.inputs if info.error]
+    return "\n".join([" ".join(parts), *(["", "Could not be read to the end:", "", *errors] if errors else ())])
+
+
+# ---- what the servers are
+
+
+def _servers(report: Report, findings: list[Finding]) -> list[str]:
+    if not report.sessions:
+        return ["The log names no server."]
+    told = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
+    ranked = sorted(report.sessions, key=lambda s: (s.index not in told, not s.n_requests, s.index))
+    shown = sorted(ranked[:SESSIONS], key=lambda s: s.index)
+    parts = [_server(session, len(report.sessions) > 1) for session in shown]
+    if len(report.sessions) > len(shown):
+        parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
+    backend = ", GGML backend" if any(s.engine == server_words.LLAMA for s in shown) else ""
+    parts.append(f"Please add: operating system, hardware{backend}, command line. The log does not say them.")
+    rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
+    return [*parts, details("Settings that the log shows", *rows)] if rows else parts
+
+
+def _server(session: Session, several: bool) -> str:
+    s = sanitize.session(session)
+    version = f"{prose(server_words.version(s))}{_SOURCE.get(s.build_source or '', '')}"
+    rows = [
+        f"- Version: {prose(server_words.program(s))} {version}".rstrip(),
+        f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
+        *_kept(s),
+    ]
+    if several:
+        origin = f" {code(hidden(s.origin))}" if s.origin else ""
+        lines = f"lines {s.first_line:,} to {s.last_line:,}"
+        requests = f"{count(s.n_requests, 'request')}, " if s.engine == server_words.LLAMA else ""
+        head = f"Server {s.index + 1}{origin}: {requests}{code(hidden(s.path))} {lines}"
+        rows = [head, "", *rows]
+    return "\n".join(rows)
+
+
+def _kept(s: Session) -> list[str]:
+    if s.engine == server_words.LLAMA:
+        return [f"- Slots: {_slots(s)}"]
+    cache = server_words.cache(s)
+    return [f"- Cache: {prose(', '.join(cache))}"] if cache else []
+
+
+def _slots(s: Session) -> str:
+    slots = count(s.n_slots, "slot") if s.n_slots else "number unknown"
+    return f"{slots}, " + (f"{count(s.n_ctx_slot, 'token')} each" if s.n_ctx_slot else "context unknown")
+
+
+def _memory(session: Session) -> str:
+    arch = session.setting("arch") if session.engine == server_words.LLAMA else session.setting("architecture")
+    window = session.setting("n_swa")
+    parts = [f"{prose(session.memory)} memory"] if session.memory else []
+    if not parts and session.engine == server_words.LLAMA:
+        parts.append("kind of memory unknown")
+    if arch is not None:
+        parts.append(f"architecture {code(str(arch))}")
+    if session.memory == "swa" and isinstance(window, int):
+        parts.append(f"window of {count(window, 'token')}")
+    return ", ".join(parts)
+
+
+def _settings(session: Session, several: bool) -> str:
+    rows = [f"Server {session.index + 1}:", ""] if several else []
+    for name, found in sanitize.session(session).settings.items():
+        place = f"line {found.line:,}" if found.line is not None else "not from a line of the log"
+        value = str(found.value).lower() if isinstance(found.value, bool) else str(found.value)
+        rows.append(f"- {code(name)} = {code(value)} ({place})")
+    return "\n".join(rows)
+
+
+# ---- numbers and the rest
+
+
+def _measured(report: Report) -> list[str]:
+    engines = {s.engine for s in report.sessions} or {server_words.LLAMA}
+    parts = ["llama-server:"] if len(engines) > 1 and server_words.LLAMA in engines else []
+    parts += [_traffic(report.totals)] if server_words.LLAMA in engines else []
+    return [*parts, *markdown_measured.show(report.sessions)]
+
+
+def _traffic(totals: Totals) -> str:
+    rows = [f"- Traffic: {count(totals.requests, 'request')}"]
+    if not totals.prompt_tokens:
+        unknown = "; the log does not say how long their prompts were" if totals.requests else ""
+        return rows[0] + unknown
+    rows[0] += f", {count(totals.prompt_tokens, 'prompt token')}"
+    saved = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
+    for name, tokens, time in (("Reused", totals.cached_tokens, ""), ("Avoidable", totals.avoidable_tokens, saved)):
+        rows.append(f"- {name}: {count(tokens, 'token')} ({_share(tokens, totals.prompt_tokens)}){time}")
+    rows.insert(2, f"- Computed: {prose(computed(totals))}")
+    return "\n".join(rows)
+
+
+def _share(part: float, whole: float) -> str:
+    return percent(part, whole).replace("<", "below").replace(">", "above")
+
+
+def _brief(findings: list[Finding]) -> list[str]:
+    if not findings:
+        return []
+    rows = [f"- {prose(f.severity)} {code(f.code)} {prose(f.name)}: {prose(f.claim)}" for f in findings[:BRIEF]]
+    if len(findings) > BRIEF:
+        rows.append(f"- and {number(len(findings) - BRIEF)} more, in the JSON report")
+    return [details(f"{count(len(findings), 'other finding')}", "\n".join(rows))]
+
+
+def _left(report: Report) -> str:
+    parts = []
+    for group in grouped(report.not_evaluated):
+        names = ", ".join(f"{code(rule.code)} {prose(rule.name)}" for rule in group.rules)
+        more = f" To enable: {prose(group.advice)}" if group.advice else ""
+        parts.append(f"- {names}: {prose(group.reason)}.{more}")
+        if group.commands:
+            parts.append(fenced(group.commands, "sh", "  "))
+    open_rules = count(len({rule.code for rule in report.not_evaluated}), "rule")
+    return details(f"{open_rules} that this log could not have answered", *parts)

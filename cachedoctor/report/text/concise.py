@@ -1,0 +1,49 @@
+"""One line per finding, ``path:line: severity[CODE] name: claim (cost, confidence)``: for grep, editors and scripts.
+
+Knows Finding and Page. Prints nothing where nothing was found.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import IO
+
+from cachedoctor.model import Finding, InputInfo, Report
+from cachedoctor.report import sanitize
+from cachedoctor.report.base import Look
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.text_finding import heading, location
+from cachedoctor.report.words.numbers import duration
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write a line for each finding, the costliest first."""
+    for finding in sanitize.findings(report):
+        out.write(_line(finding, report.inputs, look))
+
+
+def line(finding: Finding, look: Look) -> bytes:
+    """Return the line of one finding of a request, with its end, as live output writes it."""
+    return _line(sanitize.finding(finding), [], look)
+
+
+def _line(finding: Finding, inputs: list[InputInfo], look: Look) -> bytes:
+    where, claim = _place(finding, inputs)
+    cost = "" if finding.cost.ms is None else f"{duration(finding.cost.ms)}, "
+    text = io.StringIO()
+    page = Page(text, look.width, look.color, look.ascii_only)
+    words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence})"
+    page.row(f"{where}: " if where else "", heading(finding), words)
+    return look.encode(text.getvalue())
+
+
+def _place(finding: Finding, inputs: list[InputInfo]) -> tuple[str, str]:
+    """Where to look and the claim: the line that proves it, else the input."""
+    if finding.evidence:
+        primary = finding.primary or finding.evidence[0]
+        return location(primary.path, primary.line), finding.claim
+    for info in inputs:
+        claim = finding.claim.removeprefix(f"{info.path}: ")
+        if claim != finding.claim:
+            return location(info.path), claim
+    return location(inputs[0].path) if inputs else "", finding.claim

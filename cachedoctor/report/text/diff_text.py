@@ -1,0 +1,109 @@
+"""The difference of two prompts as text, in the manner of git-delta. Knows PromptDiff and Page only."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from cachedoctor.model import Edit, Excerpt, First, PromptDiff
+from cachedoctor.report import sanitize
+from cachedoctor.report.text.page import Page, Part
+from cachedoctor.report.words.numbers import number, percent
+
+_EDITS = 40
+"""Edits listed; the JSON form has all."""
+_EXCERPT = 400
+"""Code points of a side that are shown."""
+_MEMORY = {
+    "attention": "attention memory (most models)",
+    "swa": "sliding-window memory (Gemma 3, gpt-oss)",
+    "hybrid": "hybrid or recurrent memory (Qwen3.5, Jamba, Mamba)",
+}
+
+
+def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
+    """Write ``diff``: the first difference, what it is, what it costs, what to do."""
+    diff = sanitize.diff(diff)
+    page = Page(out, width, color, ascii_only)
+    about = "" if diff.exact else "about "
+    page.row(("a  ", "bold red"), f"{diff.a.path} ({diff.a.kind}, {about}{number(diff.a.tokens)} tokens)")
+    page.row(("b  ", "bold green"), f"{diff.b.path} ({diff.b.kind}, {about}{number(diff.b.tokens)} tokens)")
+    page.gap()
+    if diff.first is None:
+        page.row(("equal: ", "bold"), f"{about}{number(diff.common_prefix_tokens)} tokens")
+        return
+    _first(page, diff, diff.first, about)
+    if diff.excerpt is not None:
+        _excerpt(page, diff.excerpt)
+    else:
+        page.row("    ", ("a", "bold red"), " | ", diff.first.a)
+        page.row("    ", ("b", "bold green"), " | ", diff.first.b)
+    page.gap()
+    _cost(page, diff, about)
+    for advice in diff.first.advice:
+        page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
+        for command in advice.commands:
+            page.row("      ", (command, "green"))
+    if diff.edits is not None:
+        page.gap()
+        _edits(page, diff.edits, diff.summary or "")
+    if not diff.exact:
+        page.gap()
+        page.prose(["  = ", ("note: ", "bold")], _approximate(diff), 4)
+
+
+def _approximate(diff: PromptDiff) -> str:
+    if diff.tokenizer == "pieces":
+        how = "--tokenizer MODEL.gguf (or tokenizer.json, http://host:port) makes them exact"
+        return f"token counts are approximate; {how}"
+    return "the request bodies were compared without the model's chat template; --template or a GGUF makes counts exact"
+
+
+def _first(page: Page, diff: PromptDiff, first: First, about: str) -> None:
+    share = percent(diff.common_prefix_tokens, diff.b.tokens) if diff.b.tokens else ""
+    head: list[Part] = [(first.kind, "bold yellow"), f" ({first.field}): " if first.field else ": "]
+    page.prose(head, diff.explanation, 2, "bold")
+    where = f"at token {about}{number(first.token)} ({share} of b), character {number(first.char)}"
+    page.prose(["  --> "], f"{where}, line {number(first.line)}, column {number(first.column)}", 6)
+    if first.place:
+        page.row("  in  ", (first.place, "bold"))
+
+
+def _excerpt(page: Page, excerpt: Excerpt) -> None:
+    """The differing tokens of both sides, blanks and control characters visible."""
+    before = _escaped(excerpt.before[-_EXCERPT:])
+    page.row("      |")
+    sides = (("a", "bold red", excerpt.a, excerpt.after_a), ("b", "bold green", excerpt.b, excerpt.after_b))
+    for side, style, text, after in sides:
+        page.row(
+            "    ", (side, style), " | ", before, ("[", style), (_escaped(text[:_EXCERPT]), style), ("]", style),
+            _escaped(after[:_EXCERPT]),
+        )  # fmt: skip
+    page.row("      |")
+
+
+def _escaped(text: str) -> str:
+    """Line ends and tabs as words; the page makes the other control characters visible."""
+    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _cost(page: Page, diff: PromptDiff, about: str) -> None:
+    prefix, suffix = number(diff.common_prefix_tokens), number(diff.common_suffix_tokens)
+    page.prose(["  = ", ("common: ", "bold")], f"{about}{prefix} tokens at the start, {suffix} at the end", 4)
+    for memory, words in _MEMORY.items():
+        tokens = diff.reusable[memory]
+        rest = max(0, diff.b.tokens - tokens)
+        page.prose(
+            ["  = ", ("reuse: ", "bold")], f"{about}{number(tokens)} tokens, recompute {number(rest)}: {words}", 4
+        )
+
+
+def _edits(page: Page, edits: list[Edit], summary: str) -> None:
+    page.prose([("whole difference: ", "bold")], summary, 2)
+    for edit in edits[:_EDITS]:
+        size_a, size_b = edit.a[1] - edit.a[0], edit.b[1] - edit.b[0]
+        page.row(
+            f"  {edit.op:8}a {number(edit.a[0])}..{number(edit.a[1])} ({number(size_a)})"
+            f"  b {number(edit.b[0])}..{number(edit.b[1])} ({number(size_b)})"
+        )
+    if len(edits) > _EDITS:
+        page.row(f"  ... {number(len(edits) - _EDITS)} more; --format json has all")

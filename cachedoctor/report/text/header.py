@@ -1,0 +1,113 @@
+"""Head of the text report: what the servers are, what the traffic cost, which inputs failed.
+
+Knows Report and Page, and how builds are worded. Knows no finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cachedoctor.model import Report, Session, Totals
+from cachedoctor.report import sanitize
+from cachedoctor.report.text import slot_bars, text_measured
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words import server_words
+from cachedoctor.report.words.measurements import has_log, measures
+from cachedoctor.report.words.numbers import computed, count, duration, number, percent
+
+MANY = 5
+"""Sessions listed one by one; more are summed up by what they are."""
+
+
+def show(page: Page, report: Report) -> None:
+    """Write the head of the report."""
+    for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
+        page.facts([(f"{'server':<10}", "bold")], words, 10)
+    if any(session.engine == server_words.LLAMA and has_log(session) for session in report.sessions):
+        if any(session.engine != server_words.LLAMA for session in report.sessions):
+            page.row((server_words.LLAMA, "bold"))
+        for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
+            _keyed(page, key, words)
+        _slots(page, report)
+    several = len(report.sessions) > 1
+    text_measured.show(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])
+    for info in report.inputs:
+        if info.error is not None:
+            _keyed(page, "input", f"error: {info.error}")
+
+
+def _slots(page: Page, report: Report) -> None:
+    if report.slots:
+        shown = next((s for s in report.sessions if s.index == report.slots[0].session), None)
+        slot_bars.show(page, report.slots, place(shown) if shown is not None and len(report.sessions) > 1 else "")
+
+
+def _keyed(page: Page, key: str, words: str) -> None:
+    page.prose([(f"{key:<10}", "bold")], words, 10)
+
+
+def _servers(sessions: list[Session], several_inputs: bool) -> list[str]:
+    if len(sessions) == 1:
+        return [describe(sessions[0])]
+    if len(sessions) <= MANY:
+        return [f"{s.index + 1}. {describe(s)} · {_extent(s, several_inputs)}" for s in sessions]
+    kinds = Counter(describe(s) for s in sessions)
+    rows = [f"{number(n)} x {words}" for words, n in kinds.most_common(MANY)]
+    left = len(sessions) - sum(n for _, n in kinds.most_common(MANY))
+    return [*rows, f"and {count(left, 'other session')}"] if left else rows
+
+
+def describe(session: Session) -> str:
+    """Say what a server is; unknown parts are named as unknown."""
+    s = sanitize.session(session)
+    name = f"{server_words.program(s)} {server_words.version(s)}{server_words.SOURCES.get(s.build_source or '', '')}"
+    parts = [name.strip(), *(_slots_of(s) if s.engine == server_words.LLAMA else server_words.parts(s))]
+    if s.model:
+        parts.append(s.model)
+    return " · ".join(cut(part, 60) for part in parts)
+
+
+def _slots_of(session: Session) -> list[str]:
+    memory = f"{session.memory} memory" if session.memory else "kind of memory unknown"
+    slots = count(session.n_slots, "slot") if session.n_slots else "slots unknown"
+    return [memory, f"{slots} x {number(session.n_ctx_slot)} tokens" if session.n_ctx_slot else slots]
+
+
+def place(session: Session) -> str:
+    """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
+    return sanitize.session(session).origin or f"server {session.index + 1}"
+
+
+def _extent(session: Session, several_inputs: bool) -> str:
+    named = sanitize.session(session).origin
+    origin = f"{named} · " if named else ""
+    path = f"{session.path} " if several_inputs else ""
+    lines = f"lines {session.first_line:,} to {session.last_line:,}" if has_log(session) else "no log"
+    requests = f"{count(session.n_requests, 'request')}, " if session.engine == server_words.LLAMA else ""
+    return f"{origin}{requests}{path}{lines}"
+
+
+def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
+    """What came, what was reused, computed and avoidable: pairs of a key and words.
+
+    ``charged``: tokens that all findings cost together.
+    """
+    requests = count(totals.requests, "request")
+    if not totals.prompt_tokens:
+        unknown = "; the log does not say how long their prompts were" if totals.requests else ""
+        return [("traffic", requests + unknown)]
+    rows = [
+        ("traffic", f"{requests}, {count(totals.prompt_tokens, 'prompt token')}"),
+        ("reused", _share(totals.cached_tokens, totals.prompt_tokens)),
+        ("computed", computed(totals)),
+    ]
+    if totals.avoidable_tokens:
+        time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
+        once = "; findings share requests, and each request counts once" if charged > totals.avoidable_tokens else ""
+        rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time + once))
+    return rows
+
+
+def _share(tokens: int, whole: int) -> str:
+    return f"{count(tokens, 'token')} ({percent(tokens, whole)})"

@@ -1,0 +1,103 @@
+"""A page of text: rows of parts, wrapped, coloured when wanted, free of control characters.
+
+Knows the terminal through rich. Knows no report.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from cachedoctor.report.text.text_safe import cut, rows, visible
+
+_COMMAND = re.compile(r"\s*(?:::|##)")
+"""How a row begins that a CI takes for a command to itself when it stands in its log."""
+_PROSE = 100
+"""Cells: sentences on wider rows are hard to read."""
+_ROOMY = 48
+"""Cells: with fewer for a line of a log, each counts."""
+
+
+class Link(NamedTuple):
+    """Text that leads to ``address``, a URI of printable ASCII."""
+
+    text: str
+    style: str
+    address: str
+
+
+Part = str | tuple[str, str] | Link
+"""Text, or text and its style, or a link."""
+
+
+class Page:
+    """Writes to ``out`` rows of at most ``width`` cells, except for what has to stay whole."""
+
+    def __init__(self, out: TextIO, width: int, color: bool = False, ascii_only: bool = False) -> None:
+        self.width = width
+        self.ascii_only = ascii_only
+        self._empty = True
+        self._out = out
+        # Everything is said, nothing is asked of the environment: the same report gives the same bytes.
+        self._console = Console(
+            file=out, width=width, color_system="standard" if color else None, force_terminal=color, no_color=not color,
+            force_jupyter=False, legacy_windows=False, highlight=False, markup=False, emoji=False,
+        )  # fmt: skip
+
+    def gap(self) -> None:
+        """Write an empty row between two parts, none at the top."""
+        if not self._empty:
+            self._console.print()
+
+    def row(self, *parts: Part) -> None:
+        """Write one row as it is, however long: a command or a path must be copyable."""
+        # Text objects are never read as markup; soft_wrap keeps rich from breaking or cutting them.
+        text = Text()
+        for part in parts:
+            words, style = (part, "") if isinstance(part, str) else part[:2]
+            shown = Text(visible(words, self.ascii_only), style)
+            if isinstance(part, Link):
+                self._console.print(text, soft_wrap=True, end="")
+                self._linked(shown, part.address)
+                text = Text()
+            else:
+                text.append_text(shown)
+        text.rstrip()
+        if _COMMAND.match(text.plain):
+            text = Text("| ") + text
+        self._empty = False
+        self._console.print(text, soft_wrap=True)
+
+    def _linked(self, shown: Text, address: str) -> None:
+        # rich can write links, too, but gives each a random number: the same report would not give the same bytes.
+        self._out.write(f"\x1b]8;;{visible(address, True)}\x1b\\")
+        self._console.print(shown, soft_wrap=True, end="")
+        self._out.write("\x1b]8;;\x1b\\")
+
+    def prose(self, head: list[Part], body: str, indent: int, style: str = "") -> None:
+        """Write ``head`` and a sentence, broken at spaces, later rows indented by ``indent``."""
+        self._wrapped(head, body, indent, style, min(self.width, _PROSE))
+
+    def facts(self, head: list[Part], body: str, indent: int) -> None:
+        """Write a list of facts like ``prose``, but as wide as the page: nobody reads it as a sentence."""
+        self._wrapped(head, body, indent, "", self.width)
+
+    def _wrapped(self, head: list[Part], body: str, indent: int, style: str, width: int) -> None:
+        used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self.ascii_only)) for p in head)
+        first, *others = rows(visible(body, self.ascii_only), width - used, width - indent)
+        self.row(*head, (first, style))
+        for other in others:
+            self.row(" " * indent, (other, style))
+
+    def excerpt(self, head: list[Part], gutter: list[Part], text: str, room: int) -> None:
+        """Write a log line behind ``head``, further rows behind ``gutter``; the middle of a long line is left out."""
+        shown = cut(text, max(2 * room, 240), self.ascii_only)
+        indent = 4 if room >= _ROOMY else 2
+        first, *others = rows(shown, room, room - indent, fold=True)
+        self.row(*head, first)
+        for other in others:
+            self.row(*gutter, " " * indent, other)

@@ -1,0 +1,96 @@
+"""Makes text that came from a log safe to print and short enough to read. Knows characters; knows no report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+
+# Printable by category, yet nothing is drawn: fillers, joiners, blanks, variation selectors.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# What our own words use beyond ASCII.
+_PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "µ": "u"}
+_BAR = r"(?: \|(?= |$))?"
+_PIECES = re.compile(rf"\S+{_BAR}\s*|\s+")
+"""Words of a log line with the blanks behind them; a bar stays with the word before it."""
+_WHOLE = re.compile(rf"(?:[\d.,]*\d (?=(?:[a-z]{{1,8}}|%|x)(?!\w))|CD\d{{3}} (?=[a-z]))?\S+(?: %(?!\w)|{_BAR})\s*|\s+")
+"""Words of a sentence: a number and its unit or noun are one, as are the code and the name of a rule."""
+_CHARS_PER_CELL = 4
+"""Characters looked at per cell to fill: combining marks take no cell, and a line may hold a million of them."""
+
+
+def visible(text: str, ascii_only: bool = False) -> str:
+    r"""Write what would control the terminal or not be seen as an escape like ``\x1b``.
+
+    That is everything Python calls unprintable: C0 and C1, bidirectional controls, zero-width and private characters,
+    lone surrogates, blanks other than the space. With ``ascii_only`` every other character becomes ASCII, too.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(c, ascii_only) for c in text)
+
+
+def _escaped(char: str, ascii_only: bool) -> str:
+    if char.isprintable() and not _BLANK.match(char):
+        if char.isascii() or not ascii_only:
+            return char
+        if char in _PLAIN:
+            return _PLAIN[char]
+    code = ord(char)
+    if char == "\t":
+        return "\\t"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def cut(text: str, cells: int, ascii_only: bool = False) -> str:
+    """Make ``text`` visible; what is longer than ``cells`` loses its middle, as lines say most at both ends."""
+    keep = cells * _CHARS_PER_CELL
+    short = text if len(text) <= 2 * keep else text[:keep] + text[-keep:]
+    shown = visible(short, ascii_only)
+    if short is text and cell_len(shown) <= cells:
+        return shown
+    head = _take(visible(text[:keep], ascii_only), cells * 2 // 3)
+    tail = _take(reversed(visible(text[-keep:], ascii_only)), cells // 4)[::-1]
+    return f"{head} [... {max(len(text) - len(head) - len(tail), 1):,} characters ...] {tail}"
+
+
+def _take(chars: Iterable[str], cells: int) -> str:
+    taken, used = [], 0
+    for char in chars:
+        used += cell_len(char)
+        if used > cells:
+            break
+        taken.append(char)
+    return "".join(taken)
+
+
+def rows(text: str, first: int, room: int, fold: bool = False) -> list[str]:
+    """Break ``text`` at spaces into rows: ``first`` cells for the first, ``room`` for the others.
+
+    Runs of spaces are kept. A word longer than a row overflows (addresses and paths stay whole) unless ``fold``, which
+    is for lines of a log.
+    """
+    out, row, used, limit = [], "", 0, first
+    for piece in _folded(text, max(room, 1)) if fold else _words(text, room):
+        need = cell_len(piece.rstrip())
+        if used + need > limit and (row or limit < room):
+            out.append(row.rstrip())
+            row, used, limit = "", 0, room
+        row += piece
+        used += cell_len(piece)
+    return [*out, row.rstrip()]
+
+
+def _words(text: str, room: int) -> Iterable[str]:
+    for piece in _WHOLE.findall(text):
+        yield from [piece] if cell_len(piece.rstrip()) <= room else _PIECES.findall(piece)
+
+
+def _folded(text: str, longest: int) -> Iterable[str]:
+    for piece in _PIECES.findall(text):
+        while cell_len(piece.rstrip()) > longest:
+            part = _take(piece, longest) or piece[0]
+            yield part
+            piece = piece[len(part) :]
+        yield piece

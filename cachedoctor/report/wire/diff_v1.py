@@ -1,0 +1,91 @@
+"""The JSON diff, ``cachedoctor.diff/1``: frozen wire form.
+
+These structs are the contract: docs/schemas/diff-v1.schema.json is made from them. Only additions are allowed here.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cachedoctor.model import Edit, First, PromptDiff, Side
+from cachedoctor.model.bounds import Amount, Text
+from cachedoctor.report import sanitize
+
+
+class DiffTool(msgspec.Struct):
+    """What wrote it."""
+
+    name: Literal["cachedoctor"]
+    version: Text
+
+
+class TokenizerRow(msgspec.Struct):
+    """What counted the tokens."""
+
+    name: Text
+    """pieces: none was given; words and signs stand for tokens."""
+    exact: bool
+    """The counts are the model's own. False without a tokenizer, and for chat bodies that no chat template rendered."""
+
+
+class Reusable(msgspec.Struct):
+    """Tokens of b that a server which holds a can reuse, by kind of memory (docs/diff.md says under which
+    assumptions)."""
+
+    attention: Amount
+    swa: Amount
+    hybrid: Amount
+
+
+class DiffDocument(msgspec.Struct):
+    """The difference of two prompts, as `cachedoctor diff --format json` writes it. Several pairs (a walk, a dump of
+    several slots) are one object per line."""
+
+    schema: Literal["cachedoctor.diff/1"]
+    tool: DiffTool
+    equal: bool
+    """The rendered prompts are equal, images included."""
+    a: Side
+    """The older prompt, which the server holds."""
+    b: Side
+    """The newer prompt."""
+    tokenizer: TokenizerRow
+    first: First | None
+    """The first difference; None exactly when the prompts are equal."""
+    common_prefix_tokens: Amount
+    """A begin-of-text token that the server adds included."""
+    common_suffix_tokens: Amount
+    """Tokens equal at the end, none of them counted in the prefix, too."""
+    reusable: Reusable
+    edits: list[Edit] | UnsetType = UNSET
+    """Only with --full: how a becomes b. The ranges of b follow each other without a gap."""
+
+
+FIRST_UNLESS_EQUAL = {
+    "allOf": [
+        {
+            "if": {"properties": {"equal": {"const": True}}},
+            "then": {"properties": {"first": {"type": "null"}}},
+            "else": {"properties": {"first": {"type": "object"}}},
+        }
+    ]
+}
+"""What the contract promises of a diff, and no type can say."""
+
+
+def document(diff: PromptDiff, version: str) -> DiffDocument:
+    """Give the diff in the order and with the names of the contract."""
+    return DiffDocument(
+        "cachedoctor.diff/1", DiffTool("cachedoctor", version), diff.equal, diff.a, diff.b,
+        TokenizerRow(diff.tokenizer, diff.exact), diff.first, diff.common_prefix_tokens, diff.common_suffix_tokens,
+        Reusable(**diff.reusable), UNSET if diff.edits is None else diff.edits,
+    )  # fmt: skip
+
+
+def render(diffs: list[PromptDiff], out: IO[bytes], version: str) -> None:
+    """Write one diff as one object, several as JSON lines."""
+    for diff in diffs:
+        out.write(msgspec.json.encode(document(sanitize.diff(diff), version)) + b"\n")

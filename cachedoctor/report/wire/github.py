@@ -1,0 +1,89 @@
+"""The report as workflow commands of GitHub Actions: an annotation per finding, and a line that sums up.
+
+Knows how the runner reads commands. Knows no rule.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import IO
+
+from cachedoctor.model import Finding, Report
+from cachedoctor.report import sanitize
+from cachedoctor.report.base import Look
+from cachedoctor.report.secrets import hidden
+from cachedoctor.report.text.text_report import switched_off, verdict
+from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.words.measurements import Said, measures, said
+from cachedoctor.report.words.numbers import count, percent
+
+_COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
+    text = io.StringIO()
+    for finding in sanitize.findings(report):
+        text.write(f"{_annotation(finding)}\n")
+    text.write(f"{_summary(report)}\n")
+    out.write(look.encode(text.getvalue()))
+
+
+def _annotation(finding: Finding) -> str:
+    primary = finding.primary
+    path = finding.path if primary is None else primary.path
+    place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
+    properties = {**place, "title": f"{finding.code} {finding.name}"}
+    named = ",".join(f"{name}={_property(value or '')}" for name, value in properties.items())
+    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding)}"
+
+
+def _message(finding: Finding) -> str:
+    rows = [f"{finding.claim}."]
+    for at, remedy in enumerate(finding.remedies):
+        rows.append(f"{'fix' if not at else 'or'}: {remedy.text}")
+        rows += [f"    {command}" for command in remedy.commands]
+    rows.append(f"more: cachedoctor explain {finding.code}")
+    return "%0A".join(map(_data, rows))
+
+
+def _data(text: str) -> str:
+    """Escape one row of a command."""
+    return _torn(text).replace("%", "%25")
+
+
+def _torn(text: str) -> str:
+    """Tear the older form of a command apart, which the runner finds anywhere in a line."""
+    return visible(text).replace("##[", "## [").replace("##vso[", "## vso[")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _measured(report: Report) -> Said:
+    """What one server of an engine without requests measured; of several, the report says it."""
+    found = [session for session in report.sessions if measures(session)]
+    return said(found[0]) if len(found) == 1 else []
+
+
+def _summary(report: Report) -> str:
+    """Words and numbers of ours, and names of engines and files."""
+    parts = [verdict(report), *([switched_off(report.ignored)] if report.ignored else [])]
+    totals = report.totals
+    if totals.prompt_tokens:
+        share = percent(totals.cached_tokens, totals.prompt_tokens)
+        done = [(totals.processed_tokens, "computed"), (totals.unknown_tokens, "of which the log does not tell")]
+        rest = ", ".join(f"{tokens:,} {what}" for tokens, what in done if tokens) or "none computed"
+        parts.append(
+            f"{count(totals.requests, 'request')}, {count(totals.prompt_tokens, 'prompt token')}: "
+            f"{totals.cached_tokens:,} reused ({share}), {rest or 'none computed'}."
+        )
+    for key, words in _measured(report):
+        parts.append(f"{key.capitalize()}: {_torn(hidden(words))}.")
+    failed = sum(info.error is not None for info in report.inputs)
+    if failed:
+        parts.append(f"{count(failed, 'input')} could not be read to the end.")
+    if report.interrupted:
+        parts.append("Interrupted: this covers what was read until then.")
+    return f"cachedoctor: {' '.join(parts)}"

@@ -1,0 +1,137 @@
+"""The explanation of a line as JSON, ``cachedoctor.line/1``: frozen wire form, one object per line.
+
+These structs are the contract: docs/schemas/line-v1.schema.json is made from them. Only additions are allowed here.
+What is unknown or was cut off is null.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Annotated, Literal
+
+import msgspec
+
+from cachedoctor.model import Explanation, Line, Part, Wording
+from cachedoctor.model.bounds import LineNumber, Positive, Text
+from cachedoctor.report import sanitize
+
+
+class LineTool(msgspec.Struct):
+    """What wrote it."""
+
+    name: Literal["cachedoctor"]
+    version: Text
+
+
+class FieldRow(msgspec.Struct):
+    """A value in the message."""
+
+    name: str
+    """Name in the catalogue."""
+    label: str
+    """Name as printed before the value; that of the catalogue when the line prints none."""
+    text: str | None
+    """Value as printed; None when the line was cut before its end."""
+    unit: str | None
+    """None for text."""
+    meaning: str
+    here: str | None
+    """What this very value says, when it is no plain number."""
+
+
+class Builds(msgspec.Struct):
+    """Builds of llama.cpp in which this wording was seen; of an engine with versions, these as minor * 100 + patch:
+    0.10.2 is 1002. `levels` and `other_wordings` count the same way."""
+
+    first: Positive
+    last: Positive
+    words: str
+
+
+class LevelRow(msgspec.Struct):
+    """Builds that print the message at one level."""
+
+    first: Positive
+    last: Positive
+    level: str
+    shown: str
+    """By default, or with which option."""
+
+
+class Versions(msgspec.Struct):
+    """Versions in which this wording was seen, of engines that have versions instead of builds."""
+
+    program: str
+    """What the versions are those of: `vLLM`, `SGLang`, or `LMCache` inside vLLM."""
+    first: str
+    last: str
+
+
+class ReadingRow(msgspec.Struct):
+    """What a message says."""
+
+    message: str
+    """Id of the message, the same over all its wordings."""
+    meaning: str
+    """What it tells about the prompt cache."""
+    text: str
+    """The message without wrapper and prefix."""
+    origin: str | None
+    """Server that the wrapper names: a router's port, a compose service."""
+    parts: list[Part]
+    """What stands before the message."""
+    fields: list[FieldRow]
+    builds: Builds
+    levels: Annotated[list[LevelRow], msgspec.Meta(min_length=1)]
+    analyzed: bool
+    """Whether `cachedoctor analyze` reads this message."""
+    sample: str
+    """A line as a server printed it."""
+    other_wordings: list[Wording]
+    cut: bool
+    """The line ends before the message does."""
+    undecided: bool
+    """Other wordings fit what is left of a cut line as well."""
+    unknown_tail: str | None
+    """Text behind the message that no known build prints."""
+    engine: str
+    """Whose line it is: `llama.cpp`, `vllm` or `sglang`."""
+    versions: Versions | None
+    """None for llama.cpp."""
+
+
+class LineDocument(msgspec.Struct):
+    """What one line of a log says, as `cachedoctor explain --line LINE --format json` writes it; several lines are one
+    object per line."""
+
+    schema: Literal["cachedoctor.line/1"]
+    tool: LineTool
+    line: LineNumber
+    """1-based number in what was given."""
+    text: str
+    """The line without its wrapper."""
+    readings: list[ReadingRow]
+    """Empty when the line is unknown; several when its wording alone does not decide."""
+    nearest: str | None
+    """When there is no reading: how the most similar known message begins."""
+
+
+def document(line: Line, version: str) -> LineDocument:
+    """Give the line in the order and with the names of the contract."""
+    readings = [_reading(explanation) for explanation in line.explanations]
+    tool = LineTool("cachedoctor", version)
+    return LineDocument("cachedoctor.line/1", tool, line.number, line.text, readings, line.nearest or None)
+
+
+def _reading(e: Explanation) -> ReadingRow:
+    versions = Versions(e.program, e.named(e.first), e.named(e.last)) if e.program != "llama.cpp" else None
+    return ReadingRow(
+        e.message, e.meaning, e.text, e.origin, e.parts,
+        [FieldRow(f.name, f.label, f.text, f.unit or None, f.meaning, f.here or None) for f in e.fields],
+        Builds(e.first, e.last, e.builds), [LevelRow(v.first, v.last, v.level, v.shown) for v in e.levels],
+        e.analyzed, e.sample, e.others, e.cut, e.undecided, e.more or None, e.engine, versions,
+    )  # fmt: skip
+
+
+def render(line: Line, out: IO[bytes], version: str) -> None:
+    """Write one object and a newline."""
+    out.write(msgspec.json.encode(document(sanitize.line(line), version)) + b"\n")

@@ -1,0 +1,164 @@
+"""The JSON report, ``cachedoctor.report/1``: frozen, and written as a stream.
+
+The wire form of a request is ``model.RequestRow``. Knows the contract (docs/schemas/report-v1.schema.json). Only
+additions are allowed. Knows nothing of how a value came about.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import IO, Any
+
+import msgspec
+
+from cachedoctor.model import (
+    CacheSample,
+    CheckpointRow,
+    Judged,
+    Period,
+    PrefillBatch,
+    Report,
+    Request,
+    RequestRow,
+    Session,
+)
+from cachedoctor.report import sanitize
+from cachedoctor.report.base import Look
+
+SCHEMA = "cachedoctor.report/1"
+
+
+_encoder = msgspec.json.Encoder()
+_HIDDEN = CheckpointRow(None, None, None, None)
+"""Counts of a request whose log hides checkpoints."""
+_UPTIME = re.compile(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
+
+
+def encode_request(judged: Judged) -> bytes:
+    """One request as a JSON object without newline."""
+    r, said = judged.request, judged.verdict
+    choice, asked = r.seen.choice, r.seen.asked
+    client, server = _split(judged)
+    hidden = not r.lost_tokens and not r.checkpoints_shown and r.seen.tried is None
+    checkpoints = _HIDDEN if hidden else _checkpoints(r)
+    return _encoder.encode(
+        RequestRow(
+            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
+            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
+            choice.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
+            r.lost_tokens, r.outcome, r.partial, list(said.codes),
+            said.expected_cached, list(said.replay_missing),
+            r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
+            client, server, choice.saved is not None, asked.time, _uptime(r), asked.client, asked.endpoint,
+            said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
+        )
+    )  # fmt: skip
+
+
+def encode_row(row: CacheSample | PrefillBatch) -> bytes:
+    """One sample or batch as a JSON object without newline."""
+    return _encoder.encode(sanitize.measured(row))
+
+
+def _split(judged: Judged) -> tuple[int | None, int | None]:
+    """Lost tokens that the client changed, and those that the server could not reuse.
+
+    Where the slot held another conversation, what it shares with the prompt says nothing of the client: there the
+    RAM cache's list tells, or the findings do, or it is unknown.
+    """
+    r = judged.request
+    taken = r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
+    if not taken or not r.lost_tokens:
+        return r.lost_client, r.lost_server
+    if r.reference_lcp is not None and r.reference_tokens is not None:
+        changed = min(max(r.reference_tokens - r.reference_lcp, 0), r.lost_tokens)
+        return changed, r.lost_tokens - changed
+    return (0, r.lost_tokens) if judged.verdict.slot_lost else (None, None)
+
+
+def _uptime(r: Request) -> float | None:
+    """Milliseconds from ``M.SS.mmm.uuu``; minutes are unbounded."""
+    start = r.marks.get("start")
+    found = None if start is None else _UPTIME.match(start.text)
+    if found is None:
+        return None
+    minutes, rest = divmod(int(found[0].replace(b".", b"")), 10**8)
+    millis, micros = divmod(rest, 1000)
+    return minutes * 60_000 + millis + micros / 1000
+
+
+def _checkpoints(r: Request) -> CheckpointRow:
+    held = sorted({(c.pos_min, c.pos_max) for c in r.checks}.union(r.held_positions)) if r.lost_tokens else []
+    if r.tried is None:
+        return CheckpointRow(None, None, None, None, held, r.restored_at)
+    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.restored_at)
+
+
+_SESSION = (
+    "index", "path", "origin", "engine", "build", "build_min", "build_max", "build_source", "model", "memory",
+    "n_slots", "n_ctx_slot", "settings", "first_line", "last_line", "n_requests", "version", "version_min",
+    "version_max", "counters", "answers",
+)  # fmt: skip
+
+
+def session(shown: Session) -> dict[str, Any]:
+    """One session with the keys of the contract."""
+    s = sanitize.session(shown)
+    out = {name: getattr(s, name) for name in _SESSION}
+    out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
+    if s.program is not None:
+        out["program"] = s.program
+    out["periods"] = [_period(period) for period in s.periods]
+    return out
+
+
+def _period(period: Period) -> dict[str, Any]:
+    """A period without its lines: those that prove something stand in findings."""
+    out: dict[str, Any] = msgspec.to_builtins(period)
+    del out["marks"]
+    return out
+
+
+def head(report: Report) -> dict[str, Any]:
+    """What stands before the sessions."""
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "cachedoctor", "version": report.tool_version},
+        "interrupted": report.interrupted,
+        "inputs": report.inputs,
+    }
+
+
+def tail(report: Report) -> dict[str, Any]:
+    """Everything of the report that stands after the requests."""
+    return {
+        "findings": sanitize.findings(report),
+        "not_evaluated": report.not_evaluated,
+        "rules": report.rules,
+        "restart": report.restart,
+        "slots": report.slots,
+        "ignored": report.ignored,
+    }
+
+
+def render(report: Report, out: IO[bytes]) -> None:
+    """Write the report to ``out``; sessions and requests stream through."""
+    report.requests.check()  # now, because half a report is worse than none
+    before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
+    out.write(before[:-1] + b',"sessions":[')
+    for at, found in enumerate(report.sessions):
+        out.write(b"," * (at > 0) + _encoder.encode(session(found)))
+    out.write(b'],"totals":' + _encoder.encode(report.totals) + b',"requests":[\n')
+    report.requests.copy_to(out)
+    out.write(b"\n]")
+    for name, rows in (("samples", report.samples), ("batches", report.batches)):
+        out.write(b',"%b":[' % name.encode())
+        for at, row in enumerate(rows.lines() if rows is not None else ()):
+            out.write(b",\n" * (at > 0) + row)
+        out.write(b"]")
+    out.write(b"," + after[1:] + b"\n")
+
+
+def write(report: Report, out: IO[bytes], _: Look) -> None:
+    """Write the report; JSON looks the same everywhere."""
+    render(report, out)

@@ -1,0 +1,186 @@
+"""The report as SARIF 2.1.0, the format in which code scanning takes findings.
+
+Knows the standard, and what GitHub demands beyond it: every result has a place, every rule a help. Knows no rule.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import IO, Any
+from urllib.parse import quote
+
+import msgspec
+
+from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo
+from cachedoctor.report import sanitize
+from cachedoctor.report.base import Look
+from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
+from cachedoctor.report.text.text_report import switched_off
+from cachedoctor.report.text.text_safe import cut, visible
+from cachedoctor.report.wire.fingerprint import fingerprints
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT = "cachedoctorCause/v1"
+GITHUB_FINGERPRINT = "primaryLocationLineHash"
+"""The only key by which GitHub tells that two results are the same; without it, the text of the line would decide."""
+
+_SNIPPET = 400
+"""Cells: a log line may be a megabyte."""
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+def write(report: Report, out: IO[bytes], look: Look) -> None:
+    """Write one run with a result per finding."""
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, look)]}
+    out.write(msgspec.json.format(msgspec.json.encode(log), indent=2) + b"\n")
+
+
+def _run(report: Report, look: Look) -> dict[str, Any]:
+    findings = sanitize.findings(report)
+    index = {rule.code: at for at, rule in enumerate(report.rules)}
+    remedied: dict[str, Finding] = {}
+    for finding in findings:
+        remedied.setdefault(finding.code, finding)
+    driver = {
+        "name": "cachedoctor",
+        "version": visible(report.tool_version),
+        "rules": [_rule(rule, remedied.get(rule.code), look.pages) for rule in report.rules],
+    }
+    marks = fingerprints(findings, report.inputs)
+    return {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(report, index)],
+        "artifacts": [_artifact(info) for info in report.inputs],
+        "results": [_result(f, mark, index, report) for f, mark in zip(findings, marks, strict=True)],
+    }
+
+
+# ---- rules
+
+
+def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[str, Any]:
+    """A rule; its help is what the first, costliest finding advises."""
+    more, summary = f"cachedoctor explain {visible(rule.code)}", visible(rule.summary)
+    plain, rich = [], []
+    for remedy in finding.remedies if finding is not None else ():
+        commands = [visible(command) for command in remedy.commands]
+        plain.append("\n".join([visible(remedy.text), *(f"    {command}" for command in commands)]))
+        rich.append("\n\n".join([f"- {prose(remedy.text)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
+    out: dict[str, Any] = {
+        "id": visible(rule.code),
+        "name": visible(rule.name),
+        "shortDescription": {"text": _message(f"{summary}.")},
+        "fullDescription": {"text": _message(f"{summary}. The page of this rule: {more}")},
+        "help": {
+            "text": _message("\n".join([*plain, f"More: {more}"])),
+            "markdown": "\n\n".join([*rich, f"More: {code(more)}"]),
+        },
+    }
+    if pages is not None:
+        out["helpUri"] = pages + quote(rule.url)
+    return out
+
+
+# ---- results
+
+
+def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) -> dict[str, Any]:
+    primary = finding.primary
+    related = [e for e in finding.evidence if e is not primary]
+    path = finding.path or (report.inputs[0].path if report.inputs else "-")
+    out: dict[str, Any] = {"ruleId": visible(finding.code)}
+    if finding.code in index:
+        out["ruleIndex"] = index[finding.code]
+    return out | {
+        "level": finding.severity,
+        "message": {"text": _message(_claim_and_fix(finding))},
+        "locations": [_location(primary) if primary is not None else _start(path)],
+        "relatedLocations": [{"id": at, **_location(e)} for at, e in enumerate(related, 1)],
+        "partialFingerprints": {FINGERPRINT: mark, GITHUB_FINGERPRINT: mark},
+        "occurrenceCount": max(finding.count, 1),
+        "properties": {
+            "confidence": finding.confidence,
+            "requests": finding.count,
+            "recomputedTokens": finding.cost.tokens,
+            "recomputedMs": finding.cost.ms,
+            "server": None if finding.origin is None else visible(finding.origin),
+        },
+    }
+
+
+def _claim_and_fix(finding: Finding) -> str:
+    """The claim, and the fix with its commands."""
+    rows = [f"{visible(finding.claim)}."]
+    for at, remedy in enumerate(finding.remedies):
+        rows.append(f"{'Fix' if not at else 'Or'}: {visible(remedy.text)}")
+        rows += [f"    {visible(command)}" for command in remedy.commands]
+    return "\n".join(rows)
+
+
+def _message(text: str) -> str:
+    """Escape what means something in the text of a message: placeholders in braces, links in brackets."""
+    return text.replace("{", "{{").replace("}", "}}").replace("](", "\\](")
+
+
+def _location(evidence: Evidence) -> dict[str, Any]:
+    region = {"startLine": evidence.line, "snippet": {"text": cut(evidence.text, _SNIPPET)}}
+    place = {"artifactLocation": {"uri": uri(evidence.path)}, "region": region}
+    return {"physicalLocation": place, "message": {"text": _message(visible(evidence.label))}}
+
+
+def _start(path: str) -> dict[str, Any]:
+    """The first line of an input, where no line stands for a finding; GitHub takes no result without a place."""
+    return {"physicalLocation": {"artifactLocation": {"uri": uri(path)}, "region": {"startLine": 1}}}
+
+
+def uri(path: str) -> str:
+    """Return the address of an input: relative as it was given, ``file:`` where it was absolute."""
+    if path == "-":
+        return "stdin"
+    if _DRIVE.match(path):
+        return "file:///" + path[0] + ":" + quote(path[2:].replace("\\", "/"))
+    if path.startswith("/"):
+        return "file:///" + quote(path.lstrip("/"))
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return quote(path) or "."
+
+
+# ---- how the run went
+
+
+def _artifact(info: InputInfo) -> dict[str, Any]:
+    return {
+        "location": {"uri": uri(info.path)},
+        "roles": ["analysisTarget", "standardStream"] if info.path == "-" else ["analysisTarget"],
+        "properties": {"lines": info.lines, "recognisedLines": info.recognised},
+    }
+
+
+def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
+    failed = [info for info in report.inputs if info.error is not None]
+    faults = [_notice("input-failed", "error", info.error or "", locations=[_start(info.path)]) for info in failed]
+    if report.interrupted:
+        faults.append(_notice("interrupted", "warning", "Interrupted: this covers what was read until then."))
+    return {
+        "executionSuccessful": not failed,
+        "toolExecutionNotifications": faults,
+        "toolConfigurationNotifications": [
+            *(_open(left, index) for left in report.not_evaluated),
+            *([_notice("switched-off", "note", switched_off(report.ignored))] if report.ignored else ()),
+        ],
+    }
+
+
+def _open(left: NotEvaluated, index: dict[str, int]) -> dict[str, Any]:
+    rule: dict[str, Any] = {"id": visible(left.code)}
+    if left.code in index:
+        rule["index"] = index[left.code]
+    enable = f"\nTo enable: {left.enable}" if left.enable else ""
+    text = f"{left.code} {left.name} could not be evaluated: {left.reason}.{enable}"
+    return _notice("not-evaluated", "note", text, associatedRule=rule)
+
+
+def _notice(kind: str, level: str, text: str, **more: Any) -> dict[str, Any]:
+    rows = "\n".join(visible(row) for row in text.split("\n"))
+    return {"descriptor": {"id": kind}, "level": level, "message": {"text": _message(rows)}, **more}

@@ -1,0 +1,141 @@
+"""Reads a JSON report back, so that it can be written in another format without its log.
+
+Knows the contract ``cachedoctor.report/1``: keys that were added later may be missing, unknown ones are passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import msgspec
+
+from cachedoctor.model import (
+    CacheDoctorError,
+    CacheSample,
+    Finding,
+    First,
+    InputInfo,
+    NotEvaluated,
+    PrefillBatch,
+    Report,
+    RequestRow,
+    Restart,
+    RuleInfo,
+    Session,
+    Side,
+    SlotReuse,
+    Totals,
+    read_rows,
+)
+from cachedoctor.report.wire.report_v1 import SCHEMA, encode_row
+
+_FAMILY = SCHEMA.partition("/")[0] + "/"
+
+
+class _Head(msgspec.Struct):
+    schema: str
+
+
+class _Tool(msgspec.Struct):
+    version: str = ""
+
+
+class _Rest(msgspec.Struct):
+    """Everything but the requests."""
+
+    tool: _Tool
+    inputs: list[InputInfo]
+    sessions: list[Session]
+    totals: Totals
+    findings: list[Finding]
+    not_evaluated: list[NotEvaluated]
+    rules: list[RuleInfo]
+    interrupted: bool = False
+    restart: Restart | None = None
+    slots: list[SlotReuse] = msgspec.field(default_factory=list)
+    ignored: list[str] = msgspec.field(default_factory=list)
+    requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
+    samples: list[CacheSample] = msgspec.field(default_factory=list)
+    batches: list[PrefillBatch] = msgspec.field(default_factory=list)
+
+
+class _Difference(msgspec.Struct):
+    a: Side
+    b: Side
+    first: First | None
+
+
+class StoredRequests:
+    """The requests of a report that was read back: JSON objects, held in memory as they are."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+
+    def check(self) -> None:
+        """None can be lost."""
+
+    def __iter__(self) -> Iterator[RequestRow]:
+        """Yield every request."""
+        return read_rows(self._lines)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield one JSON object per request, without newline."""
+        yield from self._lines
+
+    def copy_to(self, out: IO[bytes]) -> None:
+        """Write them all, one a line, with a comma between them as in a JSON array."""
+        out.write(b",\n".join(self._lines))
+
+
+class StoredRows:
+    """Samples or batches of a report that was read back."""
+
+    def __init__(self, rows: Sequence[CacheSample | PrefillBatch]) -> None:
+        self._rows = rows
+
+    def check(self) -> None:
+        """None can be lost."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield one JSON object each, without newline."""
+        yield from map(encode_row, self._rows)
+
+
+def read(data: bytes, name: str) -> Report:
+    """Return the report that ``data`` holds.
+
+    Args:
+        name: of the file, for errors.
+
+    Raises:
+        CacheDoctorError: it is no report of cachedoctor, or one of a schema that this version does not know.
+    """
+    try:
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema != SCHEMA and schema.startswith(_FAMILY):
+            what = f"{name}: is a report of another schema, {schema[:40]}; this version reads {SCHEMA}"
+            raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or analyze the log again")
+        rest = msgspec.json.decode(data, type=_Rest)
+        requests = StoredRequests([bytes(raw) for raw in rest.requests])
+        counts = Counter(request.session for request in requests)
+        findings = [_finding(f) for f in rest.findings]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        hint = "give what cachedoctor analyze --format json wrote"
+        raise CacheDoctorError(f"{name}: is no report of cachedoctor ({error})", hint) from error
+    for session in rest.sessions:
+        session.n_requests = counts[session.index]
+    return Report(
+        rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
+        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
+        StoredRows(rest.samples), StoredRows(rest.batches),
+    )  # fmt: skip
+
+
+def _finding(stored: Finding) -> Finding:
+    """The difference of two prompts, as the model has it."""
+    if stored.diff is None:
+        return stored
+    found = msgspec.convert(stored.diff, _Difference)
+    return msgspec.structs.replace(stored, diff={**stored.diff, "a": found.a, "b": found.b, "first": found.first})

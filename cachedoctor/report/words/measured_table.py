@@ -1,0 +1,100 @@
+"""Tables of what several engines or periods of one server measured: a row each. Knows periods; knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from cachedoctor.model import BatchPeriod, SamplePeriod
+from cachedoctor.report.words.numbers import number, percent
+from cachedoctor.report.words.table_parts import Heading, Row
+
+MOST = 6
+"""Rows; of more periods, those with most in them."""
+_SINCE = {"start": " since the start", "reset": " since a reset of the cache", "log": ""}
+_UNKNOWN = "unknown"
+_P = TypeVar("_P", SamplePeriod, BatchPeriod)
+
+
+class Grid(NamedTuple):
+    """A table: what stands above the names of its rows, the columns, the rows, and how many are left out."""
+
+    key: str
+    headings: list[Heading]
+    rows: list[Row]
+    more: int
+
+
+def rate(share: float) -> str:
+    """Write a share that the log rounds: its 0 may be a little more."""
+    return f"{100 * share:.1f} %"
+
+
+def begun(period: SamplePeriod | BatchPeriod) -> str:
+    """Say what began a period; nothing where that is not in the log."""
+    return _SINCE[period.since]
+
+
+def of_intervals(periods: Sequence[SamplePeriod]) -> Grid:
+    """Return a row for each engine and each reset of its cache."""
+    shown = _largest(periods, lambda p: p.busy)
+    cells: list[tuple[Heading, list[str | None]]] = [
+        (Heading("intervals", "busy"), [f"{number(p.busy)} ({number(p.seconds)} s)" for p in shown]),
+        (Heading("hit rate", "at the end"), [_rate(p.last_rate) for p in shown]),
+        (Heading("hit rate", "from, to"), [_range(p.least_rate, p.most_rate) for p in shown]),
+        (Heading("external", "at the end"), [_rate(p.last_external_rate) for p in shown]),
+        (Heading("computed", "~ tokens"), [_number(p.computed_tokens) for p in shown]),
+        (Heading("prompts", "~ tokens"), [_number(p.prompt_tokens) for p in shown]),
+        (Heading("KV held", "up to"), [_rate(p.kv_usage) for p in shown]),
+    ]
+    return _grid("engine", [_named(p.engine, p) for p in shown], cells, len(periods) - len(shown))
+
+
+def of_batches(periods: Sequence[BatchPeriod]) -> Grid:
+    """Return a row for each rank and each flush of its cache."""
+    shown = _largest(periods, lambda p: p.batches)
+    cells: list[tuple[Heading, list[str | None]]] = [
+        (Heading("batches"), [number(p.batches) for p in shown]),
+        (Heading("reused", "tokens"), [number(p.cached_tokens) for p in shown]),
+        (Heading("computed", "tokens"), [number(p.new_tokens) for p in shown]),
+        (Heading("reused", "share"), [_share(p) for p in shown]),
+        (Heading("KV used", "up to"), [_rate(p.token_usage) for p in shown]),
+        (Heading("SWA used", "up to"), [_rate(p.swa_usage) for p in shown]),
+        (Heading("Mamba used", "up to"), [_rate(p.mamba_usage) for p in shown]),
+        (Heading("retracted", "requests"), [number(p.retracted) for p in shown]),
+    ]
+    return _grid("rank", [_named(p.rank, p) for p in shown], cells, len(periods) - len(shown))
+
+
+def _largest(periods: Sequence[_P], size: Callable[[_P], int]) -> list[_P]:
+    """Those with most in them, in the order of the log."""
+    kept = sorted(range(len(periods)), key=lambda at: -size(periods[at]))[:MOST]
+    return [periods[at] for at in sorted(kept)]
+
+
+def _named(name: str | None, period: SamplePeriod | BatchPeriod) -> str:
+    return (name or "unnamed") + (f", reset, line {period.first_line:,}" if period.since == "reset" else "")
+
+
+def _grid(key: str, names: list[str], columns: list[tuple[Heading, list[str | None]]], more: int) -> Grid:
+    """Leave out what the log says nowhere."""
+    told = [(heading, cells) for heading, cells in columns if any(cell is not None for cell in cells)]
+    rows = [Row(name, [cells[at] or _UNKNOWN for _, cells in told]) for at, name in enumerate(names)]
+    return Grid(key, [heading for heading, _ in told], rows, more)
+
+
+def _rate(share: float | None) -> str | None:
+    return None if share is None else rate(share)
+
+
+def _range(least: float | None, most: float | None) -> str | None:
+    return None if least is None or most is None else f"{rate(least)} to {rate(most)}"
+
+
+def _number(tokens: int | None) -> str | None:
+    return None if tokens is None else number(tokens)
+
+
+def _share(period: BatchPeriod) -> str | None:
+    whole = period.cached_tokens + period.new_tokens
+    return percent(period.cached_tokens, whole) if whole else None

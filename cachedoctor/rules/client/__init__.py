@@ -1,0 +1,1 @@
+"""CD1xx: the client changed the prompt."""

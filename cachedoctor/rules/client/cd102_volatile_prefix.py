@@ -1,0 +1,116 @@
+"""CD102: a date, time, id or counter near the head of the prompt changes."""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.rules.client.changes import from_prompts, prompts_prove
+from cachedoctor.rules.client.printed_header import header_field
+
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_KINDS = [
+    (
+        "date or time",
+        re.compile(
+            rf"\d{{4}}-\d\d|\d\d?:\d\d|\d{{4}}[/.]\d\d|{_DAY}|{_MONTH} \d|\b(?:date|time|clock|today|now)\b", re.I
+        ),
+    ),
+    ("UUID", re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}|[0-9a-f]{4}-[0-9a-f]{12}", re.I)),
+    (
+        "random id",
+        re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I),
+    ),
+]
+_VALUE = re.compile(r"^[\s\"':=]*[0-9A-Fa-f]")
+
+
+def volatile_kind(old: str, new: str) -> str | None:
+    """Kind of value that differs at the bars of an ``old:`` / ``new:`` pair, or None when it is no such value."""
+    before, bar, after_new = new.partition(" | ")
+    _, _, after_old = old.partition(" | ")
+    if not bar or not after_old or not (_VALUE.match(after_new) and _VALUE.match(after_old)):
+        return None
+    around = before[-40:] + after_new[:24]
+    for kind, pattern in _KINDS:
+        if pattern.search(around):
+            return kind
+    return "number" if re.match(r"^\s*\d", after_new) and re.match(r"^\s*\d", after_old) else None
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
+    if not s.lost:
+        return None
+    first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state")
+    if first is not None:
+        return from_prompts(s, first)
+    r = s.request
+    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.early:
+        return None
+    if header_field(r.new_text) is not None or s.own_slot is False:
+        return None
+    before = r.new_text.partition(" | ")[0].strip(" .")
+    kind = volatile_kind(r.old_text, r.new_text)
+    if kind is None or not before:
+        return None  # without a word before the bar (SLOTS_N_DIFF=0) the kind would be a guess
+    return Match(s.lost, "high" if kind != "number" else "medium", found=kind)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show both texts."""
+    if not isinstance(match.found, str):
+        return prompts_prove(s, match)
+    return Proof(
+        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        {"kind": match.found, "lcp": s.lcp},
+    )
+
+
+def say(g: Group) -> FindingText:
+    """Name the kind of value and where it belongs."""
+    f, r = g.numbers, g.worst_request
+    return FindingText(
+        f"a {f['kind']} at token {n(f['lcp'])} changed: {n(g.tokens)} tokens recomputed over {times(g.count)}; "
+        f"the prompt has {n(r.prompt_tokens)} tokens",
+        "Reuse ends at the first differing token, however equal the rest is.",
+        [
+            Remedy(
+                "In the client: freeze the value for the whole conversation, or move it into the last user message."
+            ),
+            Remedy(
+                "Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"]
+            ),
+        ],
+        [
+            RuledOut("billing-header", "the text at the bar is no billing header"),
+            RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
+        ],
+    )
+
+
+RULE = RequestRule(
+    "CD102",
+    "volatile-prefix",
+    "A date, time, id or counter in the head of the prompt changes",
+    decide,
+    prove,
+    say,
+    on=("text",),
+    needs=advice.needs_text,
+)

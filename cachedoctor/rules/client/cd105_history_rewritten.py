@@ -1,0 +1,130 @@
+"""CD105: the client changed the history behind the head of the prompt."""
+
+from __future__ import annotations
+
+from cachedoctor.model import First, Remedy, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.rules.client.changes import cost_of_change, from_prompts, prompts_prove
+
+_OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
+"""Places in a request of the first message of a user."""
+SAME_PLACE = 16
+"""Tokens: common prefixes that differ by no more end at the same place."""
+_TWO_SESSIONS = RuledOut(
+    "shared-prefix-steal",
+    "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
+)
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
+    if not s.lost or s.early:
+        return None
+    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+    if first is not None:
+        return _in_prompts(s, first)
+    r = s.request
+    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted:
+        return None
+    earlier = s.said_before("CD105")
+    again = sum(earlier) >= 2 or earlier[-1:] == [True]
+    tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
+    sure = s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s))
+    return Match(tokens, "medium" if sure else "low")
+
+
+def _in_prompts(s: RuleContext, first: First) -> Match:
+    again = s.said_before("CD105")[-1:] == [True]
+    match = from_prompts(s, first, cost_of_change(s) if again else 0)
+    if not again and (first.place or "").startswith(_OPENING):
+        match.confidence = "low"  # a new conversation with the same system prompt begins like this as well
+    return match
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show where the prefix ends, and what the slot held."""
+    if match.found is not None:
+        return prompts_prove(s, match)
+    r = s.request
+    primary, *related = marked(
+        r,
+        ("n_past", "common prefix, and what the slot held"),
+        ("new", "the new prompt"),
+        ("select", "share of the slot's content that was kept"),
+        ("cached", "tokens reused"),
+        ("timing", "tokens recomputed"),
+    )
+    numbers = {
+        "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
+        "two": bool(r.other_candidates),
+    }  # fmt: skip
+    return Proof(primary, related[:3], numbers)
+
+
+def _in_first_prompt(s: RuleContext) -> bool:
+    """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
+    return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
+
+
+def _same_place(s: RuleContext) -> bool:
+    """The third request at least whose prefix ends at the same token, while the prompt grows."""
+    before = [h for h, said in zip(s.history, s.said_before("CD105"), strict=True) if said]
+    places = [h.common_prefix_tokens or 0 for h in before[-2:]] + [s.lcp or 0]
+    sizes = [h.prompt_tokens or 0 for h in before[-2:]] + [s.request.prompt_tokens or 0]
+    return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
+
+
+def say(g: Group) -> FindingText:
+    """Say where the history parts and what in a client does that."""
+    f, r = g.numbers, g.worst_request
+    place = f"from token {n(f['lcp'])} of {n(f['reference'])} on"
+    return FindingText(
+        (
+            f"the history changed more than once, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
+            if g.tokens
+            else f"the history changed {place} ({n(f['changed'])} tokens dropped): {times(g.count)}"
+        ),
+        "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
+        "differently. Reuse ends there."
+        + (
+            " It is the same place in at least three requests of growing size: something there changes each time (a date, a counter, a reminder)."
+            if f.get("fixed")
+            else ""
+        ),
+        [
+            Remedy(
+                "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
+            ),
+            Remedy("If this was an edit or a compaction by hand, it costs once and is fine."),
+            advice.show_text(g.session),
+        ],
+        [
+            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
+            RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
+            *([_TWO_SESSIONS] if f.get("two") else []),
+        ],
+    )
+
+
+RULE = RequestRule(
+    "CD105",
+    "history-rewritten",
+    "Old messages changed behind the head of the prompt",
+    decide,
+    prove,
+    say,
+    on=("changed",),
+    unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD402"),
+)

@@ -1,0 +1,1 @@
+"""CD9xx: what the input lacks."""

@@ -1,0 +1,1 @@
+"""CD4xx: context and lifetime."""

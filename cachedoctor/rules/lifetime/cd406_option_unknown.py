@@ -1,0 +1,104 @@
+"""CD406: an option that this build of the server does not know."""
+
+from __future__ import annotations
+
+from cachedoctor.knowledge import builds, flags
+from cachedoctor.knowledge.server_options import Name, Option, by_build, lacking, name_for
+from cachedoctor.model import Given, Mark, Remedy, Session
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Compare the command line, and what the server itself refused, with the names of this build."""
+    notes = []
+    for given in session.given:
+        entry = flags.BY_NAME.get(flags.plain(given.written))
+        name = None if entry is None else entry[1]
+        if name is None or name.exists(*advice.span(session)) is False:
+            notes.append(_note(session, given, name))
+    refused = session.said("refused_option")
+    if refused is not None and refused.line is not None:
+        notes.append(_refused(session, str(refused.value), Mark(refused.line, refused.text)))
+    return notes
+
+
+def _note(session: Session, given: Given, name: Name | None) -> SessionFinding:
+    low, high = advice.span(session)
+    why = (
+        "A variable that the server does not know is ignored without a word."
+        if given.env
+        else "The server does not start with an option that it does not know (error: invalid argument), so this log was made "
+        "with another command line, or by another build."
+    )
+    build = "" if name is None else f" {builds.describe(session.build, low, high)}"
+    said = FindingText(
+        f"llama-server{build} does not know {given.written}: {_since(name, low)}",
+        why,
+        [_right_name(given.written, given.value, given.env, low, high)],
+    )
+    return SessionFinding(said, given.written, of_cmdline=True)
+
+
+def _since(name: Name | None, low: int | None) -> str:
+    if name is None:
+        return "no build ever had it"
+    gone = name.last is not None and low is not None and low > name.last
+    return f"b{name.last} is the last one known to have it" if gone else f"it came with b{name.first} at the latest"
+
+
+def _right_name(written: str, value: object, env: bool, low: int | None, high: int | None) -> Remedy:
+    """Say what this build calls it, what took its place, or that it has to be left out."""
+    plain = flags.plain(written)
+    option: Option = flags.NEVER[plain] if plain in flags.NEVER else flags.BY_NAME[plain][0]
+    on = plain in flags.NEVER or flags.BY_NAME[plain][2]
+    if env:
+        variable = next((n.text for n in option.env if n.exists(low, high)), None)
+        if variable is not None:
+            return Remedy(f"This build reads {variable}.", [f"{variable}={_value_text(value)} llama-server ..."])
+    off = not on or (env and value is False)
+    right = name_for(option, low, high, off=off)
+    if right is not None:
+        tail = "" if option.kind == "switch" else f" {_value_text(value)}"
+        return Remedy(f"This build calls it {right}.", [f"llama-server ... {right}{tail}"])
+    last = option.names[0].last if option.names else None
+    if option.key in flags.INSTEAD and last is not None and low is not None and low > last:
+        return Remedy(f"Leave it out: {flags.INSTEAD[option.key]}.")
+    names = option.off if off else option.names
+    if not names:
+        return Remedy("Leave it out.")
+    if lacking(option, low, high, off=off):
+        return Remedy(f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when}).")
+    later = f" From b9538 on {flags.INSTEAD[option.key]}." if option.key in flags.INSTEAD else ""
+    return Remedy(f"Leave it out, or use what your build has: {by_build(option, off=off)}.{later}")
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return "N" if not isinstance(value, int | float) else f"{value}"
+
+
+def _refused(session: Session, written: str, line: Mark) -> SessionFinding:
+    low, high = advice.span(session)
+    known = flags.plain(written) in flags.BY_NAME or flags.plain(written) in flags.NEVER
+    remedy = (
+        _right_name(written, None, False, low, high)
+        if known
+        else Remedy("Leave it out, or look it up in llama-server --help.")
+    )
+    said = FindingText(
+        f"the server did not start: it does not know {written}",
+        "An option that the build does not know ends the start; a service manager then tries again and again.",
+        [remedy],
+    )
+    return SessionFinding(said, f"refused {written}", [(line, "the option that was refused")])
+
+
+RULE = SessionRule(
+    "CD406",
+    "option-unknown",
+    "An option of the command line that this build does not know",
+    inspect,
+    needs=lambda s: None if s.given or s.setting("refused_option") else advice.GIVE_CMDLINE,
+)

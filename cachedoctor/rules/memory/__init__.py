@@ -1,0 +1,1 @@
+"""CD2xx: the server's memory cannot go back."""

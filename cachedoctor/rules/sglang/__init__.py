@@ -1,0 +1,1 @@
+"""CD6xx: why SGLang's radix cache reused little."""

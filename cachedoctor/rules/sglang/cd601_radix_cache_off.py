@@ -1,0 +1,176 @@
+"""CD601: SGLang's radix cache is off, so that nothing is ever reused."""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.model import Remedy, Session, Setting
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
+from cachedoctor.rules.sglang.batch_periods import caching, periods, totals
+from cachedoctor.rules.sglang.option_advice import extra_buffer, launch, needs_start
+
+_BY_DESIGN = {
+    "off_decode": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
+    "off_diffusion": "A diffusion model computes its text as a whole.",
+    "off_mis": "--enable-mis scores several items in one sequence, which cannot share a cache.",
+    "off_whisper": "Whisper's decoder has no prompts worth sharing.",
+    "off_embedding": "An embedding model computes every text once.",
+    "off_decision": "Attention in both directions cannot reuse a prefix.",
+    "off_prefix_lm": "Attention in both directions cannot reuse a prefix.",
+}
+"""Why a line switches the cache off where nothing is to be mended, by the id of the line's message."""
+
+
+def _of_arch(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Use a newer version: what is not supported yet is a matter of the version, and no such line is left in 0.5.14 and newer."
+        )
+    ]
+
+
+def _of_hybrid(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
+            "0.5.6 on (PR 13584), and 0.5.14 made the better of its two strategies the default."
+        )
+    ]
+
+
+def _of_trtllm(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Choose another attention backend: the strategy no_buffer needs pages of one token, which trtllm_mha does not have.",
+            [launch("--attention-backend triton")],
+        ),
+        extra_buffer(session),
+    ]
+
+
+_WITHOUT_SPECULATION = Remedy(
+    "Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it."
+)
+
+
+def _of_speculation(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Use 0.5.14 or newer, where both go together by default. 0.5.10 to 0.5.13 can do it with these settings.",
+            [f"SGLANG_ENABLE_SPEC_V2=1 {launch('--mamba-scheduler-strategy extra_buffer --page-size 64')}"],
+        ),
+        _WITHOUT_SPECULATION,
+    ]
+
+
+def _of_rocm(session: Session) -> list[Remedy]:
+    return [Remedy("Use 0.5.16 or newer, which has the strategy extra_buffer on AMD (PR 30359)."), _WITHOUT_SPECULATION]
+
+
+def _of_qwen_vl(session: Session) -> list[Remedy]:
+    return [Remedy("Use 0.4.6 or newer, where these models have the cache.")]
+
+
+def _of_determinism(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Choose an attention backend that has both, or give --enable-deterministic-inference up.",
+            [launch("--enable-deterministic-inference --attention-backend fa3"),
+             launch("--enable-deterministic-inference --attention-backend triton")],
+        )
+    ]  # fmt: skip
+
+
+def _of_dual_chunk(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Without dual-chunk attention the cache works, and contexts beyond what the model was trained for do not: another "
+            "--attention-backend, and a --context-length that needs no dual chunks."
+        )
+    ]
+
+
+def _of_multimodal(session: Session) -> list[Remedy]:
+    return [
+        Remedy(
+            "Use SGLang's own implementation of the model, if there is one, instead of the Transformers backend.",
+            [launch("--model-impl sglang")],
+        )
+    ]
+
+
+_FIXES = {
+    "off_arch": _of_arch,
+    "off_hybrid_gdn": _of_hybrid,
+    "off_trtllm": _of_trtllm,
+    "off_spec": _of_speculation,
+    "off_rocm": _of_rocm,
+    "off_deterministic": _of_determinism,
+    "off_dual_chunk": _of_dual_chunk,
+    "off_multimodal": _of_multimodal,
+    "off_qwen_vl": _of_qwen_vl,
+}
+"""What mends it, by the id of the message that says why it is off."""
+
+_ASKED = re.compile(rb"disable_radix_cache(?:=|': )True")
+"""The setting as ``server_args`` prints it: a call up to 0.5.18, a dictionary from 0.5.19 on."""
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say that it is off and which line proves it; silent where something was reused all the same."""
+    if caching(session) is not False:
+        return []
+    off, because = session.settings["radix_cache"], session.settings.get("radix_off_because")
+    cause = str(because.value) if because is not None else ""
+    requests, new, _cached = totals(periods(session))
+    lost = f": all {n(new)} prompt tokens of {times(requests)} were computed" if requests else ""
+    fine = _BY_DESIGN.get(cause)
+    if session.setting("disaggregation") == "decode":
+        fine = _BY_DESIGN["off_decode"]
+    evidence = said_by(because, "why it is off") + said_by(off, "the radix cache is off")
+    return [
+        SessionFinding(
+            FindingText(
+                f"the radix cache is off{lost}",
+                fine or _why(cause, off),
+                _fix(session, cause) if fine is None else [Remedy("Nothing has to be done.")],
+            ),
+            cause,
+            [entry for at, entry in enumerate(evidence) if entry[0].line not in {e[0].line for e in evidence[:at]}],
+            "warning" if requests and fine is None else "note",
+        )
+    ]
+
+
+def _why(cause: str, off: Setting) -> str:
+    if cause:
+        return "The server switched it off by itself, for the reason in the line above. Every prompt is computed from its first token."
+    if _ASKED.search(off.text):
+        return "It was started with --disable-radix-cache. Every prompt is computed from its first token."
+    return (
+        "The log does not say why; as a rule --disable-radix-cache is on the command line. Every prompt is computed from its first "
+        "token."
+    )
+
+
+def _fix(session: Session, cause: str) -> list[Remedy]:
+    if cause in _FIXES:
+        return _FIXES[cause](session)
+    if cause:
+        return [Remedy("Remove the option that the line names, or use a version in which the two go together.")]
+    return [Remedy("Remove --disable-radix-cache from the command line, if it is there; the cache is on by default.")]
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    return needs_start() if caching(session) is None else None
+
+
+RULE = SessionRule(
+    "CD601",
+    "radix-cache-off",
+    "SGLang's radix cache is switched off",
+    severity="warning",
+    needs=_needs,
+    inspect=inspect,
+    engine="sglang",
+)

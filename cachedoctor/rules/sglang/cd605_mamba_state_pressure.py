@@ -1,0 +1,105 @@
+"""CD605: the pool of states of a hybrid model is full while its KV pool has room."""
+
+from __future__ import annotations
+
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
+from cachedoctor.model.period import FULL, STATES_FULL
+from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.rules.sglang.batch_periods import ENOUGH, HALF, TWICE, caching, fell, known, marks, periods, reuse
+from cachedoctor.rules.sglang.option_advice import launch, log_requests
+
+_WHY = (
+    "A hybrid model can only go on from a position whose state is kept, and states have a pool of their own. Running requests "
+    "take one to three each; what is left holds the states of the cache, and the oldest are dropped without a line in the log. "
+    "The KV cache of such a prefix is still there, and of no use."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where states ran short before tokens did, and reuse was lost."""
+    if caching(session) is False:
+        return []
+    for period in periods(session):
+        short = (period.mamba_usage or 0.0) >= STATES_FULL
+        tokens = period.usage_at_mamba if period.usage_at_mamba is not None else period.token_usage
+        if short and (tokens is None or tokens < FULL) and (dropped := _dropped(session, period)) is not None:
+            return [_note(session, period, tokens, *dropped)]
+    return []
+
+
+def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidence] | None:
+    """How sure it is that reuse was lost; None where it was not, or too little is known.
+
+    That it fell makes it likely only: the requests that fill the pool may as well be other texts, with nothing to reuse.
+    """
+    lost = fell(period, period.states_new_tokens, period.states_cached_tokens)
+    if lost:
+        return "warning", "high" if known(session) >= TWICE else "medium"
+    if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
+        return None
+    return "note", "medium"
+
+
+def _note(
+    session: Session, period: BatchPeriod, tokens: float | None, severity: Severity, confidence: Confidence
+) -> SessionFinding:
+    held = session.setting("mamba_states")
+    of = f" (of {n(held)})" if isinstance(held, int) else ""
+    beside = "" if tokens is None else f", while the KV pool was used to {100 * tokens:.0f} %"
+    claim = (
+        f"running requests held {100 * (period.mamba_usage or 0):.0f} % of the states{of}{beside}; "
+        f"of {n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
+    )
+    return SessionFinding(
+        FindingText(
+            claim,
+            _WHY,
+            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
+            [RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
+            ["https://github.com/sgl-project/sglang/pull/15337", "https://github.com/sgl-project/sglang/pull/31643"],
+        ),
+        "",
+        [
+            *marks(period, ("mamba", "next to no state is left for the cache"), ("last", "the last batch")),
+            *said_by(session.settings.get("mamba_states"), "the size of the pool of states"),
+        ],
+        severity,
+        confidence,
+    )
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    out = [
+        Remedy(
+            "Give states more of the memory, at the cost of KV cache: a higher ratio than the default of 0.9 (0.5.4 and newer), or a "
+            "number of states.",
+            [launch("--mamba-full-memory-ratio 1.5"), launch("--max-mamba-cache-size <more>")],
+        ),
+        Remedy(
+            "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
+            [launch("--mamba-ssm-dtype bfloat16")],
+        ),
+    ]
+    if session.since("0.5.14") is not False:
+        out.append(
+            Remedy(
+                "Or keep cached states in 8 bits (0.5.14 and newer), not together with --enable-hierarchical-cache.",
+                [launch("--enable-int8-mamba-checkpoint")],
+            )
+        )
+    if session.since("0.5.16") is not True:
+        out.append(
+            Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
+        )
+    out.append(Remedy("Or let fewer requests run at once.", [launch("--max-running-requests <fewer>")]))
+    return out
+
+
+RULE = SessionRule(
+    "CD605",
+    "mamba-state-pressure",
+    "The pool of states of a hybrid model is full while the KV pool has room",
+    severity="warning",
+    inspect=inspect,
+    engine="sglang",
+)

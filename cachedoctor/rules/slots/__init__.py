@@ -1,0 +1,1 @@
+"""CD3xx: slots and the RAM prompt cache."""

@@ -1,0 +1,66 @@
+"""CD304: the RAM prompt cache threw out, or never took, a prompt that came back."""
+
+from __future__ import annotations
+
+from cachedoctor.model import Confidence, RuledOut
+from cachedoctor.rules import advice
+from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.slots.taken import CHANGED_HEAD, other_held
+
+_BETTER = (*(f"CD{number}" for number in range(101, 300)), "CD305", "CD306", "CD402")
+"""Causes in the prompt, the memory or the slot: where one is known, a return to a slot of unknown content proves nothing."""
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when prompts were evicted, or too large to be taken, and a conversation came back in vain."""
+    r = s.request
+    if s.facts.said("ram_evictions") is None or s.facts.setting("cache_ram_mib") == 0:
+        return None
+    sure: Confidence = "high" if s.own_slot is False and r.ram_looked else "medium"
+    if other_held(s):
+        return Match(s.lost, sure)
+    if s.lost and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram:
+        return Match(s.lost, sure, weak=True)
+    return None
+
+
+def prove(s: RuleContext, _: Match) -> Proof:
+    """Show that prompts left the cache, and the search in it."""
+    primary, *related = marked(
+        s.request,
+        ("evicted", "a prompt left the RAM cache"),
+        ("ram", "the search in the RAM cache"),
+        ("select", "the slot's content does not match"),
+        ("timing", "tokens recomputed"),
+    )
+    first = s.facts.said("ram_evictions")
+    numbers = {"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line}
+    return Proof(primary, related[:3], numbers)
+
+
+def say(g: Group) -> FindingText:
+    """Say how large the cache is and which line shows that it is full."""
+    f = g.numbers
+    limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
+    return FindingText(
+        f"the RAM prompt cache{limit} was too small for the conversations: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"Prompts were thrown out or not taken (first at line {f['line']}), and a conversation that came back found neither slot nor RAM copy.",
+        [advice.cache_ram(g.session), advice.more_slots(g.session)],
+        [
+            RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            RuledOut("prefix-diverges-early", "the slot held another conversation"),
+        ],
+        ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
+    )
+
+
+RULE = RequestRule(
+    "CD304",
+    "cache-ram-too-small",
+    "The RAM prompt cache is too small for the conversations",
+    decide,
+    prove,
+    say,
+    unless=(*CHANGED_HEAD, "CD308", "CD309", "CD310"),
+    weak_unless=_BETTER,
+)

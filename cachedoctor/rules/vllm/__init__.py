@@ -1,0 +1,1 @@
+"""CD5xx: why vLLM's prefix cache reused little."""
