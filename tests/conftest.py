@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,14 +51,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run sweeps as well")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave sweeps out, unless --all, -m or the name of a test (FILE::TEST) asks for them."""
+    _mark_samples(items)
     if config.getoption("--all") or config.option.markexpr or any("::" in arg for arg in config.args):
         return
     sweeps = [item for item in items if item.get_closest_marker("sweep")]
     if sweeps:
         config.hook.pytest_deselected(items=sweeps)
         items[:] = [item for item in items if not item.get_closest_marker("sweep")]
+
+
+def _mark_samples(items: list[pytest.Item]) -> None:
+    """Of a function with the mark ``sample(count)`` so many of its parameters, spread evenly, are in no sweep."""
+    functions: dict[object, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
+            functions[item.parent, item.originalname].append(item)
+    for asked in functions.values():
+        mark = asked[0].get_closest_marker("sample")
+        assert mark is not None
+        rest = [item for item in asked if not item.get_closest_marker("sweep")]
+        kept = {number * len(rest) // mark.args[0] for number in range(mark.args[0])}
+        for number, item in enumerate(rest):
+            if number not in kept:
+                item.add_marker(pytest.mark.sweep)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no search for garbage has to look at it."""
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,14 +27,22 @@ from cachedoctor.report.html import html_report
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
-@dataclass
+@dataclass(eq=False)
 class Element:
-    """A tag with its attributes and the text in it, that of its children included."""
+    """A tag with its attributes and the text in it."""
 
     tag: str
     attrs: dict[str, str]
-    text: str = ""
-    parents: list[Element] = field(default_factory=list, repr=False)
+    parents: list[Element] = field(repr=False)
+    page: list[str] = field(repr=False)
+    """All texts of the page; those from ``start`` to ``end`` stand in this element."""
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """Its text, that of its children included."""
+        return "".join(self.page[self.start : self.end])
 
 
 class Page(HTMLParser):
@@ -45,6 +53,7 @@ class Page(HTMLParser):
         self.source = source
         self.all: list[Element] = []
         self._open: list[Element] = []
+        self._texts: list[str] = []
         self.feed(source)
         self.close()
         assert not self._open, [e.tag for e in self._open]
@@ -52,7 +61,10 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         names = [name for name, _ in attrs]
         assert len(names) == len(set(names)), (tag, names)
-        element = Element(tag, {name: value or "" for name, value in attrs}, parents=[*self._open])
+        element = Element(
+            tag, {name: value or "" for name, value in attrs}, [*self._open], self._texts, len(self._texts),
+            len(self._texts),
+        )  # fmt: skip
         self.all.append(element)
         if tag not in VOID:
             self._open.append(element)
@@ -60,16 +72,18 @@ class Page(HTMLParser):
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
         if tag not in VOID:
-            self._open.pop()
+            self._close()
 
     def handle_endtag(self, tag: str) -> None:
         assert self._open, f"</{tag}> closes nothing"
         assert self._open[-1].tag == tag, (self._open[-1], tag)
-        self._open.pop()
+        self._close()
+
+    def _close(self) -> None:
+        self._open.pop().end = len(self._texts)
 
     def handle_data(self, data: str) -> None:
-        for element in self._open:
-            element.text += data
+        self._texts.append(data)
 
     def tagged(self, tag: str, **attrs: str) -> list[Element]:
         """Elements of one kind, with these attributes."""

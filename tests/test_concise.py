@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command import FIRST, LOG, SECOND, run, start
+from command import FIRST, LOG, PATIENCE, SECOND, run, start
 from conftest import CASES
 
 from cachedoctor.cli import live
@@ -137,7 +137,7 @@ def test_a_pipe_that_pauses() -> None:
         process.stdin.close()
         rest = process.stdout.read()
     assert b": warning[CD101] billing-header: " in line
-    assert (rest, process.wait(60)) == (b"", 0)
+    assert (rest, process.wait(PATIENCE)) == (b"", 0)
 
 
 def test_from_a_stored_report(log: Path, tmp_path: Path) -> None:

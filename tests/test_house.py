@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -17,11 +18,16 @@ from cachedoctor.model.observed import Choice, Observed
 
 CODE = ROOT / "cachedoctor"
 LLAMA = CODE / "engines" / "llamacpp"
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(CODE.rglob("*.py"))}
 PRINTED = {*Observed.__struct_fields__, *Choice.__struct_fields__, *Slot.__struct_fields__}
 """Fields that only slot.py may write."""
 OTHERS = {"self", "self._before", "session", "self.session"}
 """What has fields of the same names, and belongs to whoever writes them."""
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The source, parsed."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(CODE.rglob("*.py"))}
 
 
 def stores(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
@@ -39,14 +45,14 @@ def test_what_was_printed_is_written_in_one_file() -> None:
     """Observed, Choice and Slot have one writer: ``slot.py``."""
     found = [
         f"{folder(path)}:{line} {target}.{name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.is_relative_to(LLAMA) and path.name != "slot.py"
         for target, name, line in stores(tree)
         if name in PRINTED and target not in OTHERS and not target.startswith("life.")
         if not (path.parent.name == "conversations" and target.startswith(("thread", "owner", "moved")))
     ]
     assert found == [], "a transition of a slot is a method in slot.py"
-    written = {name for _, name, _ in stores(TREES[LLAMA / "slot.py"])}
+    written = {name for _, name, _ in stores(trees()[LLAMA / "slot.py"])}
     assert len(written & PRINTED) > 30, "the fields that this test looks for are written somewhere"
 
 
@@ -60,7 +66,7 @@ def test_facts_are_replaced_in_one_file() -> None:
     """What is known of a server is learnt in ``life.py``."""
     found = {
         folder(path)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Facts"
     }
@@ -69,7 +75,7 @@ def test_facts_are_replaced_in_one_file() -> None:
     )
     replaced = {
         folder(path)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("replace") and node.args
         if ast.unparse(node.args[0]).endswith("facts")
@@ -81,7 +87,7 @@ def test_requests_are_built_in_one_file() -> None:
     """``settle.py`` builds them, once."""
     places = [
         folder(path)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Request"
     ]
@@ -92,7 +98,7 @@ def test_fields_of_an_event_are_read_in_one_file() -> None:
     """Of llama-server: ``lines.py``; whoever shows progress reads lines that an analysis needs none of."""
     found = {
         path.name
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.is_relative_to(LLAMA)
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "fields" and ast.unparse(node.value) == "event"
@@ -104,7 +110,7 @@ def test_nobody_is_given_a_tracker() -> None:
     """A function of an engine takes what it works on, not the whole of it."""
     found = [
         f"{folder(path)}:{node.lineno} {node.name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.is_relative_to(CODE / "engines")
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
@@ -119,7 +125,7 @@ def test_ids_of_messages_stay_in_the_engines() -> None:
     ids = {row.id for row in ROWS if "_" in row.id}
     found = [
         f"{folder(path)}:{node.lineno} {node.value}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.parts[len(CODE.parts)] == "rules"
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in ids
@@ -132,7 +138,7 @@ def test_no_rule_reads_what_another_said() -> None:
     """``unless`` silences and orders."""
     found = [
         f"{folder(path)}:{node.lineno}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.parts[len(CODE.parts)] == "rules"
         for node in ast.walk(tree)
         if (isinstance(node, ast.Attribute) and node.attr == "fired")

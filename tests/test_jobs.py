@@ -10,14 +10,13 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import FIRST, HEAD, PYTHON, SECOND, SIMILARITY, TURN, one_line, run
+from command import FIRST, HEAD, PATIENCE, PYTHON, SECOND, SIMILARITY, TURN, one_line, run, wait_for
 from conftest import CASES, content_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -207,7 +206,7 @@ import cachedoctor.cli
 sys.argv[1:] = ["analyze", "-j", "2", "-f", "json", {logs}]
 cachedoctor.cli.main()
 """
-WAITS = "print(os.getpid(), file=sys.stderr, flush=True); time.sleep(60)"
+WAITS = "print(os.getpid(), file=sys.stderr, flush=True); time.sleep(999)"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
 
@@ -228,7 +227,7 @@ def _gone(process: int) -> bool:
 def test_a_process_that_is_killed_is_one_line(folder: Path) -> None:
     env = {**os.environ, "TMPDIR": str(folder / "tmp")}
     command = _script(folder, "os.kill(os.getpid(), signal.SIGKILL)")
-    done = subprocess.run(command, capture_output=True, timeout=60, env=env, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, env=env, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     one_line(done, "was killed", "--jobs")
     assert os.listdir(folder / "tmp") == []
@@ -244,11 +243,8 @@ def test_an_interrupt_ends_all_processes(folder: Path, number: signal.Signals) -
         assert process.stderr is not None
         worker = int(process.stderr.readline())
         process.send_signal(number)
-        out, error = process.communicate(timeout=30)
-    ends = time.monotonic() + 10
-    while not _gone(worker) and time.monotonic() < ends:
-        time.sleep(0.02)
-    assert _gone(worker)
+        out, error = process.communicate(timeout=PATIENCE)
+    wait_for(lambda: _gone(worker), "end of the process")
     assert error == b""
     if number == signal.SIGKILL:
         assert process.returncode == -number
