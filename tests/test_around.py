@@ -60,6 +60,7 @@ def test_a_line_that_proves_the_program_is_looked_at(engine: Engine) -> None:
         assert seen == [row.id for row in reader(engine).catalogue.rows]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", CASES)
 def test_no_log_of_llama_server_is_taken_for_theirs(name: str) -> None:
     log = (FIXTURES / "cases" / name / "server.log").read_bytes()
@@ -153,6 +154,7 @@ def told(report: Report) -> Any:
     return bare([sessions, findings, [json.loads(line) for line in report.requests.lines()]])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "wrap",
     [ollama, journald, lm_studio, lm_studio_bundled, lm_studio_file, llama_swap],

@@ -88,6 +88,7 @@ def test_every_line_of_the_access_log_is_in_the_combined_format() -> None:
     assert [line for line in lines if not combined.fullmatch(line)] == []
 
 
+@pytest.mark.sweep
 def test_perline_counts_what_the_report_counts(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("".join(gen_log.life("b11549-trace", 50_000, 4, 1, flush=1)))
@@ -101,6 +102,7 @@ def test_perline_counts_what_the_report_counts(tmp_path: Path) -> None:
 # ---- the table
 
 
+@pytest.mark.sweep
 def test_the_start_up_is_measured_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert performance.main(["startup", "--quick"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -202,11 +204,13 @@ def test_wrong_arguments_end_in_one_line(given: list[str], word: str, capsys: py
     assert word in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.sweep
 def test_a_failing_program_is_told_with_its_words() -> None:
     with pytest.raises(process.FailedError, match="exit status 3: gone"):
         process.measure([sys.executable, "-c", "import sys; print('gone', file=sys.stderr); sys.exit(3)"], 1)
 
 
+@pytest.mark.sweep
 def test_what_is_piped_is_read_to_its_end(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     read = f"import json, sys; json.dump(len(sys.stdin.read()), open({str(seen)!r}, 'w'))"

@@ -56,6 +56,7 @@ def test_beside_a_log():
     assert (first["prompt_tokens"], first["cached_tokens"], first["line"]) == (945, 0, 2)
 
 
+@pytest.mark.sweep
 def test_without_a_log():
     (server,) = sessions("--metrics", metrics(BILLING))
     assert (server["path"], server["engine"], server["model"]) == (str(metrics(BILLING)), "vllm", "tiny")
@@ -88,12 +89,14 @@ def test_every_format_can_be_written(format):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.sweep
 def test_the_stream_has_them():
     done = run("analyze", log(BILLING), "--metrics", metrics(BILLING), "-f", "jsonl")
     told = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "session"]
     assert [counted["reused"] for counted in told[-1]["counters"]] == [75_776]
 
 
+@pytest.mark.sweep
 def test_processes_side_by_side(tmp_path):
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_bytes(LOG)
@@ -102,6 +105,7 @@ def test_processes_side_by_side(tmp_path):
     assert [len(server["counters"]) for server in found] == [1, 0, 0]
 
 
+@pytest.mark.sweep
 def test_packed_and_in_utf16(tmp_path):
     text = metrics(BILLING).read_text()
     (tmp_path / "m.gz").write_bytes(gzip.compress(text.encode()))
@@ -114,16 +118,19 @@ def test_packed_and_in_utf16(tmp_path):
     assert server["answers"][0]["cached_tokens"] == 27_776
 
 
+@pytest.mark.sweep
 def test_a_dump_may_come_through_a_pipe():
     (server,) = sessions("--metrics", "-", stdin=metrics(BILLING).read_bytes())
     assert server["counters"][0]["path"] == "-"
 
 
+@pytest.mark.sweep
 def test_a_dump_given_twice_is_one_dump():
     (server,) = sessions("--metrics", metrics(BILLING), "--metrics", metrics(BILLING))
     assert [counted["reused"] for counted in server["counters"]] == [75_776]
 
 
+@pytest.mark.sweep
 def test_secrets_in_labels_are_hidden(tmp_path):
     text = metrics(BILLING).read_text().replace("tiny", "sk-ant-REDACTED")
     (tmp_path / "m").write_text(text)
@@ -135,6 +142,7 @@ def test_secrets_in_labels_are_hidden(tmp_path):
 # ---- what cannot be used
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("option", "file", "words"),
     [
@@ -176,6 +184,7 @@ def test_odd_files(option, content, words, tmp_path):
     one_line(done, "odd", words)
 
 
+@pytest.mark.sweep
 def test_a_log_that_is_none_of_ours():
     for file, option in ((metrics(BILLING), "--metrics"), (usage(BILLING), "--responses")):
         done = run("analyze", file, "-q")
@@ -183,11 +192,13 @@ def test_a_log_that_is_none_of_ours():
         assert f"cachedoctor analyze {option} {file}" in done.stderr.decode()
 
 
+@pytest.mark.sweep
 def test_an_empty_log_stays_an_error(tmp_path):
     (tmp_path / "empty.log").touch()
     assert run("analyze", tmp_path / "empty.log", "--metrics", metrics(BILLING)).returncode == 3
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("option", "file"), [("--metrics", metrics(BILLING)), ("--responses", usage(BILLING))])
 def test_they_are_not_overwritten(option, file, tmp_path):
     copy = tmp_path / "copy"
@@ -320,12 +331,14 @@ def test_what_no_prompt_was_looked_up_for_is_off():
     assert caching(looked_up=0, config={"enable_prefix_caching": "True"}) is True
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("line", ["vllm serve m --max-num-seqs 4", "python3 -m sglang.launch_server --model m"])
 def test_a_command_line_of_another_server_is_not_passed_over(line):
     """Nobody checks its options: silence would look like approval."""
     one_line(run("analyze", REAL / "vllm032_dense_healthy.log", "--cmdline", line), "llama-server")
 
 
+@pytest.mark.sweep
 def test_options_of_llama_server_may_name_anything():
     done = run("analyze", "-", "--cmdline", "llama-server -m /models/vllm/serve.gguf -np 1", stdin=LOG)
     assert done.returncode == 0

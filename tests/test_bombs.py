@@ -63,6 +63,7 @@ def test_a_bomb_stops_at_the_limit_and_the_hint_names_the_flag(tmp_path: Path, n
     assert len(b"".join(FileSource(str(path), 4 * MIB).chunks())) == len(LOG + ZEROS)
 
 
+@pytest.mark.sweep
 def test_what_comes_before_the_limit_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_bytes(gzip.compress(LOG + ZEROS))
@@ -85,6 +86,7 @@ def test_the_limit_holds_for_export_and_standard_input(tmp_path: Path) -> None:
     one_line(done, "more than 1,048,576 bytes")
 
 
+@pytest.mark.sweep
 def test_a_bomb_in_a_file_that_is_packed_twice_is_never_opened(tmp_path: Path) -> None:
     """One layer is unpacked; what is in it is no log."""
     path = tmp_path / "server.log.gz.gz"
@@ -160,6 +162,7 @@ def test_what_is_no_size(text: str) -> None:
         size(text)
 
 
+@pytest.mark.sweep
 def test_a_wrong_size_is_wrong_usage() -> None:
     done = run("analyze", os.devnull, "--max-unpacked", "1\x1b[31mG")
     assert done.returncode == 2

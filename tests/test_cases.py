@@ -72,6 +72,7 @@ def test_the_accounting_is_what_the_server_reported(case: Path) -> None:
     assert not [found for found in left if None not in found], "a number that no request of this log had"
 
 
+@pytest.mark.sample(40)
 @by_case
 def test_requests_that_follow_each_other_keep_their_order(case: Path) -> None:
     """One after the other on one slot, they are reported in that order."""
@@ -126,6 +127,7 @@ def test_a_finding_says_what_the_log_proves(case: Path, request: pytest.FixtureR
         assert any(words in text for text in said), truth_and_report("words", [entry], said)
 
 
+@pytest.mark.sample(40)
 @by_case
 def test_evidence_quotes_the_log(case: Path) -> None:
     """The text of every piece of evidence stands in the line that it names."""
@@ -151,6 +153,7 @@ def test_a_cache_that_is_announced_and_not_used_is_not_said_to_be_disabled() -> 
 # ---- robustness
 
 
+@pytest.mark.sample(24)
 @every_case
 @pytest.mark.parametrize("part", ["first 30 lines", "last 30 lines", "every second line"])
 def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
@@ -166,6 +169,7 @@ def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
             assert cached <= prompt
 
 
+@pytest.mark.sample(16)
 @every_case
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.sweep), pytest.param(3, marks=pytest.mark.sweep)]
@@ -182,6 +186,7 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path, seed: int) -> None:
     assert json_of(chunks, prompts=prompts_of(case), given=given_of(case)) == whole(case)
 
 
+@pytest.mark.sample(16)
 @every_case
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""

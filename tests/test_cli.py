@@ -34,6 +34,7 @@ def test_version_imports_nothing_heavy() -> None:
     assert all(name in light or name.startswith((b"cachedoctor.cli.", b"cachedoctor.__")) for name in ours)
 
 
+@pytest.mark.sweep
 def test_text_report_of_a_file(log: Path) -> None:
     """Plain in a pipe, 80 columns, nothing on standard error."""
     done = run("analyze", log)
@@ -70,11 +71,13 @@ def test_fail_on(log: Path) -> None:
     assert run("analyze", log, "--fail-on", "error").returncode == 0
 
 
+@pytest.mark.sweep
 def test_build_option(log: Path) -> None:
     """The build that the log does not say."""
     assert b"b11549 (given by --build)" in run("analyze", log, "--build", "11549").stdout
 
 
+@pytest.mark.sweep
 def test_output_that_is_not_utf8_gets_ascii(log: Path) -> None:
     """No character is a reason to fail."""
     done = run("analyze", log, PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
@@ -82,6 +85,7 @@ def test_output_that_is_not_utf8_gets_ascii(log: Path) -> None:
     assert done.stdout.isascii()
 
 
+@pytest.mark.sweep
 def test_rules_and_explain() -> None:
     """Every rule is listed and can be asked for by code or name, in any case."""
     table = json.loads(run("rules", "--format", "json").stdout)
@@ -123,6 +127,7 @@ def test_unreadable_file(log: Path) -> None:
     one_line(done, "permission denied")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "content"),
     [("empty", b""), ("binary", bytes(range(256)) * 40), ("nginx", b'127.0.0.1 - - "GET / HTTP/1.1" 200\n' * 9)],
@@ -136,6 +141,7 @@ def test_nothing_recognised(tmp_path: Path, name: str, content: bytes) -> None:
     one_line(done, "empty" if name == "empty" else "recognised")
 
 
+@pytest.mark.sweep
 def test_truncated_archive_reports_what_was_read(tmp_path: Path) -> None:
     """A cut gz or bz2: what is there is analysed, then 2."""
     path = tmp_path / "server.log.gz"
@@ -148,6 +154,7 @@ def test_truncated_archive_reports_what_was_read(tmp_path: Path) -> None:
     assert run("analyze", path).returncode == 2
 
 
+@pytest.mark.sweep
 def test_wrong_usage(log: Path) -> None:
     """Status 2, and no traceback."""
     for args in (["--bad"], ["--format", "xml"], ["--follow", str(log)], ["--build", "0"], ["--width", "x"]):
@@ -157,12 +164,14 @@ def test_wrong_usage(log: Path) -> None:
     assert run().returncode == 2
 
 
+@pytest.mark.sweep
 def test_control_characters_of_a_file_name_are_shown() -> None:
     """A name cannot write to the terminal."""
     done = run("analyze", "a\x1b[31m.log")
     one_line(done, "a\\x1b[31m.log: no such file")
 
 
+@pytest.mark.sweep
 def test_an_unexpected_fault_is_one_line(log: Path, tmp_path: Path) -> None:
     """No traceback, unless it is asked for."""
     (tmp_path / "sitecustomize.py").write_text(
@@ -179,6 +188,7 @@ def test_an_unexpected_fault_is_one_line(log: Path, tmp_path: Path) -> None:
 # ---- bad output
 
 
+@pytest.mark.sweep
 def test_output_file_that_cannot_be_written(log: Path, tmp_path: Path) -> None:
     """A missing folder, a folder, a full disk, the input itself: 2, one line, nothing left behind."""
     for target, words in [(tmp_path / "no" / "x", "there is no folder"), (tmp_path, "Is a directory"),
@@ -190,6 +200,7 @@ def test_output_file_that_cannot_be_written(log: Path, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["server.log"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", ["analyze", "rules"])
 def test_full_and_closed_standard_output(log: Path, command: str) -> None:
     """``> /dev/full`` and ``>&-``: one line, no noise of the interpreter."""
@@ -210,6 +221,7 @@ def test_a_reader_that_goes_away_is_no_error(log: Path) -> None:
 # ---- the command line of the server
 
 
+@pytest.mark.sweep
 def test_a_command_line_is_checked(log: Path) -> None:
     """Its findings stand in the report; what cannot be read is one line and status 2."""
     done = run("analyze", log, "--cmdline", "llama-server -m x --checkpoint-every-nb 3 --temp 0.7")
@@ -222,6 +234,7 @@ def test_a_command_line_is_checked(log: Path) -> None:
         one_line(done, "--cmdline")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("args", "said"),
     [

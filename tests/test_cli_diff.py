@@ -84,6 +84,7 @@ def test_real_pairs_keep_the_contract(name: str, options: list[object]) -> None:
         assert all(x["b"][1] == y["b"][0] for x, y in pairwise(edits))
 
 
+@pytest.mark.sweep
 def test_the_schema_is_strict_and_knows_every_kind() -> None:
     """A changed contract fails the schema; a new recogniser must be entered."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
@@ -122,6 +123,7 @@ def test_different_prompts(tmp_path: Path) -> None:
     assert "character 22, line 1, column 23" in head  # 08 and 09: the first digit is the same
 
 
+@pytest.mark.sweep
 def test_wrong_usage(tmp_path: Path) -> None:
     """2 for options that do not exist or make no sense."""
     a, b = pair(tmp_path)
@@ -158,6 +160,7 @@ def test_bad_prompts_are_one_line_with_a_hint(tmp_path: Path, name: str) -> None
         one_line(done, *words)
 
 
+@pytest.mark.sweep
 def test_bad_tokenizers_are_one_line_with_a_hint(tmp_path: Path) -> None:
     """Truncated, no GGUF, missing, not JSON, unreachable."""
     a, b = pair(tmp_path)
@@ -176,6 +179,7 @@ def test_bad_tokenizers_are_one_line_with_a_hint(tmp_path: Path) -> None:
         one_line(done, word)
 
 
+@pytest.mark.sweep
 def test_files_that_cannot_be_had(tmp_path: Path) -> None:
     """A missing file, a folder without dumps, standard input twice, one prompt alone."""
     a, _ = pair(tmp_path)
@@ -191,6 +195,7 @@ def test_files_that_cannot_be_had(tmp_path: Path) -> None:
         one_line(done, word)
 
 
+@pytest.mark.sweep
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     """Its own template does not know the token with which the prompt begins: refused, unless a template is named."""
     other = save_gguf(tmp_path, **{"tokenizer.chat_template": (8, "[GO]{{ messages[0].content }}")})
@@ -205,6 +210,7 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
 # ---- what is compared
 
 
+@pytest.mark.sweep
 def test_standard_input_on_either_side(tmp_path: Path) -> None:
     """``-`` is a prompt like any other."""
     a, b = pair(tmp_path)
@@ -213,6 +219,7 @@ def test_standard_input_on_either_side(tmp_path: Path) -> None:
     assert run("diff", a, "-", stdin=OLD.encode()).returncode == 0
 
 
+@pytest.mark.sweep
 def test_slots_are_matched_or_picked(tmp_path: Path) -> None:
     """Two slots give two answers; ``--slot`` gives one."""
     slots = [[{**SLOT, "id": i, "prompt": f"slot {i}. {text}"} for i in (0, 1)] for text in (OLD, NEW)]
@@ -223,6 +230,7 @@ def test_slots_are_matched_or_picked(tmp_path: Path) -> None:
     one_line(run("diff", a, b, "--slot", "7"), "no slot 7", "it has 0, 1")
 
 
+@pytest.mark.sweep
 def test_a_walk_through_conversations(tmp_path: Path) -> None:
     """Consecutive prompts of each conversation, one object per line, 1 as soon as one pair differs."""
     other = body("Is the lighthouse open on Sundays?", system="You are the guide of a museum.")
@@ -239,6 +247,7 @@ def test_a_walk_through_conversations(tmp_path: Path) -> None:
     one_line(run("diff", path, path), "holds 4 prompts")
 
 
+@pytest.mark.sweep
 def test_whole_difference(tmp_path: Path) -> None:
     """``--full`` says what the edits amount to, then lists them."""
     words = ["".join(random.Random(i).choices("aeioulmnrst", k=9)) for i in range(300)]
@@ -251,6 +260,7 @@ def test_whole_difference(tmp_path: Path) -> None:
     assert "whole difference" not in run("diff", a, b).stdout.decode()
 
 
+@pytest.mark.sweep
 def test_context(tmp_path: Path) -> None:
     """``--context`` widens and narrows what stands around the difference."""
     a, b = pair(tmp_path, "one two three four five six seven", "one two three four FIVE six seven")
@@ -261,6 +271,7 @@ def test_context(tmp_path: Path) -> None:
 # ---- what reaches the terminal
 
 
+@pytest.mark.sweep
 def test_hostile_text_is_only_shown(tmp_path: Path) -> None:
     """Escape sequences, links, bidirectional controls and markup of both prompts, in every format."""
     evil = "\x1b]8;;http://x.example\x1b\\ \u202egnp.exe [red]bold[/red] \x9b31m \r\x07"
@@ -276,6 +287,7 @@ def test_hostile_text_is_only_shown(tmp_path: Path) -> None:
     assert not re.search(r"\x1b(?!\[[\d;]*m)", coloured)
 
 
+@pytest.mark.sweep
 def test_colour_only_when_it_is_wanted(tmp_path: Path) -> None:
     """Plain in a pipe, with NO_COLOR, and in ASCII where the output cannot do more."""
     a, b = pair(tmp_path, OLD + "äöü one", OLD + "äöü two")
@@ -316,6 +328,7 @@ SECRETS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", SECRETS)
 def test_hash_text_prints_no_prompt_text(tmp_path: Path, name: str) -> None:
     """Neither quotes nor labels, names, keys, places or advice; numbers, kinds and hashes stay."""

@@ -35,6 +35,7 @@ def test_the_standard_output_takes_every_format(log: Path, tmp_path: Path, table
         assert done.stdout == path.read_bytes()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", ["requests", "events"])
 def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: str) -> None:
     target, other = tmp_path / "t.parquet", tmp_path / "other.txt"
@@ -59,6 +60,7 @@ def test_a_full_disk_is_one_line(log: Path, table: str, ending: str) -> None:
     one_line(done, "/dev/full: cannot be written", "No space left")
 
 
+@pytest.mark.sweep
 def test_an_input_is_never_written_over(log: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.csv"
     link.symlink_to(log)
@@ -69,6 +71,7 @@ def test_an_input_is_never_written_over(log: Path, tmp_path: Path) -> None:
     assert log.read_bytes() == LOG
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table", ["requests", "events"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_keeps_the_old_table(tmp_path: Path, table: str, number: signal.Signals) -> None:
@@ -90,6 +93,7 @@ def test_an_interrupt_keeps_the_old_table(tmp_path: Path, table: str, number: si
     assert sorted(path.name for path in tmp_path.iterdir()) == ["live.log", "t.parquet"]
 
 
+@pytest.mark.sweep
 def test_a_report_gives_the_requests_of_its_log(log: Path, tmp_path: Path) -> None:
     """Known by its content, not by its name; indented, too."""
     stored = tmp_path / "report.log"
@@ -113,6 +117,7 @@ def test_reports_and_logs_make_one_table(log: Path, tmp_path: Path) -> None:
     assert found["prompt_tokens"].to_list() == [1900, 2035, 1900, 2035]
 
 
+@pytest.mark.sweep
 def test_a_bad_report_does_not_hide_the_others(log: Path, tmp_path: Path) -> None:
     bad, target = tmp_path / "bad.json", tmp_path / "t.csv"
     bad.write_text('{"schema": "cachedoctor.report/9"}')
@@ -122,6 +127,7 @@ def test_a_bad_report_does_not_hide_the_others(log: Path, tmp_path: Path) -> Non
     assert len(target.read_text().splitlines()) == 3
 
 
+@pytest.mark.sweep
 def test_a_log_of_json_records_is_no_report(tmp_path: Path) -> None:
     path = tmp_path / "docker.log"
     path.write_text("".join(json.dumps({"log": line, "stream": "stderr"}) + "\n" for line in FIRST.splitlines(True)))

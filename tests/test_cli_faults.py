@@ -70,6 +70,7 @@ def left(folder: Path) -> list[str]:
 # ---- signals
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_gives_the_report_and_130(log: Path, tmp_path: Path, number: int) -> None:
     target = tmp_path / "report.json"
@@ -86,6 +87,7 @@ def test_a_signal_gives_the_report_and_130(log: Path, tmp_path: Path, number: in
     assert left(tmp_path) == ["pipe", "report.json", "server.log"]
 
 
+@pytest.mark.sweep
 def test_a_signal_that_is_ignored_stays_ignored(log: Path) -> None:
     """``nohup cachedoctor analyze --follow`` goes on without its terminal."""
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
@@ -100,6 +102,7 @@ def test_a_signal_that_is_ignored_stays_ignored(log: Path) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.sweep
 def test_sigterm_while_a_long_file_is_read(tmp_path: Path) -> None:
     """The report covers what was read until then."""
     fifo = tmp_path / "pipe"
@@ -116,6 +119,7 @@ def test_sigterm_while_a_long_file_is_read(tmp_path: Path) -> None:
     assert report["inputs"][0]["bytes"] > len(LOG)
 
 
+@pytest.mark.sweep
 def test_a_second_interrupt_does_not_wait_for_the_report(tmp_path: Path) -> None:
     """Nobody takes the report: it stays stuck in the pipe, and the second Ctrl-C ends it without a word."""
     log, fifo = tmp_path / "server.log", tmp_path / "pipe"
@@ -133,6 +137,7 @@ def test_a_second_interrupt_does_not_wait_for_the_report(tmp_path: Path) -> None
     os.close(out)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_the_first_interrupt_waits_for_a_report_that_is_being_written(tmp_path: Path, unbuffered: str) -> None:
     """Everything was read; what is written is whole, also where Python does not buffer."""
@@ -174,6 +179,7 @@ def test_steps_within_a_step_are_held_together(second: bool) -> None:
     assert done[-1] == "next"
 
 
+@pytest.mark.sweep
 def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
     """Before a command runs there is nothing to report, and no traceback either."""
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
@@ -184,6 +190,7 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
 # ---- inputs
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("where", ["/dev/stdin", "/proc/self/fd/0"])
 def test_the_standard_input_by_its_path(log: Path, where: str) -> None:
     """A pipe and a redirected file are read through these names as well."""
@@ -192,6 +199,7 @@ def test_the_standard_input_by_its_path(log: Path, where: str) -> None:
         assert done.stdout.count(b"warning[CD101]") == 1
 
 
+@pytest.mark.sweep
 def test_process_substitution(log: Path) -> None:
     done = run("analyze", shell=f"<(cat '{log}')")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -212,6 +220,7 @@ def test_a_named_pipe_is_live(tmp_path: Path) -> None:
     assert b"warning[CD101]" in out
 
 
+@pytest.mark.sweep
 def test_a_writer_that_is_killed_in_the_middle_of_a_line() -> None:
     """The unfinished line counts as far as it goes."""
     script = "import os, sys, time; os.write(1, sys.stdin.buffer.read()); time.sleep(999)"
@@ -240,6 +249,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
     assert MANY.encode().startswith(first)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -272,6 +282,7 @@ file.FileIO = refuse
 """
 
 
+@pytest.mark.sweep
 def test_no_permission_in_the_middle_of_a_list(tmp_path: Path) -> None:
     """Tests may run as root, who may read everything: the refusal is made."""
     (tmp_path / "sitecustomize.py").write_text(REFUSE)
@@ -285,6 +296,7 @@ def test_no_permission_in_the_middle_of_a_list(tmp_path: Path) -> None:
     assert [i["lines"] for i in json.loads(done.stdout)["inputs"]] == [lines, 0, lines]
 
 
+@pytest.mark.sweep
 def test_a_file_that_is_deleted_before_its_turn(tmp_path: Path) -> None:
     fifo, gone = tmp_path / "pipe", tmp_path / "z.log"
     os.mkfifo(fifo)
@@ -336,6 +348,7 @@ def test_a_disk_that_fills_up_keeps_the_old_report(log: Path, tmp_path: Path, fo
     assert left(tmp_path) == ["report", "server.log"]
 
 
+@pytest.mark.sweep
 def test_no_room_for_temporary_files(tmp_path: Path) -> None:
     """The text report does without the list of requests; the JSON report does not begin without it."""
     log = tmp_path / "server.log"
@@ -351,6 +364,7 @@ def test_no_room_for_temporary_files(tmp_path: Path) -> None:
     assert error.count(b"\n") == 1
 
 
+@pytest.mark.sweep
 def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     """As if every folder of temporary files were missing or could not be written; an old report stays."""
     log, target = tmp_path / "server.log", tmp_path / "report.json"
@@ -369,6 +383,7 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     assert {name for name in left(tmp_path) if "tmp" in name or "csv" in name} == set()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if not form.always])
 def test_a_report_that_is_not_written_leaves_the_old_one(name: str, tmp_path: Path) -> None:
     """Where no input could be read, there is nothing to put in its place that a person would read."""
@@ -395,6 +410,7 @@ def test_a_sink_left_by_an_interrupt_keeps_the_old_file(tmp_path: Path) -> None:
     assert left(tmp_path) == ["report"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shell", ["2>&-", "2> /dev/full", "2> >(exec <&-)"])
 def test_a_standard_error_that_takes_nothing(log: Path, tmp_path: Path, shell: str) -> None:
     """Closed, full, or without a reader: the report is written all the same, nothing else goes to the output."""
@@ -405,11 +421,13 @@ def test_a_standard_error_that_takes_nothing(log: Path, tmp_path: Path, shell: s
     assert left(tmp_path) == ["report.json", "server.log"]
 
 
+@pytest.mark.sweep
 def test_everything_closed(log: Path) -> None:
     done = run("analyze", log, shell="<&- >&- 2>&-")
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
 
 
+@pytest.mark.sweep
 def test_a_reader_that_takes_one_line(tmp_path: Path) -> None:
     """``| head -1`` of a report that no pipe holds: the signal SIGPIPE, and not a word."""
     log = tmp_path / "server.log"
@@ -420,6 +438,7 @@ def test_a_reader_that_takes_one_line(tmp_path: Path) -> None:
     assert (done.stdout.count(b"\n"), done.stderr) == (1, b"")
 
 
+@pytest.mark.sweep
 def test_a_live_reader_that_goes_away() -> None:
     """The next finding ends the command."""
     out, into = os.pipe()

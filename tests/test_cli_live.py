@@ -87,6 +87,7 @@ def test_a_finding_is_printed_while_the_log_is_open_and_ctrl_c_gives_the_report(
     assert error == b""
 
 
+@pytest.mark.sweep
 def test_a_steady_stream_is_live_as_well() -> None:
     """Findings do not wait for a silence that never comes."""
     with started("-") as process:
@@ -140,6 +141,7 @@ def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
     assert error == b""
 
 
+@pytest.mark.sweep
 def test_an_interrupted_json_report_is_whole(tmp_path: Path) -> None:
     """Ctrl-C with ``-o``: the file is there, valid, and says that it was interrupted."""
     target = tmp_path / "report.json"
@@ -154,6 +156,7 @@ def test_an_interrupted_json_report_is_whole(tmp_path: Path) -> None:
     assert report["totals"]["requests"] == 1
 
 
+@pytest.mark.sweep
 def test_follow_a_missing_file(tmp_path: Path) -> None:
     """2 at once, not an endless wait."""
     done = run("analyze", "--follow", tmp_path / "none.log")

@@ -33,6 +33,7 @@ def test_to_the_standard_output(log: Path) -> None:
     assert b"1 path" in done.stderr
 
 
+@pytest.mark.sweep
 def test_from_the_standard_input_to_a_file(tmp_path: Path, plain: bytes) -> None:
     out = tmp_path / "safe.log"
     done = run("redact", "-", "-o", out, stdin=LOG)
@@ -41,6 +42,7 @@ def test_from_the_standard_input_to_a_file(tmp_path: Path, plain: bytes) -> None
     assert out.read_bytes() == plain
 
 
+@pytest.mark.sweep
 def test_the_finding_is_the_same(log: Path, tmp_path: Path) -> None:
     out = tmp_path / "safe.log"
     run("redact", log, "-o", out)
@@ -49,6 +51,7 @@ def test_the_finding_is_the_same(log: Path, tmp_path: Path) -> None:
     assert claims[0] == claims[1] != []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_marked_encodings_become_utf8(tmp_path: Path, plain: bytes, encoding: str) -> None:
     path = tmp_path / "server.log"
@@ -56,12 +59,14 @@ def test_marked_encodings_become_utf8(tmp_path: Path, plain: bytes, encoding: st
     assert run("redact", path).stdout == plain
 
 
+@pytest.mark.sweep
 def test_compressed_input(tmp_path: Path, plain: bytes) -> None:
     path = tmp_path / "server.log.gz"
     path.write_bytes(gzip.compress(LOG))
     assert run("redact", path).stdout == plain
 
 
+@pytest.mark.sweep
 def test_a_cut_input_is_written_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "server.log.gz"
     path.write_bytes(gzip.compress(LOG)[:-20])
@@ -78,6 +83,7 @@ def test_an_input_is_not_overwritten(log: Path) -> None:
     one_line(done)
 
 
+@pytest.mark.sweep
 def test_no_file_is_made_of_an_input_that_is_not_there(tmp_path: Path) -> None:
     out = tmp_path / "safe.log"
     out.write_bytes(b"old")
@@ -88,12 +94,14 @@ def test_no_file_is_made_of_an_input_that_is_not_there(tmp_path: Path) -> None:
     one_line(done, "none.log")
 
 
+@pytest.mark.sweep
 def test_a_folder_that_is_not_there(log: Path, tmp_path: Path) -> None:
     done = run("redact", log, "-o", tmp_path / "none" / "safe.log")
     assert done.returncode == 2
     one_line(done, "create it")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("data", "word"), [(b"", "empty"), (b"my secret\nmy other secret\n", "recognised")])
 def test_nothing_recognised(data: bytes, word: str) -> None:
     done = run("redact", stdin=data)
@@ -103,6 +111,7 @@ def test_nothing_recognised(data: bytes, word: str) -> None:
     assert word in done.stderr.decode()
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
     out = tmp_path / "safe.log"
@@ -136,6 +145,7 @@ def test_an_interrupt_while_the_file_is_opened_leaves_nothing(tmp_path: Path, mo
     assert [p.name for p in tmp_path.iterdir()] == ["safe.log"]
 
 
+@pytest.mark.sweep
 def test_a_live_input_is_redacted_as_it_arrives() -> None:
     with start("redact", stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None

@@ -216,6 +216,7 @@ def test_a_rule_that_the_other_version_did_not_have_and_a_log_without_requests()
     assert change(report(turns(30, 500), [finding(count=40)]), report([]))[0] == "hidden"
 
 
+@pytest.mark.sweep
 def test_a_rule_that_was_switched_off_is_neither_gone_nor_new(tmp_path: Path) -> None:
     """And no reason for --fail-on."""
     log = ROOT / "fixtures/cases/billing-header-hybrid/server.log"
@@ -300,6 +301,7 @@ def test_builds_that_may_be_the_same_do_not_differ() -> None:
 # ---- the command
 
 
+@pytest.mark.sweep
 def test_json_is_what_its_schema_says(tmp_path: Path) -> None:
     """Of two real logs; every key is described."""
     before, after = (str(log_of(CASES[n])) for n in (1, 4))
@@ -316,6 +318,7 @@ def test_json_is_what_its_schema_says(tmp_path: Path) -> None:
     assert again.stdout == done.stdout
 
 
+@pytest.mark.sweep
 def test_reports_compare_as_their_logs_do(log: Path, tmp_path: Path) -> None:
     other, stored = tmp_path / "other.log", tmp_path / "report.json"
     other.write_text(FIRST)
@@ -325,6 +328,7 @@ def test_reports_compare_as_their_logs_do(log: Path, tmp_path: Path) -> None:
     assert of_log == of_report
 
 
+@pytest.mark.sweep
 def test_text_and_markdown_say_what_happened(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.log"
     other.write_text(FIRST.replace("hybrid.gguf", "\x1b[31m[x](mailto:e)|"))
@@ -339,6 +343,7 @@ def test_text_and_markdown_say_what_happened(log: Path, tmp_path: Path) -> None:
     assert "\x1b" not in marked
 
 
+@pytest.mark.sweep
 def test_names_that_are_not_utf_8(log: Path, tmp_path: Path) -> None:
     stored = os.fsencode(tmp_path) + b"/x\xff.json"
     assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
@@ -365,6 +370,7 @@ def test_fail_on_worse(log: Path, tmp_path: Path) -> None:
     assert run("compare", ill, ill, "--fail-on", "worse").returncode == 0
 
 
+@pytest.mark.sweep
 def test_bad_inputs(log: Path, tmp_path: Path) -> None:
     other, target = tmp_path / "other.txt", tmp_path / "out.txt"
     other.write_text("nothing of a server\n")

@@ -56,6 +56,7 @@ def test_rules(env):
     assert offered(env, "explain", "nothing-like-it") == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", ["analyze", "config"])
 @pytest.mark.parametrize("option", ["--select", "--ignore"])
 def test_lists_of_rules(env, command, option):
@@ -63,6 +64,7 @@ def test_lists_of_rules(env, command, option):
     assert offered(env, command, option, "CD1,log-c") == ["CD1,log-cut"]
 
 
+@pytest.mark.sweep
 def test_commands_options_and_values(env):
     assert offered(env, "expl") == ["explain"]
     assert offered(env, "analyze", "--fail") == ["--fail-on"]
@@ -73,6 +75,7 @@ def test_commands_options_and_values(env):
         assert offered(env, "analyze", *words) == []  # so that the shell offers files
 
 
+@pytest.mark.sweep
 def test_other_shells_get_an_explanation(env):
     words = {"_TYPER_COMPLETE_ARGS": "cachedoctor explain CD901"}
     zsh = run(["cachedoctor"], env, _CACHEDOCTOR_COMPLETE="complete_zsh", **words)
@@ -82,6 +85,7 @@ def test_other_shells_get_an_explanation(env):
     assert fish.stdout == "CD901\tlog-too-terse\n"
 
 
+@pytest.mark.sweep
 def test_nothing_heavy_is_imported(env):
     line = {"COMP_WORDS": "cachedoctor\nexplain\nCD1", "COMP_CWORD": "2", "_CACHEDOCTOR_COMPLETE": "complete_bash"}
     imported = set(run(["cachedoctor"], env, **line).stderr.split())
@@ -96,6 +100,7 @@ INSIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_what_is_installed_works(env, tmp_path, shell):
     if shutil.which(shell) is None:

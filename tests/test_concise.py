@@ -39,6 +39,7 @@ def lines(*findings: Finding, look: Look = LOOK, paths: tuple[str, ...] = ("a.lo
     return out.getvalue().decode(look.encoding)
 
 
+@pytest.mark.sweep
 def test_a_real_log() -> None:
     """The line of the log, and nothing of its own; however narrow the terminal is."""
     done = run("analyze", CASE, "-f", "concise", "--width", "20")
@@ -49,6 +50,7 @@ def test_a_real_log() -> None:
     )
 
 
+@pytest.mark.sweep
 def test_nothing_is_printed_without_a_finding(tmp_path: Path) -> None:
     """And the status is that of any format."""
     (tmp_path / "server.log").write_text(FIRST)
@@ -60,6 +62,7 @@ def test_nothing_is_printed_without_a_finding(tmp_path: Path) -> None:
     assert target.read_bytes() == b""
 
 
+@pytest.mark.sweep
 def test_fail_on_and_colours(log: Path) -> None:
     assert run("analyze", log, "-f", "concise", "--fail-on", "warning").returncode == 1
     assert b"\x1b" not in run("analyze", log, "-f", "concise").stdout
@@ -140,6 +143,7 @@ def test_a_pipe_that_pauses() -> None:
     assert (rest, process.wait(PATIENCE)) == (b"", 0)
 
 
+@pytest.mark.sweep
 def test_from_a_stored_report(log: Path, tmp_path: Path) -> None:
     stored = tmp_path / "report.json"
     run("analyze", log, "-f", "json", "-o", stored)

@@ -44,6 +44,7 @@ NASTY = "é漢🎉\u2028\u202e\x1b[31m\x1b]0;title\x07\x85\x0b\x0c\0\r"
 UNICODE = NASTY.join(SMALL[0].decode().splitlines(keepends=True)) + "slot\u00a0x" + NASTY * 3
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -148,6 +149,7 @@ CREATED = (
 CHECK = "0.00.{ms}.200 I slot   operator(): id  0 | task {task} | checking checkpoint with [{n}, {n}] against 9...\n"
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(60))
 def test_lines_of_two_requests_in_any_order(seed: int) -> None:
     """A torn or shuffled log: what is read together gives what each line gives by itself."""

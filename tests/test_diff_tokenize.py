@@ -130,6 +130,7 @@ def naive(tokenizer: Tokenizer, a: str, b: str) -> int | None:
     return None if len(ours) == len(theirs) else min(len(ours), len(theirs))
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=300)
 @given(PROMPTS, PROMPTS, PROMPTS)
 @example("it is a low ", "e", "er")

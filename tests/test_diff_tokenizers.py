@@ -194,6 +194,7 @@ def test_a_running_server_is_asked(server: str, tmp_path: Path, text: str) -> No
     assert (tokenizer.leading("hello"), tokenizer.leading("<|im_start|>")) == (1, 0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("mode", "says"),
     [

@@ -44,6 +44,7 @@ def test_any_bytes_are_read(scraps: list[bytes], in_lines: bool) -> None:
     assert unwrap(data, tuple(range(1, data.count(b"\n")))) == bodies
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("lead", LEADS)
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_long_hostile_line_is_one_line(unit: bytes, lead: bytes) -> None:

@@ -68,6 +68,7 @@ def shown(line: str | bytes, **look: Any) -> str:
 # ---- the tables
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> None:
     """Nothing in the catalogue is without words."""
@@ -85,6 +86,7 @@ def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> N
     assert found.levels[-1].last == row.last
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_every_number_has_a_unit(row: Message) -> None:
     """Also of rows whose sample another row reads."""
@@ -284,6 +286,7 @@ def test_a_cut_line(end: str) -> None:
     assert (later.undecided, [f.text for f in later.fields]) == (False, ["1", "32", "2198", "2198", None, None])
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("row", [row for row in ROWS if len(row.heads[0]) > 20 and row.id != PASSED_ON], ids=name_of)
 def test_every_message_is_known_by_its_beginning(row: Message) -> None:
     """Cut behind its head it is itself, perhaps among others that begin so, or nothing at all."""
@@ -330,6 +333,7 @@ def test_unknown_lines(line: str, nearest: str) -> None:
 DAMAGED = st.builds(lambda row, junk: row.sample.encode()[:-3] + junk, st.sampled_from(ROWS), st.binary(max_size=9))
 
 
+@pytest.mark.sweep
 @settings(deadline=None)
 @given(st.binary(max_size=300) | DAMAGED)
 def test_no_bytes_raise(data: bytes) -> None:
@@ -358,6 +362,7 @@ def test_a_huge_line_is_cut_in_the_text() -> None:
     assert len(shown("srv log_server_r: request: {" + "x" * 3_000_000)) < 10_000
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("row", ["llama_model_loader: - kv 0: " + " " * 60_000, "a: " * 20_000, "x | " * 20_000])
 def test_a_line_of_blanks_or_separators_ends(row: str) -> None:
     """Such lines once took forever; here they must merely end."""
@@ -383,6 +388,7 @@ def test_the_command_explains_a_line() -> None:
     assert dash.stdout.startswith(b"pc_looking: ")
 
 
+@pytest.mark.sweep
 def test_the_command_reads_lines_from_a_pipe() -> None:
     """Unknown ones are named by their number; one known line is enough for status 0."""
     done = run("--line", "-", stdin=f"{CHOICE}\nwhat is this\nsrv update_slots: all slots are idle\n".encode())
@@ -393,6 +399,7 @@ def test_the_command_reads_lines_from_a_pipe() -> None:
     assert [len(json.loads(o)["readings"]) for o in objects] == [1, 0]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -409,6 +416,7 @@ def test_an_unknown_line_is_one_line_and_status_3(line: str, words: bytes) -> No
     assert b"\x1b" not in done.stderr
 
 
+@pytest.mark.sweep
 def test_wrong_usage() -> None:
     """A rule and a line, a format without a line."""
     assert run("CD108", "--line", CHOICE).returncode == 2

@@ -56,6 +56,7 @@ def shown(line: str) -> str:
     return out.getvalue()
 
 
+@pytest.mark.sample(50)
 @pytest.mark.parametrize(("engine", "row"), SAMPLES, ids=name_of)
 def test_a_sample_is_explained_by_its_row(engine: str, row: Message) -> None:
     """With all its fields and in the right versions; only a line that both engines print has two readings."""
@@ -194,6 +195,7 @@ def test_unknown_lines(line: str, nearest: str) -> None:
     assert bool(answer.nearest) == bool(nearest)
 
 
+@pytest.mark.sweep
 def test_other_engines_are_imported_when_they_are_needed() -> None:
     """A line of llama-server costs no catalogue but its own."""
     code = (
@@ -206,6 +208,7 @@ def test_other_engines_are_imported_when_they_are_needed() -> None:
     assert done.stdout == b"[]\n"
 
 
+@pytest.mark.sweep
 def test_the_tables_are_those_of_the_engines() -> None:
     """Every name has its vocabulary, and the command says which engines it knows."""
     assert [versioned.vocabulary(name).engine for name in versioned.NAMES] == ["vllm", "sglang"]

@@ -26,6 +26,7 @@ def test_which_is_forked() -> None:
         assert (warm.returncode, cold.returncode) == (0, 0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     ["--help", "", "analyze", "analyze -f json", "analyze none.log", "analyze --width 7", "explain CD101", "redact",
@@ -39,6 +40,7 @@ def test_streams_and_status(tmp_path: Path, words: str) -> None:
     assert forked.stdout or forked.stderr
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("which", ["stdout", "stderr"])
 def test_on_a_terminal(log: Path, which: str) -> None:
     """Colours, links and the row of progress go by what each stream is."""
@@ -49,6 +51,7 @@ def test_on_a_terminal(log: Path, which: str) -> None:
     assert (b"\x1b[" in warm[2]) is (which == "stdout")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cold", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_signals(cold: bool, number: signal.Signals) -> None:

@@ -45,6 +45,7 @@ def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
     assert run("analyze", log, "-f", name, "--fail-on", "warning").returncode == 1
 
 
+@pytest.mark.sample(3)
 @every_format
 def test_every_format_says_which_rules_are_off(name: str) -> None:
     """Else a report without findings would say more than it knows; concise has nothing but findings."""

@@ -77,6 +77,7 @@ def all_rows() -> dict[str, list[bytes]]:
     return {name: rows_of(table) for name, table in TABLES.items()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_parquet_has_the_documented_types_and_all_values(
     table: Table, all_rows: dict[str, list[bytes]], tmp_path: Path

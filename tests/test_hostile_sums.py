@@ -36,12 +36,14 @@ def shown(kind: str, form: Any, text: str) -> str:
     return out.getvalue().decode()
 
 
+@pytest.mark.sample(8)
 @BOTH
 @payloads
 def test_no_text_of_others_controls_a_terminal(kind: str, payload: str) -> None:
     harmless(shown(kind, "text", payload))
 
 
+@pytest.mark.sample(8)
 @BOTH
 @payloads
 def test_no_text_of_others_is_markup(kind: str, payload: str) -> None:
@@ -56,6 +58,7 @@ def test_no_text_of_others_is_markup(kind: str, payload: str) -> None:
         assert not re.search(r"@\w|#\d|\bGH-\d|://|\bwww\.|xmpp:|mailto:|\b[0-9a-f]{7,40}\b", text, re.I), text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "text", ["a@evil.org", "xmpp:a@evil.org", "GH-12", "x#1", "0123456789abcdef0123456789abcdef01234567"]
 )

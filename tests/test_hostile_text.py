@@ -74,6 +74,7 @@ def page(render: Callable[..., None], *args: object, **look: object) -> str:
     return out.getvalue()
 
 
+@pytest.mark.sample(15)
 @ALL
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_the_text_report(payload: str, width: int) -> None:
@@ -106,6 +107,7 @@ def test_the_json_report(payload: str) -> None:
     assert any(plain[-40:] in line for line in evidence)
 
 
+@pytest.mark.sample(6)
 @ALL
 def test_a_line_explained(payload: str) -> None:
     line = f"slot update_slots: id  0 | task 9 | old: ... {payload} | x\nsrv x: {payload}\n"
@@ -116,6 +118,7 @@ def test_a_line_explained(payload: str) -> None:
         assert not re.search(rb"[\x00-\x09\x0b-\x1f]", out.getvalue())
 
 
+@pytest.mark.sample(6)
 @ALL
 def test_the_difference_of_two_prompts(payload: str) -> None:
     """In the prompt, its field names and the names of files."""

@@ -72,6 +72,7 @@ def check_policy(page: Page) -> None:
         assert rules[rule] == f"'sha256-{digest}'"
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", SOME, ids=lambda folder: folder.name)
 def test_the_page_of_a_case(case: Path) -> None:
     """It is whole, holds every finding with claim, evidence and commands, and every request."""
@@ -96,6 +97,7 @@ def test_the_page_of_a_case(case: Path) -> None:
         assert len(page.tagged("td", **{"data-key": "task"})) == len(found["requests"])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", SOME, ids=lambda folder: folder.name)
 def test_the_numbers_of_the_headline_are_the_totals(case: Path) -> None:
     page, found = page_of_case(case)
@@ -129,6 +131,7 @@ def test_analyze_and_report_write_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "analyze.html").read_bytes() == (tmp_path / "report.html").read_bytes()
 
 
+@pytest.mark.sweep
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     old = tmp_path / "report.html"
     old.write_text("old")
@@ -142,6 +145,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     one_line(done, "create it")
 
 
+@pytest.mark.sample(3)
 @ALL_PAYLOADS
 def test_hostile_text_of_a_log_adds_nothing_to_the_page(payload: str) -> None:
     """The page has the elements that it has with letters in its place (a bar is a sign of the log itself)."""
@@ -170,6 +174,7 @@ def poisoned(value: Any, payload: str, key: str = "") -> Any:
     return payload if hit else value
 
 
+@pytest.mark.sample(3)
 @ALL_PAYLOADS
 @pytest.mark.parametrize("name", ["requests-timestamp", "checkpoints-bunched-b9713"])
 def test_a_hostile_report_adds_nothing_to_the_page(payload: str, name: str) -> None:
@@ -217,6 +222,7 @@ def test_the_strip_takes_its_numbers_from_the_request_of_the_proof() -> None:
     assert bar.attrs["d"].startswith("M250.0 ")
 
 
+@pytest.mark.sweep
 def test_ten_thousand_requests() -> None:
     """Below 5 MB; all of them for the script, 500 as rows, and few nodes in each drawing."""
     rows = [

@@ -140,6 +140,7 @@ def test_the_servers_that_are_told_apart_are_counted_in_the_whole_log(
     assert len(seen) == 1
 
 
+@pytest.mark.sweep
 def test_any_logs_behind_each_other(seen: list[tuple[int, int]], tmp_path: Path) -> None:
     chance = random.Random(7)
     for _ in range(25):
@@ -184,6 +185,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_two_logs_of_one_request(folder: Path, format: str) -> None:
     args = ("analyze", folder / "a.log", folder / "none.log", folder / "b.log", "-f", format)
@@ -223,6 +225,7 @@ def _gone(process: int) -> bool:
     return state == "Z"  # it ended; whoever inherited it has not asked how
 
 
+@pytest.mark.sweep
 @linux
 def test_a_process_that_is_killed_is_one_line(folder: Path) -> None:
     env = {**os.environ, "TMPDIR": str(folder / "tmp")}
@@ -233,6 +236,7 @@ def test_a_process_that_is_killed_is_one_line(folder: Path) -> None:
     assert os.listdir(folder / "tmp") == []
 
 
+@pytest.mark.sample(1)
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_interrupt_ends_all_processes(folder: Path, number: signal.Signals) -> None:

@@ -43,6 +43,7 @@ def test_it_has_every_command_and_every_option():
                 assert option == "--help" or option == "-h" or f"\\fB{option}\\fR" in shown, (name, option)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "command", [["mandoc", "-T", "lint"], ["groff", "-man", "-ww", "-z"], ["man", "--warnings", "-l"]], ids=" ".join
 )

@@ -80,6 +80,7 @@ def test_the_report_keeps_the_contract_and_is_read_back_as_it_was() -> None:
     assert data["inputs"][0]["engine"] == "vllm"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_stored_report_gives_the_same_in_every_format(name: str) -> None:
     assert written(name, stored(everything())) == written(name, everything())
@@ -144,6 +145,7 @@ def test_a_session_is_told_before_its_first_sample_and_a_sample_behind_its_line(
 # ---- what may be quoted
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_secrets_in_names_are_hidden_in_every_format(name: str) -> None:
     session = vllm(model=f"m-{KEY}", periods=[intervals(engine=KEY)] * 2, counters=[COUNTERS])
@@ -154,6 +156,7 @@ def test_secrets_in_names_are_hidden_in_every_format(name: str) -> None:
         assert KEY.encode() not in written(name, of)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "line",
     [
@@ -319,6 +322,7 @@ def vllm_log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sweep
 def test_stats_say_where_there_are_no_requests(vllm_log: Path) -> None:
     """Alone it is nothing to sum up; beside a log with requests a note, and the sums are those of the other."""
     alone = run("stats", vllm_log)
@@ -338,6 +342,7 @@ def test_compare_refuses_logs_without_requests(vllm_log: Path) -> None:
         one_line(done, "vllm.log: has measurements", "no requests", "cachedoctor analyze")
 
 
+@pytest.mark.sweep
 def test_export_writes_the_table_that_was_asked_for_and_names_the_other(vllm_log: Path) -> None:
     done = run("export", vllm_log, "--table", "samples", "-f", "ndjson", "-o", "-")
     found = [json.loads(line) for line in done.stdout.splitlines()]

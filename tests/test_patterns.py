@@ -16,6 +16,7 @@ PARTS = 16
 """The patterns are known when the package is imported as a whole; the tests take turns with them."""
 
 
+@pytest.mark.sweep
 def test_every_pattern_is_found() -> None:
     """Of modules, of tables and bound methods in them, and of rows of the catalogue."""
     names = set(compiled())
@@ -24,6 +25,7 @@ def test_every_pattern_is_found() -> None:
     assert sum(name.startswith("row ") for name in names) == len(patterns.ROWS)
 
 
+@pytest.mark.sweep
 def test_a_new_pattern_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from cachedoctor.engines.catalogue import heads
 

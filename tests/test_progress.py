@@ -173,6 +173,7 @@ def eager(args: list[str]) -> list[str]:
     return [PYTHON[0], "-c", EAGER.format(args=args)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("command", ["stats", "compare", "export"])
 def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quiet: bool) -> None:
@@ -189,6 +190,7 @@ def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quie
     assert (f"reading {bar(20)} 100%" in rows) is not quiet
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("option", [(), ("--jobs", "2"), ("-q",)], ids=" ".join)
 def test_the_row_is_gone_before_errors_and_the_report(tmp_path: Path, option: tuple[str, ...]) -> None:
     """As a terminal would show it, in one process and in several; ``-q`` leaves the error."""

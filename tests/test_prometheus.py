@@ -122,6 +122,7 @@ def test_a_log_is_left_after_a_thousand_lines():
     assert read_so_far < 1_100
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("head", "unit"), DUMPS)
 def test_what_is_made_to_cost_time(head, unit):
     """Every line is a sample or none, however long it is made."""

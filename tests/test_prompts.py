@@ -210,6 +210,7 @@ def test_the_reply_in_a_dump(tmp_path: Path) -> None:
 # ---- findings and the command line
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", BESIDE, ids=lambda folder: folder.name)
 def test_findings_carry_the_difference(case: Path) -> None:
     """Valid by the schema, with both sides and the place; without prompts there is none, and rules say so."""
@@ -249,6 +250,7 @@ def run(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+@pytest.mark.sweep
 def test_the_command_says_how_many_were_matched(tmp_path: Path) -> None:
     """Only when some were not; the report is written all the same."""
     case = FIXTURES / "cases" / "requests-tools-reordered"

@@ -104,6 +104,7 @@ def test_a_report_quotes_a_few_tokens_of_a_prompt() -> None:
     assert report["sessions"][0]["model"] == "sk-proj-<key>"
 
 
+@pytest.mark.sweep
 def test_both_formats_and_the_live_report_hide_secrets(tmp_path: Path) -> None:
     log = _log(f" key hf_ZqWvTkrLmNsPqRtUvWxYzAbCd {HEADER} | b791f;", f" zq@example.org {HEADER} | 0ed9c;").encode()
     path = tmp_path / "server.log"
@@ -159,6 +160,7 @@ def finding_of(text: str) -> Finding:
     return Finding("CD102", "volatile-prefix", "note", "low", "", [0], 1, [line], Cost(0, None), "", [], None, [], [])
 
 
+@pytest.mark.sweep
 def test_diff_hides_a_secret_in_which_the_prompts_part(tmp_path: Path) -> None:
     a, b = tmp_path / "a.txt", tmp_path / "b.txt"
     a.write_text("The key is sk-ant-api03-Zq81kkTTvv29sLLm and that is all there is to say.")
@@ -170,6 +172,7 @@ def test_diff_hides_a_secret_in_which_the_prompts_part(tmp_path: Path) -> None:
         assert b"29sLLm" not in done.stdout
 
 
+@pytest.mark.sweep
 def test_an_explained_line_hides_secrets() -> None:
     line = "0.00.010.665 I srv    load_model: loading model '/home/zqjane/models/x.gguf'"
     for done in (run("explain", "--line", line), run("explain", "--line", line, "-f", "json")):
@@ -219,6 +222,7 @@ def test_what_proves_a_finding_stays(text: str) -> None:
 NAMES = "hf_AbCdEfGhIjKlMnOpQrSt", "bob@example.com", "sk-ant-api03-abcdefghijklmnop", "pw12345"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_name_of_a_server_hides_its_secrets(name: str) -> None:
     """A wrapper may call a server anything, and it stands in front of every line."""

@@ -152,6 +152,7 @@ def test_crlf_and_escapes_do_not_change_the_report() -> None:
 # ---- what stays
 
 
+@pytest.mark.sample(16)
 @every_case
 def test_the_report_of_a_case_stays(case: Path) -> None:
     log = content_of(case)

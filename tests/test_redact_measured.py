@@ -48,6 +48,7 @@ def same_report(log: str | bytes) -> list[str]:
 # ---- the same diagnosis
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", LOGS)
 def test_the_report_of_a_log_stays(name: str) -> None:
     """Findings, sessions with their periods and settings, versions; only the name of the model is another."""
@@ -56,6 +57,7 @@ def test_the_report_of_a_log_stays(name: str) -> None:
     assert same_report(log) == []
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_report_of_an_example_stays(page: object) -> None:
     """Each rule fires, or stays silent, on the redacted example as on the example."""
@@ -115,6 +117,7 @@ def test_a_prompt_of_vllm_keeps_its_beginnings_in_common_and_the_header() -> Non
 # ---- secrets
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [VLLM, SGLANG], ids=["vllm", "sglang"])
 def test_a_secret_at_any_place_of_any_line_is_gone(rows: list[Message]) -> None:
     """Every other place of every sample; the sample itself is recognised."""

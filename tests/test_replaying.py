@@ -63,6 +63,7 @@ def request(**fields: object) -> Request:
 # ---- every bundled log
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_server_did_what_its_build_does(folder: Path) -> None:
     """Tokens reused, whether it searched, its threshold, the checkpoint it took; where the log shows enough."""
@@ -71,6 +72,7 @@ def test_the_server_did_what_its_build_does(folder: Path) -> None:
             assert OFF & {*judged.verdict.codes}, (judged.request.task, context.replayed)
 
 
+@pytest.mark.sweep
 def test_enough_is_shown_to_be_worth_it() -> None:
     """Without a known decision the test above proves nothing: most requests have one, of every kind of memory."""
     known: Counter[str | None] = Counter()

@@ -56,6 +56,7 @@ def marks_of(report: Report) -> dict[str, str]:
     return dict(zip((result["ruleId"] for result in results), marks, strict=True))
 
 
+@pytest.mark.sample(12)
 @every_case
 def test_a_result_per_finding(case: Path) -> None:
     report = report_of_case(case)
@@ -78,6 +79,7 @@ def test_odd_reports_are_valid(odd: str) -> None:
     marks_of(ODD[odd]())
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_hostile_text_is_valid_and_means_nothing(payload: str) -> None:
     """No placeholder is left in a message, and no link."""

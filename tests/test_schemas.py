@@ -54,6 +54,7 @@ def closed(name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(MAKER.schema(document, True) | {"additionalProperties": name == "stream"})
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_key_that_is_written_stands_in_the_schema(path: Path) -> None:
     validator = closed("stream" if path.suffix == ".jsonl" else "report")

@@ -28,6 +28,7 @@ def codes(done):
     return [finding["code"] for finding in json.loads(done.stdout)["findings"]]
 
 
+@pytest.mark.sweep
 def test_the_log_has_two_findings(project):
     assert sorted(codes(here(project, "analyze", "server.log", "-f", "json"))) == ["CD101", "CD102"]
 
@@ -44,12 +45,14 @@ def test_each_level_comes_before_the_next(project):
     assert b"CD102" not in text.stdout
 
 
+@pytest.mark.sweep
 def test_flags_can_be_repeated_and_joined(project):
     done = here(project, "analyze", "server.log", "-f", "json", "--ignore", "CD101", "--ignore", "log-cut,CD102")
     report = json.loads(done.stdout)
     assert (report["findings"], report["ignored"]) == ([], ["CD101", "CD102", "CD902"])
 
 
+@pytest.mark.sweep
 def test_fail_on(project):
     (project / "pyproject.toml").write_text('[tool.cachedoctor]\nfail-on = "warning"\n')
     assert here(project, "analyze", "server.log").returncode == 1
@@ -62,6 +65,7 @@ def test_fail_on(project):
     assert here(project, "analyze", "server.log", CACHEDOCTOR_NO_CONFIG="1").returncode == 0
 
 
+@pytest.mark.sweep
 def test_another_file(project, tmp_path):
     other = tmp_path / "elsewhere" / "mine.toml"
     other.parent.mkdir()
@@ -74,6 +78,7 @@ def test_another_file(project, tmp_path):
     assert (both.returncode, b"it contradicts --no-config" in both.stderr) == (2, True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -95,6 +100,7 @@ def test_what_a_file_gets_wrong_is_one_line(project, text, words):
     assert (project / "report.txt").read_text() == "old"
 
 
+@pytest.mark.sweep
 def test_what_a_flag_or_a_variable_gets_wrong_is_one_line(project):
     one_line(here(project, "analyze", "server.log", "--select", "CD108,CD11x"), "--select: CD11x: no such rule")
     one_line(here(project, "analyze", "server.log", "--select", ","), "--select: names no rule")
@@ -102,6 +108,7 @@ def test_what_a_flag_or_a_variable_gets_wrong_is_one_line(project):
     one_line(here(project, "analyze", "server.log", CACHEDOCTOR_FORMAT="x"), "CACHEDOCTOR_FORMAT: x: no such format")
 
 
+@pytest.mark.sweep
 def test_the_reports_of_several_processes_leave_out_the_same(project):
     (project / "b.log").write_bytes(LOG)
     for ignored in ("CD101", "CD1"):
@@ -114,6 +121,7 @@ def test_the_reports_of_several_processes_leave_out_the_same(project):
     assert codes(jobs) == ["CD102"]
 
 
+@pytest.mark.sweep
 def test_live_findings_leave_out_the_same(project):
     args = ("analyze", "-", "--ignore", "CD101")
     done = run(*args, stdin=(FIRST + SECOND + THIRD).encode(), shell="", folder=str(project), PYTHONPATH=str(ROOT))
@@ -122,6 +130,7 @@ def test_live_findings_leave_out_the_same(project):
     assert b"warning[CD102]" in done.stdout
 
 
+@pytest.mark.sweep
 def test_colour_of_a_file_yields_to_the_environment(project):
     (project / "cachedoctor.toml").write_text('color = "always"\n')
     assert b"\x1b[" in here(project, "analyze", "server.log").stdout
@@ -130,6 +139,7 @@ def test_colour_of_a_file_yields_to_the_environment(project):
     assert b"\x1b[" in here(project, "analyze", "server.log", "--color", "always", NO_COLOR="1").stdout
 
 
+@pytest.mark.sweep
 def test_report_goes_by_the_same_file(project):
     stored = here(project, "analyze", "server.log", "-f", "json").stdout
     (project / "r.json").write_bytes(stored)
@@ -139,6 +149,7 @@ def test_report_goes_by_the_same_file(project):
     assert b"warning[CD101]" in here(project, "report", "r.json", "--no-config").stdout
 
 
+@pytest.mark.sweep
 def test_config_says_what_holds_and_why(project):
     (project / "cachedoctor.toml").write_text('warn-tokens = 5000\nignore = ["CD9"]\n')
     args = ("config", "--select", "CD1,CD9", "-f", "json")
@@ -162,6 +173,7 @@ def test_config_says_what_holds_and_why(project):
     assert here(project, "config", "--no-config").stdout.startswith(b"file  none\n")
 
 
+@pytest.mark.sweep
 def test_a_working_directory_that_is_gone_has_no_file(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -167,6 +167,7 @@ def test_a_restart_forgets() -> None:
     assert [[(a.prefix, a.line) for a in s.answers[0].each] for s in found.sessions] == [[(None, 6)], [(None, 12)]]
 
 
+@pytest.mark.sweep
 def test_ten_thousand_answers_are_kept_and_all_are_counted() -> None:
     found = answers_of(*(finished(f"r{i}", 10, 4) for i in range(10_050)))
     assert (found.requests, found.prompt_tokens, found.cached_tokens, len(found.each)) == (

@@ -105,6 +105,7 @@ def test_an_empty_compressed_file_yields_nothing(tmp_path: Path, name: str) -> N
     assert read(written(tmp_path, PACKS[name](b""))) == (b"", None)
 
 
+@pytest.mark.sample(1)
 @ALL_PACKS
 def test_a_highly_compressible_log_is_bounded_per_chunk_and_complete(tmp_path: Path, name: str) -> None:
     flat = b"srv  update_slots: all slots are idle\n" * 60_000
@@ -116,6 +117,7 @@ def test_zstd_after_a_skippable_frame(tmp_path: Path) -> None:
     assert read(written(tmp_path, skippable + pack_zstd(LOG))) == (LOG, None)
 
 
+@pytest.mark.sample(1)
 @ALL_PACKS
 def test_a_cut_file_gives_its_beginning_and_then_the_error(tmp_path: Path, name: str) -> None:
     text = log(30_000)  # several blocks for bzip2 and zstd, which give nothing of an unfinished block
@@ -145,6 +147,7 @@ def test_a_wrong_checksum_loses_nothing(tmp_path: Path, name: str, from_end: int
     assert str(fault) == f"{tmp_path}/server.log: the {name} data is damaged (after {len(LOG):,} bytes)"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "kept"), [("gzip", 0.4), ("xz", 0.4), ("bzip2", 0.3), ("zstd", 0.3)])
 def test_damage_in_the_middle_keeps_everything_before_it(tmp_path: Path, name: str, kept: float) -> None:
     text = log(30_000)

@@ -28,6 +28,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("args", "target"),
     [
@@ -55,6 +56,7 @@ def test_an_input_is_not_written_over(args: str, target: str, files: Path) -> No
     assert (files / target).read_bytes() == before
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["analyze -", "analyze", "redact -", "stats -", "diff - pb.json"])
 def test_neither_is_what_comes_through_standard_input(command: str, files: Path) -> None:
     """`< a.log` is a file like any other."""
@@ -65,6 +67,7 @@ def test_neither_is_what_comes_through_standard_input(command: str, files: Path)
     assert (files / "a.log").read_bytes() == before
 
 
+@pytest.mark.sweep
 def test_another_output_is_fine(files: Path) -> None:
     assert run("analyze", "a.log", "-o", "pd/report.txt", "--prompts", "pd", folder=str(files)).returncode == 0
     assert (files / "pd" / "report.txt").read_bytes().startswith(b"server ")

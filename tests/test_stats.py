@@ -53,6 +53,7 @@ def test_the_sums_are_those_of_the_reports() -> None:
     assert found.tables[0].rows[0].requests > 500
 
 
+@pytest.mark.sweep
 def test_an_input_gives_the_same_as_log_report_and_table(tmp_path: Path) -> None:
     log, report, table = LOGS[1], tmp_path / "report.json", tmp_path / "requests.parquet"
     assert run("analyze", log, "-f", "json", "-o", report).returncode == 0
@@ -190,6 +191,7 @@ def two(tmp_path: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.sweep
 def test_text_fits_the_width_and_cuts_no_number(two: list[Path]) -> None:
     done = run("stats", *two, "--by", "model", "--width", "60")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -200,6 +202,7 @@ def test_text_fits_the_width_and_cuts_no_number(two: list[Path]) -> None:
     assert "Read 2 logs." in shown
 
 
+@pytest.mark.sweep
 def test_json_is_what_its_schema_says(two: list[Path], tmp_path: Path) -> None:
     done = run("stats", *two, tmp_path / "none.log", "--by", "model", "--by", "hour", "-f", "json")
     assert done.returncode == 2
@@ -224,6 +227,7 @@ def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in tables}) == 1  # as many cells in every row
 
 
+@pytest.mark.sweep
 def test_default_groups_are_those_that_differ(two: list[Path]) -> None:
     one, both = run("stats", two[0]), run("stats", *two)
     assert b"by model" not in one.stdout
@@ -231,6 +235,7 @@ def test_default_groups_are_those_that_differ(two: list[Path]) -> None:
     assert b"by build" not in both.stdout
 
 
+@pytest.mark.sweep
 def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) -> None:
     broken, foreign = tmp_path / "broken.parquet", tmp_path / "foreign.parquet"
     assert run("export", log, "-o", broken).returncode == 0
@@ -251,6 +256,7 @@ def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) 
     assert b"3,935" in done.stdout
 
 
+@pytest.mark.sweep
 def test_numbers_that_no_server_can_have(tmp_path: Path, log: Path) -> None:
     """Sums of 64 bits would wrap: 4 times 2**62 is 0."""
     import polars as pl
@@ -277,6 +283,7 @@ def test_sums_do_not_wrap(tmp_path: Path) -> None:
     assert row.prompt_ms == pytest.approx(6e17)
 
 
+@pytest.mark.sweep
 def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
     """A table is refused in one line, as polars cannot open it; reports are read or refused like others."""
     table, bad, good = (os.fsencode(tmp_path) + name for name in (b"/t\xff.parquet", b"/bad\xff.json", b"/r\xff.json"))
@@ -295,6 +302,7 @@ def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
     assert json.loads(done.stdout)["inputs"][0]["path"].endswith("r\\udcff.json")
 
 
+@pytest.mark.sweep
 def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of a server\n")
@@ -304,6 +312,7 @@ def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Pat
     assert log.read_bytes() == LOG
 
 
+@pytest.mark.sweep
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     """No output, no temporary folder."""
     os.mkfifo(tmp_path / "live.log")

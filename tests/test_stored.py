@@ -16,6 +16,7 @@ from cachedoctor.report.wire import report_v1
 from cachedoctor.report.wire.stored import read
 
 
+@pytest.mark.sample(16)
 @every_case
 def test_a_report_that_was_read_back_is_the_same(case: Path) -> None:
     """In JSON to the byte, findings with differences of prompts included."""
@@ -25,6 +26,7 @@ def test_a_report_that_was_read_back_is_the_same(case: Path) -> None:
     assert again.getvalue() == data
 
 
+@pytest.mark.sweep
 def test_the_text_needs_no_log(tmp_path: Path) -> None:
     """`report` prints what `analyze` printed."""
     log = str(CASES[0] / "server.log")
@@ -91,6 +93,7 @@ def test_a_newer_schema_is_named() -> None:
     assert e.value.hint
 
 
+@pytest.mark.sweep
 def test_bad_input_of_the_command_is_one_line_and_status_2(tmp_path: Path) -> None:
     """And an output that exists stays as it is."""
     kept = tmp_path / "kept.txt"

@@ -20,6 +20,7 @@ def stored(log: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sweep
 def test_the_order_of_keys_does_not_matter(stored: Path, tmp_path: Path) -> None:
     """As jq -S and jq -cS write them, with more before the schema than is read at once."""
     data = json.loads(stored.read_text())
@@ -49,12 +50,14 @@ def test_a_log_of_json_records_is_none(tmp_path: Path) -> None:
         assert not reports.is_report(str(path)), text
 
 
+@pytest.mark.sweep
 def test_analyze_names_the_command_for_it(stored: Path) -> None:
     done = run("analyze", stored)
     assert done.returncode == 3
     one_line(done, f"cachedoctor report {stored}")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", [["stats", "-"], ["compare", "-", "-"], ["export", "-", "-f", "csv", "-o", "-"]])
 def test_a_report_from_a_pipe_is_refused_with_a_hint(stored: Path, command: list[str]) -> None:
     done = run(*command, stdin=stored.read_bytes())
@@ -68,6 +71,7 @@ def test_report_reads_a_pipe(stored: Path) -> None:
     assert done.stdout == run("report", stored).stdout
 
 
+@pytest.mark.sweep
 def test_an_input_given_twice_counts_once(stored: Path, log: Path, tmp_path: Path) -> None:
     """By whatever name; logs, reports and tables alike."""
     table, link = tmp_path / "t.parquet", tmp_path / "link.json"
@@ -85,6 +89,7 @@ def test_a_group_asked_for_twice_is_shown_once(log: Path) -> None:
     assert [table.by for table in found.tables] == [None, "model", "slot"]
 
 
+@pytest.mark.sweep
 def test_a_log_without_requests_has_a_row_of_zeros(tmp_path: Path) -> None:
     path = tmp_path / "start.log"
     path.write_bytes(LOG[: LOG.index(b"0.00.153.756")])
@@ -95,6 +100,7 @@ def test_a_log_without_requests_has_a_row_of_zeros(tmp_path: Path) -> None:
     assert "all" in run("stats", path).stdout.decode()
 
 
+@pytest.mark.sweep
 def test_events_of_something_else_write_nothing(tmp_path: Path) -> None:
     """No header either."""
     path = tmp_path / "other.txt"

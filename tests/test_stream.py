@@ -56,6 +56,7 @@ def last(lines: list[Line]) -> list[Line]:
     return [held[index] for index in sorted(held)]
 
 
+@pytest.mark.sample(12)
 @every_case
 def test_every_case_keeps_the_contract_and_ends_as_the_report(case: Path) -> None:
     """Each line is valid; what holds in the end is what the JSON report says; events come in the order of the lines."""
@@ -152,6 +153,7 @@ def test_prompts_and_secrets_are_quoted_as_in_the_report() -> None:
     assert "sk-ant-abc" not in stream_of([log.encode()]).decode()
 
 
+@pytest.mark.sweep
 def test_a_request_that_is_seen_otherwise_is_written_again() -> None:
     """Some bundled log shows late to which conversation a request belonged."""
     again = 0
@@ -173,6 +175,7 @@ def test_several_servers_of_one_log_stay_apart() -> None:
     assert {f["code"] for f in of(lines, "finding")} == {"CD101"}
 
 
+@pytest.mark.sweep
 def test_a_report_that_was_stored_has_no_events(tmp_path: Path) -> None:
     """start, inputs, sessions, requests, findings, rules, summary; each of them valid."""
     data = json_of([LOG])
@@ -201,6 +204,7 @@ def test_the_schema_refuses_what_is_no_line_of_a_stream() -> None:
         assert not VALIDATOR.is_valid({**good[kind], key: value}), kind
 
 
+@pytest.mark.sweep
 def test_a_live_log_is_told_at_once_and_ctrl_c_ends_it() -> None:
     """``tail -f server.log | cachedoctor analyze - -f jsonl``: nothing waits for more input, nor for the end."""
     with started("-", "-f", "jsonl") as process:
@@ -233,6 +237,7 @@ def test_a_file_appears_when_it_is_whole_and_jobs_change_nothing(log: Path, tmp_
     assert error.count(b"\n") == 1
 
 
+@pytest.mark.sweep
 def test_an_input_without_a_log_has_a_summary_as_well(tmp_path: Path) -> None:
     empty = tmp_path / "empty.log"
     empty.touch()
@@ -247,6 +252,7 @@ def test_an_input_without_a_log_has_a_summary_as_well(tmp_path: Path) -> None:
     assert "no such file" in info["error"]
 
 
+@pytest.mark.sweep
 def test_a_reader_that_goes_away_ends_the_command_silently(log: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", '"$@" | head -1', "bash", *PYTHON, "analyze", log, "-f", "jsonl"],

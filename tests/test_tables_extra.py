@@ -32,6 +32,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sweep
 def test_stats_and_parquet_say_how_to_get_it(log: Path, tmp_path: Path) -> None:
     """Before the log is read: it is a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "live.log")
@@ -48,6 +49,7 @@ def test_stats_and_parquet_say_how_to_get_it(log: Path, tmp_path: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("ending", ["csv", "ndjson"])
 @pytest.mark.parametrize("table", ["requests", "events"])
 def test_other_tables_need_none(log: Path, table: str, ending: str) -> None:
@@ -56,6 +58,7 @@ def test_other_tables_need_none(log: Path, table: str, ending: str) -> None:
     assert len(done.stdout.splitlines()) == {"requests": 2, "events": 20}[table] + (ending == "csv")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["text", "json", "html", "sarif"])
 def test_analyze_needs_none(log: Path, form: str) -> None:
     done = run("analyze", log, "-f", form)

@@ -96,6 +96,7 @@ def test_a_comment_in_a_block_of_code_is_no_heading() -> None:
     assert _highlighted(page, True) == "\x1b[1m# Head\x1b[0m\n```sh\n# comment\n```\n\x1b[1m## More\x1b[0m"
 
 
+@pytest.mark.sweep
 def test_the_width_of_lists_and_lines() -> None:
     for command in (("rules",), ("explain", "--line", "slot update_slots: id  0 | task 20 | n_tokens = 18")):
         wide, narrow = (run(*command, "--width", width).stdout.decode() for width in ("200", "60"))
@@ -112,6 +113,7 @@ def linked(args: tuple[object, ...], **env: str) -> bytes:
     return out
 
 
+@pytest.mark.sweep
 def test_on_a_terminal_the_code_of_a_finding_leads_to_its_page(log: Path) -> None:
     out = linked((log,))
     (found,) = LINK.finditer(out)
@@ -120,6 +122,7 @@ def test_on_a_terminal_the_code_of_a_finding_leads_to_its_page(log: Path) -> Non
     assert LINK.sub(rb"\2", out) == run("analyze", log, "--color", "always").stdout
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("env", "option", "links"),
     [
@@ -135,6 +138,7 @@ def test_when_a_terminal_gets_links(log: Path, env: dict[str, str], option: tupl
     assert (b"\x1b]8;" in linked((log, *option), **env)) is links
 
 
+@pytest.mark.sweep
 def test_a_pipe_gets_links_only_when_forced_and_a_file_never(log: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.txt"
     assert b"\x1b]8;" not in run("analyze", log, "--color", "always").stdout

@@ -129,6 +129,7 @@ def test_every_server_of_a_log_has_its_slots() -> None:
 # ---- the picture
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (120, 40), (20, 4), (300, 6), (24, 100)])
 def test_no_picture_is_larger_than_the_screen(width: int, height: int) -> None:
     for case in CASES[::5]:
@@ -236,6 +237,7 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
     assert b"\x1b[?25h" in terminal.written[terminal.written.rindex(b"\x1b[?25l") :]  # the cursor is back
 
 
+@pytest.mark.sweep
 def test_a_terminal_that_changes_its_size(log: Path) -> None:
     """While nothing is written to the log."""
     with on_terminal("watch", log) as terminal:
@@ -253,6 +255,7 @@ def test_a_terminal_that_changes_its_size(log: Path) -> None:
     assert f"Read {len(LOG.splitlines())} lines" in report
 
 
+@pytest.mark.sweep
 def test_a_pipe_is_watched_until_it_ends() -> None:
     """Status 0, and the report on the normal screen."""
     ours, theirs = os.pipe()
@@ -268,6 +271,7 @@ def test_a_pipe_is_watched_until_it_ends() -> None:
     assert "warning[CD101] billing-header: the billing header" in report
 
 
+@pytest.mark.sweep
 def test_a_missing_file_gives_the_screen_back(tmp_path: Path) -> None:
     with on_terminal("watch", tmp_path / "none.log", columns=400) as terminal:
         error = terminal.end()
@@ -277,6 +281,7 @@ def test_a_missing_file_gives_the_screen_back(tmp_path: Path) -> None:
     assert error.startswith("cachedoctor: error: ")
 
 
+@pytest.mark.sweep
 def test_without_colours_no_colour_is_drawn(log: Path) -> None:
     with on_terminal("watch", log, "--color", "never") as terminal:
         terminal.wait_for("warning[CD101]")
@@ -303,6 +308,7 @@ LOSS = (
 )
 
 
+@pytest.mark.sweep
 def test_rules_that_are_switched_off_are_not_named() -> None:
     """Neither as findings nor behind the requests."""
     done = run("watch", "-", "--ignore", "CD1", stdin=FIRST.encode() + SECOND.encode())
@@ -311,6 +317,7 @@ def test_rules_that_are_switched_off_are_not_named() -> None:
     assert b"(CD101)" not in done.stdout
 
 
+@pytest.mark.sweep
 def test_plain_lines_through_rotations(tmp_path: Path) -> None:
     """A line for each request that lost tokens and for each finding, at once; then the report."""
     path = tmp_path / "server.log"
@@ -334,6 +341,7 @@ def test_plain_lines_through_rotations(tmp_path: Path) -> None:
     assert error == b""
 
 
+@pytest.mark.sweep
 def test_a_log_in_a_pipe_as_plain_lines() -> None:
     """Each request and each finding once; a request without loss is no line."""
     done = run("watch", "-", stdin=LOG)
@@ -347,6 +355,7 @@ def test_a_log_in_a_pipe_as_plain_lines() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("content", [None, b"\x1f\x8b\x08\x00packed"])
 def test_what_cannot_be_followed_is_one_line_and_status_2(content: bytes | None, tmp_path: Path) -> None:
     """A missing file, and a packed one, which nobody appends to."""
@@ -358,6 +367,7 @@ def test_what_cannot_be_followed_is_one_line_and_status_2(content: bytes | None,
     one_line(done, "server.log")
 
 
+@pytest.mark.sweep
 def test_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
     assert run("watch", tmp_path).returncode == 2
     done = run("watch", "-", stdin=b"")
@@ -365,6 +375,7 @@ def test_a_folder_and_nothing_at_all(tmp_path: Path) -> None:
     one_line(done, "empty")
 
 
+@pytest.mark.sweep
 def test_ctrl_z_gives_the_screen_back_for_a_while(log: Path) -> None:
     """And ``fg`` shows the view again."""
     with on_terminal("watch", log, forks=False) as terminal:
