@@ -84,6 +84,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let extension modules see at the end of the interpreter that nothing is left of them."""
+    gc.unfreeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The program is started hundreds of times: it is compiled once for all of them, whatever the environment says."""
     if "PYTHONPYCACHEPREFIX" not in os.environ:
