@@ -157,8 +157,10 @@ def test_the_first_interrupt_waits_for_a_report_that_is_being_written(tmp_path: 
 
 
 @pytest.mark.parametrize("second", [False, True])
-def test_steps_within_a_step_are_held_together(second: bool) -> None:
+def test_steps_within_a_step_are_held_together(second: bool, request: pytest.FixtureRequest) -> None:
     """A signal in the inner step waits for the end of the outer one, another one does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     done = []
 
     def step() -> None:
