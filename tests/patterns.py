@@ -76,15 +76,14 @@ def _parsed(pattern: re.Pattern[Any]) -> Any:
 def searched(name: str) -> bool:
     """Whether the pattern is looked for anywhere in a text, and not only at one place of it."""
     last = re.split(r"[.\[]", name.split("[")[0])[-1]
-    return (
-        name == "the catalogue"
-        or re.search(rf"\b{last}\.(?:search|finditer|findall|sub|split)\b", _source()) is not None
-    )
+    return name == "the catalogue" or last in _looked_for()
 
 
 @lru_cache(maxsize=1)
-def _source() -> str:
-    return "\n".join(path.read_text("utf-8") for path in Path(cachedoctor.__file__).parent.rglob("*.py"))
+def _looked_for() -> set[str]:
+    """Names of patterns that the source looks for anywhere in a text."""
+    source = "\n".join(path.read_text("utf-8") for path in Path(cachedoctor.__file__).parent.rglob("*.py"))
+    return set(re.findall(r"\b(\w+)(?=\.(?:search|finditer|findall|sub|split)\b)", source))
 
 
 def attacks(pattern: re.Pattern[Any]) -> list[Attack]:
