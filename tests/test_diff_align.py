@@ -49,7 +49,6 @@ def test_applying_the_script_to_a_gives_b(pair):
     assert apply(a, edit_script(a, b), b) == b
 
 
-@pytest.mark.sweep
 @settings(deadline=None, max_examples=400)
 @given(PAIRS)
 def test_ranges_cover_both_sequences_without_gap_or_overlap(pair):
@@ -61,7 +60,6 @@ def test_ranges_cover_both_sequences_without_gap_or_overlap(pair):
     assert all(0 <= e.a[0] <= e.a[1] <= len(a) for e in edits)
 
 
-@pytest.mark.sweep
 @settings(deadline=None, max_examples=400)
 @given(PAIRS)
 def test_every_edit_is_what_its_name_says(pair):
@@ -79,7 +77,6 @@ def test_every_edit_is_what_its_name_says(pair):
     assert not [e for e, f in pairwise(edits) if e.op == f.op in mergeable and e.a[1] == f.a[0]]
 
 
-@pytest.mark.sweep
 @settings(deadline=None, max_examples=400)
 @given(PAIRS)
 def test_swapping_mirrors_the_numbers(pair):
@@ -192,7 +189,6 @@ def judged(a, b):
     return [(block.a, block.b, block.size) for block in Levenshtein.editops(a, b).as_matching_blocks() if block.size]
 
 
-@pytest.mark.sweep
 @settings(deadline=None, max_examples=400)
 @given(PAIRS)
 def test_a_small_gap_is_aligned_as_a_library_does_it(pair):

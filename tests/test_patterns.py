@@ -16,7 +16,6 @@ PARTS = 16
 """The patterns are known when the package is imported as a whole; the tests take turns with them."""
 
 
-@pytest.mark.sweep
 def test_every_pattern_is_found() -> None:
     """Of modules, of tables and bound methods in them, and of rows of the catalogue."""
     names = set(compiled())
@@ -25,7 +24,6 @@ def test_every_pattern_is_found() -> None:
     assert sum(name.startswith("row ") for name in names) == len(patterns.ROWS)
 
 
-@pytest.mark.sweep
 def test_a_new_pattern_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from cachedoctor.engines.catalogue import heads
 
@@ -48,7 +46,6 @@ def test_the_attack_on_a_careless_pattern_is_among_those_made(careless: str, att
     assert attack in made
 
 
-@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_pattern_answers_its_attacks(part: int) -> None:
     """The answer to a long attack is that to a short one: what repeats does not decide."""
