@@ -152,7 +152,7 @@ def test_a_format_is_given_what_may_be_shown() -> None:
     """``sanitize.report`` alone makes it, ``base.write`` alone asks for it; every ``write`` takes nothing else."""
     made = [
         f"{folder(path)}: {ast.unparse(node)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ShownReport", "sanitize.report")
     ]
@@ -160,7 +160,7 @@ def test_a_format_is_given_what_may_be_shown() -> None:
     for form in FORMATS.values():
         (function,) = (
             node
-            for node in TREES[CODE / "report" / f"{form.module.replace('.', '/')}.py"].body
+            for node in trees()[CODE / "report" / f"{form.module.replace('.', '/')}.py"].body
             if isinstance(node, ast.FunctionDef) and node.name == "write"
         )
         first = function.args.args[0].annotation
@@ -172,7 +172,7 @@ def test_an_event_is_known_in_few_files() -> None:
     """From ``Tracker.feed`` on a line is read once; behind that, values go from room to room."""
     found = {
         path.name
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.is_relative_to(LLAMA)
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
