@@ -1,6 +1,6 @@
 """The JSON documents of ``analyze`` as structs, where they are not those of the model: what the schemas are made from.
 
-A report is written as a stream (json_v1.py), so that these are filled by nobody; a test holds every key that is
+A report is written as a stream (wire/report_v1.py), so that these are filled by nobody; a test holds every key that is
 written against them.
 """
 
