@@ -15,7 +15,14 @@ TOPS = ("cachedoctor", "tests", "docs", "fixtures", "scripts", "benchmarks", ".c
 FILES = {path.name for top in TOPS for path in (ROOT / top).rglob("*.*")}
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|NNN|<|\*|\.\.\.")
 """``docs/usage/COMMAND.md`` stands for many."""
-THEIRS = ("engines/vllm", "engines/sglang", "engines/programs", "rules/sglang", "rules/vllm", "prompts/tokenizers/gguf.py")
+THEIRS = (
+    "engines/vllm",
+    "engines/sglang",
+    "engines/programs",
+    "rules/sglang",
+    "rules/vllm",
+    "prompts/tokenizers/gguf.py",
+)
 """Docstrings there name files of the servers and of ggml."""
 
 
@@ -24,7 +31,7 @@ def named(text: str) -> list[str]:
     words = [word for span in re.findall(r"`+([^`]+)`+", text) for word in span.split()]
     kept = [word for word in words if not PLACEHOLDER.search(word)]
     paths = [word for word in kept if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", word)]
-    return [word for word in paths if word.split("/")[0] in (*TOPS, *ROOMS) and "/" in word or word.endswith(".py")]
+    return [word for word in paths if (word.split("/")[0] in (*TOPS, *ROOMS) and "/" in word) or word.endswith(".py")]
 
 
 def missing(word: str, beside: Path) -> bool:

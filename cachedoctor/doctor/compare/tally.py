@@ -27,7 +27,7 @@ class Amounts(msgspec.Struct, gc=False):
     """Requests with a known prompt time."""
     ms: float = 0.0
     ms_prompt: int = 0
-    """Prompt tokens of these."""
+    """Prompt tokens of these; read by the name that ``metrics`` gives."""
     ms_processed: int = 0
 
     def add(self, found: Counted, ms: float | None) -> None:
