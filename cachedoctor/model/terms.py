@@ -36,7 +36,7 @@ Shows = Literal[
     "checkpoint_counts",  # how many checkpoints a request looked at, restored and made
     "checkpoints",  # a checkpoint that was made, looked at, restored or erased
     "dropped_checkpoints",  # one that left a full list
-    "forcing",  # that all of a prompt is computed anew
+    "forcing",  # that all of a prompt is computed again
     "images",
     "launches",
     "makes_checkpoints",  # the server makes checkpoints, or says that it will
@@ -48,6 +48,6 @@ Shows = Literal[
     "slot_count",
     "slot_file_checkpoints",  # that a slot file brought checkpoints
     "slot_files",
-    "text",  # what stands where two prompts part
+    "text",  # what stands where two prompts diverge
 ]
 """What the lines that a log has are able to tell."""

@@ -53,7 +53,7 @@ class SettingRow(Struct):
 
 
 class SessionRow(Struct):
-    """One life of a server process."""
+    """One run of a server process."""
 
     index: Count
     """What requests and evidence refer to; numbers may be missing."""

@@ -169,7 +169,7 @@ GIVE_CMDLINE = (
 
 
 def show_text(session: Session) -> Remedy:
-    """How to make this build show the text where two prompts part."""
+    """How to make this build show the text where two prompts diverge."""
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
     words, commands = log_levels.show_text(*span(session))

@@ -110,7 +110,7 @@ class RuleContext:
         self.steals = steals
         self.difference = difference
         self.first = None if difference is None else difference.first
-        """Where the prompts part that were given beside the log, or None."""
+        """Where the prompts diverge that were given beside the log, or None."""
         self.known = difference is not None and (self.first is None or self.first.kind != "other")
         """The prompts themselves were given: no guess from numbers is needed."""
         self._history: list[Request] | None = None

@@ -1,4 +1,4 @@
-"""The servers that write to the open input, told apart by origin: lines become events, and events requests.
+"""The servers that write to the open input, distinguished by origin: lines become events, and events requests.
 
 Knows scanners and trackers. Knows no rule and no report.
 """

@@ -39,7 +39,7 @@ def session_finding(key: Key, rule: Rule, note: SessionFinding, evidence: list[E
 
 
 def short(difference: PromptDiff) -> dict[str, Any]:
-    """Where the prompts part, as the finding carries it; the excerpt stays out."""
+    """Where the prompts diverge, as the finding carries it; the excerpt stays out."""
     return {
         "a": difference.a,
         "b": difference.b,

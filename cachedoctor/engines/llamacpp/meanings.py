@@ -209,7 +209,7 @@ MEANINGS: dict[str, str] = {
 }  # fmt: skip
 
 PARTS: dict[str, str] = {
-    "stamp": "time since the server started: minutes, seconds, ms, µs; minutes go on beyond 59",
+    "stamp": "time since the server started: minutes, seconds, ms, µs; minutes count on beyond 59",
     "I": "level INFO or TRACE: both print the letter I",
     "W": "level WARN",
     "E": "level ERROR",

@@ -225,5 +225,5 @@ def words(column: Column, columns: Columns) -> str:
     ]
     parts += [f"{EVENTS[name]}: {number(n)}" for name, n in column.events.items() if n]
     if column.restarts:
-        parts.append("the server started anew before it" if column.count == 1 else count(column.restarts, "restart"))
+        parts.append("the server restarted before it" if column.count == 1 else count(column.restarts, "restart"))
     return "; ".join(parts)

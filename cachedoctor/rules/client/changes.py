@@ -55,4 +55,4 @@ def texts_prove(s: RuleContext, **numbers: object) -> Proof:
 
 def seen_in_prompts(first_token: int | str) -> RuledOut:
     """The look-alike that is excluded once the prompts are known."""
-    return RuledOut("slot-held-other-prompt", f"the two prompts themselves part at token {n(first_token)}")
+    return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at token {n(first_token)}")

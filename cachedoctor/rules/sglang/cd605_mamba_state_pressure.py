@@ -9,7 +9,7 @@ from cachedoctor.rules.sglang.batch_periods import caching, marks, periods, pres
 from cachedoctor.rules.sglang.option_advice import launch, log_requests
 
 _WHY = (
-    "A hybrid model can only go on from a position whose state is kept, and states have a pool of their own. Running requests "
+    "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
     "take one to three each; what is left holds the states of the cache, and the oldest are dropped without a line in the log. "
     "The KV cache of such a prefix is still there, and of no use."
 )
