@@ -1,6 +1,6 @@
 """One prefill batch of SGLang: how many prompt tokens were computed together, and how many reused.
 
-Unknown is None, never 0. Knows no engine, no rule, no file.
+Unknown is None, never 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One life of a server process, and its settings. Knows no engine, no rule, no file."""
+"""One run of a server process, and its settings."""
 
 from __future__ import annotations
 

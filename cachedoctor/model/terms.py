@@ -1,6 +1,6 @@
 """The words that the rooms share: names of marks, of settings, and of what the lines of a log show.
 
-Mypy checks each use: a rule that asks for a name which nobody writes does not pass. Knows no engine, no rule, no file.
+Mypy checks each use: a rule that asks for a name which nobody writes does not pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Remedies that several rules give, true for the build of the session and sized by what its log shows.
-
-Knows options and sizes; knows no cause.
-"""
+"""Remedies that several rules give, true for the build of the session and sized by what its log shows."""
 
 from __future__ import annotations
 

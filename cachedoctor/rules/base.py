@@ -1,7 +1,7 @@
 """What a rule is: what it decides on a request, how it proves that, the words it finds for all that it match.
 
-Knows the three questions every rule asks (where does the common prefix end; was there a checkpoint at or below it; if
-not, why). Knows no single cause.
+The questions are the same for each: where does the common prefix end; was there a checkpoint at or below it; if not,
+why.
 """
 
 from __future__ import annotations

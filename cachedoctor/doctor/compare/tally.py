@@ -1,6 +1,6 @@
 """What the requests of one report add up to, conversation by conversation, for a comparison with another.
 
-Memory grows with the conversations and takes 8 bytes of each request. Knows rows of a report; knows no statistics.
+Memory grows with the conversations and takes 8 bytes of each request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is said of whole inputs and sessions rather than of requests, and the one restart that shows more.
-
-Knows rules as such, not one of them by name.
-"""
+"""What is said of whole inputs and sessions rather than of requests, and the one restart that shows more."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What every field of every message means, and its unit: data for people who read a log line.
 
 A name that means one thing everywhere stands alone; a name that means different things in different messages
-(``n_tokens``, ``n_past``, ``size``) has no general entry, only one per message: ``release.n_tokens``. Source: the code
-that prints the messages, llama.cpp b5311 to b11549. Knows no line.
+(``n_tokens``, ``n_past``, ``size``) has no general entry, only one per message: ``release.n_tokens``. Source: the
+code that prints the messages, llama.cpp b5311 to b11549.
 """
 
 from __future__ import annotations

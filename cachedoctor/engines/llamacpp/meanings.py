@@ -1,7 +1,7 @@
 """What every message says about the prompt cache, in a sentence or two: data for people who read a log line.
 
-Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, llama.cpp b5311
-to b11549. Knows no line and no field.
+Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, llama.cpp
+b5311 to b11549.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A name that means one thing everywhere stands alone; one that means different things has an entry per message:
 ``capacity.context``. ``PAIRS`` are the names that batch lines print themselves. Source: the code that prints them,
-SGLang 0.4.3 to 0.5.23. Knows no line.
+SGLang 0.4.3 to 0.5.23.
 """
 
 from __future__ import annotations

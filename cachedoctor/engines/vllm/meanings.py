@@ -1,7 +1,7 @@
 """What every message of vLLM says about the prefix cache, in a sentence or two: data for people who read a log line.
 
 Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, vLLM 0.5.4 to
-0.33.0 and LMCache 0.3.0 to 0.5.6. Knows no line and no field.
+0.33.0 and LMCache 0.3.0 to 0.5.6.
 """
 
 from __future__ import annotations

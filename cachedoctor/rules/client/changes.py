@@ -1,7 +1,4 @@
-"""What a change by the client costs, and how the prompts prove it, for the rules of the CD1xx family.
-
-Knows requests and what came before them; knows no cause.
-"""
+"""What a change by the client costs, and how the prompts prove it, for the rules of the CD1xx family."""
 
 from __future__ import annotations
 

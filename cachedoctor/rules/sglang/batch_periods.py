@@ -1,8 +1,7 @@
 """What the rules about SGLang ask of a session: its periods, which requests they know, what the settings come to.
 
-A batch is no request: totals of a period are exact up to a page, single lines are not. Of requests only those are known
-that were alone from begin to end, or that the server logged, or whose responses were given. Knows no cause and no words
-of a finding.
+A batch is no request: totals of a period are exact up to a page, single lines are not. Of requests only those are
+known that were alone from begin to end, or that the server logged, or whose responses were given.
 """
 
 from __future__ import annotations
