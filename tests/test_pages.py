@@ -21,6 +21,7 @@ THEIRS = (
     "engines/programs",
     "rules/sglang",
     "rules/vllm",
+    "engines/catalogue/logger.py",
     "prompts/tokenizers/gguf.py",
 )
 """Docstrings there name files of the servers and of ggml."""
