@@ -21,7 +21,7 @@ find_python() {
     return 1
 }
 
-make_venv() { # a folder that was moved, or whose Python is gone, is made anew
+make_venv() { # a folder that was moved, or whose Python is gone, is made again
     if [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         return 0
     fi

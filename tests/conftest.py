@@ -105,8 +105,15 @@ def case_of(folder: Path) -> dict[str, Any]:
 
 
 def log_of(folder: Path) -> Path:
-    """The log of a case, plain or gzipped."""
-    return next(folder.glob("server.log*"))
+    """The log of a case, plain or gzipped.
+
+    Raises:
+        FileNotFoundError: it has none yet.
+    """
+    found = next(folder.glob("server.log*"), None)
+    if found is None:
+        raise FileNotFoundError(f"fixtures/cases/{folder.name} has no server.log: put the log of this case there")
+    return found
 
 
 def content_of(folder: Path) -> bytes:

@@ -200,16 +200,14 @@ def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.Monke
 
 
 def test_the_cases_cover_builds_memories_and_rules() -> None:
-    """Every sampled build, every kind of memory; every rule fires somewhere and stays silent on a look-alike."""
+    """Every sampled build, every kind of memory; every rule fires somewhere. Its look-alike stands on its page."""
     cases = [case_of(folder) for folder in CASES]
     assert {c.get("build") for c in cases} >= BUILDS
     assert {c.get("memory") for c in cases} >= MEMORIES
     assert sum(log_of(folder).stat().st_size for folder in CASES) < 3_000_000
-    silent = {code for c in cases for code in c["absent"]}
     fires = {entry.split()[0] for c in cases for entry in c["expect"]}
     codes = {rule.code for rule in registry.load()[0] if rule.engine == "llama.cpp"}
     assert codes <= fires
-    assert codes <= silent
 
 
 def test_copied_logs_name_no_machine() -> None:

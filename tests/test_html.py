@@ -281,7 +281,7 @@ def test_unknown_is_not_zero() -> None:
 
 
 def test_slots_of_two_servers_are_kept_apart() -> None:
-    """By their origin, and a restart is marked for the one that started anew; rotated files are one server."""
+    """By their origin, and a restart is marked for the one that restarted; rotated files are one server."""
     lives = [
         Session(0, "x.log.1", origin="a"), Session(1, "x.log.1", origin="b"), Session(2, "x.log", origin="a"),
     ]  # fmt: skip
@@ -290,8 +290,8 @@ def test_slots_of_two_servers_are_kept_apart() -> None:
     assert page.data["slots"] == ["a slot 0", "b slot 0"]
     assert "1 restart" in page.by_id("t-desc").text
     words = [e.text for e in page.tagged("title") if e.text.startswith("request #")]
-    assert sum("started anew" in text for text in words) == 2  # one in each of two drawings
-    assert all("started anew" not in text for text in words if not text.startswith("request #2,"))
+    assert sum("restarted before it" in text for text in words) == 2  # one in each of two drawings
+    assert all("restarted before it" not in text for text in words if not text.startswith("request #2,"))
 
 
 def test_when_a_request_began() -> None:
@@ -361,10 +361,10 @@ def test_the_sample_of_speeds_is_bounded_and_even() -> None:
 @pytest.mark.parametrize(
     ("prefix", "back", "said"),
     [
-        (50, None, "All its 2 checkpoints end behind the place where the prompts part (50 tokens)"),
+        (50, None, "All its 2 checkpoints end behind the place where the prompts diverge (50 tokens)"),
         (150, None, "A checkpoint at position 99 lies within the common prefix, but the server did not use it"),
         (150, (99, 99), "It went back to the checkpoint at position 99"),
-        (None, None, "where the prompts part is unknown"),
+        (None, None, "where the prompts diverge is unknown"),
     ],
 )
 def test_why_the_server_could_not_go_back(prefix: int | None, back: tuple[int, int] | None, said: str) -> None:

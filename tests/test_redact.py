@@ -274,7 +274,7 @@ def test_lines_that_wait_for_a_part_that_never_comes_are_bounded(monkeypatch: py
     assert (waited + redactor.finish()).count(b"\n") == 41
 
 
-# ---- the text around the place where two prompts part
+# ---- the text around the place where two prompts diverge
 
 PART = st.text(st.sampled_from("0123456789abcfgmnot-:/ .;=|\"'éSM"), max_size=14) | st.sampled_from(
     [" | ", "2026-11-20 14:", "cch=", "cc_version=", "; cc_entrypoint=", "x-anthropic-billing-header", "cc_other=",

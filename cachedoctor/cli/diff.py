@@ -1,4 +1,4 @@
-"""``cachedoctor diff``: where two prompts part, and why. Knows arguments and exit statuses; knows no prompt."""
+"""``cachedoctor diff``: where two prompts diverge, and why. Knows arguments and exit statuses; knows no prompt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def diff(
     color: ColorOption = "auto",
     width: Width = None,
 ) -> None:
-    """Say where two prompts part, token by token, what differs there, and what it costs.
+    """Say where two prompts diverge, token by token, what differs there, and what it costs.
 
     A prompt is plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic messages),
     JSONL of bodies, a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts

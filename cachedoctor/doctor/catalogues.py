@@ -1,4 +1,4 @@
-"""The messages of llama-server, compiled at the first call. Knows which patterns there are; knows no line."""
+"""The messages of llama-server, compiled at the first call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of files as any format can hold them. Knows nothing else."""
+"""Names of files as any format can hold them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Engines: what a server's log lines are called and how they fold into requests. Knows no rule and no report."""
+"""Engines: what a server's log lines are called and how they fold into requests."""

@@ -1,6 +1,6 @@
 """Turns per-request numbers that a program logs into answers of its sessions.
 
-Knows sessions and sums. Knows no message: a tracker of each program reads its own.
+A tracker of each program reads its own.
 """
 
 from __future__ import annotations

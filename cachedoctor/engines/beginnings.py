@@ -1,6 +1,6 @@
 """How much of a logged prompt an earlier one began with. Prompts are kept for that alone, and never shown.
 
-State is bounded: the last 64 prompts, 4 MiB of them. Knows text; knows no engine.
+State is bounded: the last 64 prompts, 4 MiB of them.
 """
 
 from __future__ import annotations

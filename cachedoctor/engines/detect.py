@@ -1,8 +1,6 @@
 """Engines whose logs have no requests but measurements: how each is recognised, and what reads it.
 
-Knows a cheap look at a block for each engine, and the shape of their trackers. Modules of vLLM and SGLang are imported
-when such a line comes; programs with one file each are found in their folder. Knows no message but the few literals of
-a look.
+Modules of vLLM and SGLang are imported when such a line comes; programs with one file each are found in their folder.
 """
 
 from __future__ import annotations

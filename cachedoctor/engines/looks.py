@@ -1,7 +1,4 @@
-"""Cheap looks at a block of lines: nearly every block of nearly every log is looked at, and has nothing.
-
-Knows bytes. Knows no engine and no message.
-"""
+"""Cheap looks at a block of lines: nearly every block of nearly every log is looked at, and has nothing."""
 
 from __future__ import annotations
 

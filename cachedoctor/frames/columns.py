@@ -45,7 +45,7 @@ REQUESTS = Table(
     _columns("""
 index | integer | | number of the request in the table, from 0, in the order in which they started
 path | text | | the input, as it was named
-session | integer | | life of a server process, from 0
+session | integer | | run of a server process, from 0
 origin | text | | router port or compose service that the lines are of, where several servers wrote one log
 engine | text | | llama.cpp
 build | integer | | build of the server, where the log or --build says it
@@ -124,7 +124,7 @@ process | text | | process that wrote it, or its ranks, where a line of vLLM or 
 _SERVER = """
 path | text | | the input, as it was named
 line | integer | line | number of the line, from 1
-session | integer | | life of a server process, from 0
+session | integer | | run of a server process, from 0
 origin | text | | router port or compose service that the line is of
 version | text | | of the server, where the log says it
 model | text | | name of the model, as the log has it
@@ -164,7 +164,7 @@ BATCHES = Table(
         _SERVER
         + """rank | text | | rank of the scheduler, as the line names it
 time | text | ISO 8601 | time of the line, in the zone of the server
-new_seqs | integer | requests | in the batch, one that goes on from the batch before included
+new_seqs | integer | requests | in the batch, one that continues the batch before included
 new_tokens | integer | tokens | computed; rounded up to whole pages before 0.5.20
 cached_tokens | integer | tokens | reused by the requests that were admitted in the batch
 token_usage | number | share | of the KV pool in use
@@ -173,7 +173,7 @@ mamba_usage | number | share | of the pool of recurrent states in use
 running | integer | requests | that were computed
 queue | integer | requests | that waited
 pending_tokens | integer | tokens | that waited to be computed
-continues | flag | | it goes on with a prompt that the batch before could not finish, and reuses nothing by itself
+continues | flag | | it continues a prompt that the batch before could not finish, and reuses nothing by itself
 whole | flag | | it holds exactly one request from begin to end: its prompt is new_tokens + cached_tokens
 """
     ),

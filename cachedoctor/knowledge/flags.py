@@ -157,7 +157,7 @@ LOG_JSONL = Option("log_jsonl", _names(11063, "--log-jsonl"), env=_names(11063, 
 LOG_PROMPTS_DIR = Option("log_prompts_dir", _names(9713, "--log-prompts-dir"), "text")
 """One text file per rendered prompt."""
 SLOTS_DEBUG = Option("slots_debug", (), "number", env=_names(6751, "LLAMA_SERVER_SLOTS_DEBUG"))
-"""PR #16482. From b6900 on it also prints the text at which two prompts part."""
+"""PR #16482. From b6900 on it also prints the text at which two prompts diverge."""
 SLOTS_N_DIFF = Option(
     "slots_n_diff", (), "number", env=_names(10809, "LLAMA_SERVER_SLOTS_N_DIFF"), defaults=((10809, 0),)
 )

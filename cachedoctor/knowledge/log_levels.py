@@ -14,7 +14,7 @@ import msgspec
 from cachedoctor.knowledge import flags
 
 Want = Literal["accounting", "text", "prompts"]
-"""Prompt length, reuse and checkpoints; the text where two prompts part; whole prompts."""
+"""Prompt length, reuse and checkpoints; the text where two prompts diverge; whole prompts."""
 
 _LAST_OPEN = 9093
 """Newest sampled build whose default level shows the accounting. A newer one that hides it has the trace level."""

@@ -1,4 +1,4 @@
-"""The nouns that flow through cachedoctor. Knows no engine, no rule, no file; imports nothing of ours."""
+"""The nouns that flow through cachedoctor. Imports nothing of ours."""
 
 from __future__ import annotations
 

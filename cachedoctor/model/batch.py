@@ -1,6 +1,6 @@
 """One prefill batch of SGLang: how many prompt tokens were computed together, and how many reused.
 
-Unknown is None, never 0. Knows no engine, no rule, no file.
+Unknown is None, never 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PrefillBatch(msgspec.Struct):
     time: str | None = None
     """ISO 8601 as the log has it, in the zone of the server."""
     new_seqs: Amount | None = None
-    """Requests in it, one that goes on from the batch before included."""
+    """Requests in it, one that continues the batch before included."""
     new_tokens: Amount | None = None
     """Tokens computed; rounded up to whole pages before 0.5.20."""
     cached_tokens: Amount | None = None

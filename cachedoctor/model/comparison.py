@@ -1,4 +1,4 @@
-"""Two reports side by side: what a change of the server or the client did. Knows no engine, no rule, no file."""
+"""Two reports side by side: what a change of the server or the client did."""
 
 from __future__ import annotations
 

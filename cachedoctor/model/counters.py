@@ -1,6 +1,6 @@
 """What lies beside a log: counters of /metrics between two moments, and what responses say of their requests.
 
-Unknown is None, never 0. Knows no engine, no rule, no file.
+Unknown is None, never 0.
 """
 
 from __future__ import annotations

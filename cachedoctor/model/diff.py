@@ -1,4 +1,4 @@
-"""The difference of two prompts. Knows no engine, no rule, no file."""
+"""The difference of two prompts."""
 
 from __future__ import annotations
 

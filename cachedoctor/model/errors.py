@@ -1,4 +1,4 @@
-"""A fault that the user can mend. Knows no engine, no rule, no file."""
+"""A fault that the user can mend."""
 
 from __future__ import annotations
 

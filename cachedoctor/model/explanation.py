@@ -1,4 +1,4 @@
-"""What one line of a log says. Knows no message."""
+"""What one line of a log says."""
 
 from __future__ import annotations
 

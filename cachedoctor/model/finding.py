@@ -1,4 +1,4 @@
-"""What a rule found, and what it could not evaluate. Knows no engine, no rule, no file."""
+"""What a rule found, and what it could not evaluate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of a log on their way, and those kept as evidence. Knows no engine, no rule, no file."""
+"""Lines of a log on their way, and those kept as evidence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a user may decide about the rules: a few thresholds, and which rules are switched off.
 
-Knows name, unit, default and reason of each threshold. Knows no rule and no file. What is not here says how a cause is
-recognised, and is nobody's taste.
+``warn-tokens``: 1,000 tokens, from which on a finding is a warning. What is not here says how a cause is recognised,
+and is nobody's taste.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """From the start of a server, or a reset of its cache, to the next: what was seen in that time, summed up.
 
 Between two resets the numbers of an engine are about one cache; across them they are not. Unknown is None, never 0.
-Knows no engine, no rule, no file.
 """
 
 from __future__ import annotations

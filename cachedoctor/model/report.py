@@ -1,4 +1,4 @@
-"""Everything a renderer needs. Knows no engine, no rule, no file."""
+"""Everything a renderer needs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What llama-server calls a task, settled: built once when it has ended, never written again.
 
-``seen`` is what the log printed, the other fields are what follows from it. Knows no engine, no rule, no file.
+``seen`` is what the log printed, the other fields are what follows from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A request as a report lists it: a row of ``requests`` in the JSON report, and what every other format reads.
-
-Knows the columns. Knows nothing of how a value came about.
-"""
+"""A request as a report lists it: a row of ``requests`` in the JSON report, and what every other format reads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One statistics line of a vLLM engine: rates of an interval, and one that rolls over the last requests.
 
-Unknown is None, never 0. Knows no engine, no rule, no file.
+Unknown is None, never 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One life of a server process, and its settings. Knows no engine, no rule, no file."""
+"""One run of a server process, and its settings."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Questions:
 
 
 class Facts(_Questions, msgspec.Struct, frozen=True):
-    """What is known of one life of a llama-server at a moment. Unknown is None.
+    """What is known of one run of a llama-server at a moment. Unknown is None.
 
     A request keeps the facts that it ended under: what the log says later replaces them, and changes none.
     """
@@ -128,7 +128,7 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
 
 
 class Session(_Questions, msgspec.Struct):
-    """One life of a server process, as a report lists it: its facts at the end, and sums over its requests."""
+    """One run of a server process, as a report lists it: its facts at the end, and sums over its requests."""
 
     index: Count
     path: str

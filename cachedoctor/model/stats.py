@@ -1,4 +1,4 @@
-"""Sums over the requests of many logs. Knows no engine, no rule, no file."""
+"""Sums over the requests of many logs."""
 
 from __future__ import annotations
 

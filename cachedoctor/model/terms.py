@@ -1,6 +1,6 @@
 """The words that the rooms share: names of marks, of settings, and of what the lines of a log show.
 
-Mypy checks each use: a rule that asks for a name which nobody writes does not pass. Knows no engine, no rule, no file.
+Mypy checks each use: a rule that asks for a name which nobody writes does not pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Shows = Literal[
     "checkpoint_counts",  # how many checkpoints a request looked at, restored and made
     "checkpoints",  # a checkpoint that was made, looked at, restored or erased
     "dropped_checkpoints",  # one that left a full list
-    "forcing",  # that all of a prompt is computed anew
+    "forcing",  # that all of a prompt is computed again
     "images",
     "launches",
     "makes_checkpoints",  # the server makes checkpoints, or says that it will
@@ -48,6 +48,6 @@ Shows = Literal[
     "slot_count",
     "slot_file_checkpoints",  # that a slot file brought checkpoints
     "slot_files",
-    "text",  # what stands where two prompts part
+    "text",  # what stands where two prompts diverge
 ]
 """What the lines that a log has are able to tell."""

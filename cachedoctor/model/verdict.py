@@ -1,4 +1,4 @@
-"""What the rules say of one request, beside it: a request is never written again. Knows no engine, no rule, no file."""
+"""What the rules say of one request, beside it: a request is never written again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What can be said of a log that is still written: servers, their slots, sums and findings so far.
-
-Knows no engine, no rule, no file and no terminal.
-"""
+"""What can be said of a log that is still written: servers, their slots, sums and findings so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts that the server prints around the place where two prompts part (``old: ... text | text``).
+"""The texts that the server prints around the place where two prompts diverge (``old: ... text | text``).
 
 Writes another text of which the analysis makes the same. What it makes of a text it is told by a function. Must not
 know rules.

@@ -16,7 +16,7 @@ _CHARACTERS = 16 << 20
 _FILLER = "*"
 """Nothing that the header begins with: else a stand-in would have that in common with it."""
 _OTHERS = "abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-"""Characters that tell a stand-in from earlier ones where the prompts part."""
+"""Characters that tell a stand-in from earlier ones where the prompts diverge."""
 _HEADER = re.compile("x-anthropic-billing-header:?")
 _HEAD = 8192
 """Characters in which that header is one."""

@@ -1,6 +1,6 @@
 """The JSON documents of ``analyze`` as structs, where they are not those of the model: what the schemas are made from.
 
-A report is written as a stream (json_v1.py), so that these are filled by nobody; a test holds every key that is
+A report is written as a stream (wire/report_v1.py), so that these are filled by nobody; a test holds every key that is
 written against them.
 """
 
@@ -53,7 +53,7 @@ class SettingRow(Struct):
 
 
 class SessionRow(Struct):
-    """One life of a server process."""
+    """One run of a server process."""
 
     index: Count
     """What requests and evidence refer to; numbers may be missing."""

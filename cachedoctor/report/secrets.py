@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 _BAR = r"(?P<bar> \| [\w.-]+)?"
-"""A server that prints where two prompts part may print its bar inside a key."""
+"""A server that prints where two prompts diverge may print its bar inside a key."""
 _MIXED = 40
 """Characters of letters of both cases and digits that are taken for a key; of hexadecimal digits 32 are enough."""
 _Hide = Callable[["re.Match[str]"], str]

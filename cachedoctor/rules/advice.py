@@ -1,7 +1,4 @@
-"""Remedies that several rules give, true for the build of the session and sized by what its log shows.
-
-Knows options and sizes; knows no cause.
-"""
+"""Remedies that several rules give, true for the build of the session and sized by what its log shows."""
 
 from __future__ import annotations
 
@@ -169,7 +166,7 @@ GIVE_CMDLINE = (
 
 
 def show_text(session: Session) -> Remedy:
-    """How to make this build show the text where two prompts part."""
+    """How to make this build show the text where two prompts diverge."""
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
     words, commands = log_levels.show_text(*span(session))

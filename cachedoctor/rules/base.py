@@ -1,7 +1,7 @@
 """What a rule is: what it decides on a request, how it proves that, the words it finds for all that it match.
 
-Knows the three questions every rule asks (where does the common prefix end; was there a checkpoint at or below it; if
-not, why). Knows no single cause.
+The questions are the same for each: where does the common prefix end; was there a checkpoint at or below it; if not,
+why.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RuleContext:
         self.steals = steals
         self.difference = difference
         self.first = None if difference is None else difference.first
-        """Where the prompts part that were given beside the log, or None."""
+        """Where the prompts diverge that were given beside the log, or None."""
         self.known = difference is not None and (self.first is None or self.first.kind != "other")
         """The prompts themselves were given: no guess from numbers is needed."""
         self._history: list[Request] | None = None

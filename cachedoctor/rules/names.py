@@ -1,6 +1,6 @@
 """Codes and names of the rules, as the names of their files say them, and how a user may call them.
 
-Imports nothing but the standard library: shell completion waits for it. Knows no rule by name.
+Imports nothing but the standard library: shell completion waits for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What makes vLLM and SGLang write requests into their log, by version. Knows options; knows no cause.
+"""What makes vLLM and SGLang write requests into their log, by version.
 
 Sources: vLLM logged requests with their prompts by default up to 0.10.0 (``--disable-log-requests``), from 0.10.1 on with
 ``--enable-log-requests``, and the prompts themselves only at DEBUG from 0.11.1 on (source distributions 0.10.0 to 0.33.0).

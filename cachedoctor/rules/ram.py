@@ -1,4 +1,4 @@
-"""What a log lets us know of the RAM prompt cache. Knows facts and requests; knows no cause."""
+"""What a log lets us know of the RAM prompt cache."""
 
 from __future__ import annotations
 

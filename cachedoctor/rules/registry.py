@@ -1,4 +1,4 @@
-"""Finds the rules by the names of their files. Knows no rule by name."""
+"""Finds the rules by the names of their files."""
 
 from __future__ import annotations
 

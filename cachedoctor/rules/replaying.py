@@ -1,7 +1,7 @@
 """Replays the decision that a server took on a request: what its build had to reuse, given what the log says it held.
 
-Knows which field of a request or of facts carries which number of the decision. Knows no cause, and does not look at
-what was really reused: that is what the answer is compared with.
+Knows which field of a request or of facts carries which number of the decision. Does not look at what was
+really reused: that is what the answer is compared with.
 """
 
 from __future__ import annotations

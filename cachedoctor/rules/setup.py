@@ -1,7 +1,4 @@
-"""What follows from the facts of a server alone: worked out once, however many requests end under them.
-
-Knows facts; knows no request and no cause.
-"""
+"""What follows from the facts of a server alone: worked out once, however many requests end under them."""
 
 from __future__ import annotations
 

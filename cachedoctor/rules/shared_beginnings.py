@@ -1,6 +1,6 @@
 """What given request bodies, or prompts that the server logged, say of the traffic: do prompts share their beginning?
 
-Decides between the two look-alikes where nothing per request is known. Knows differences and prefixes; knows no cause.
+Decides between the two look-alikes where nothing per request is known.
 """
 
 from __future__ import annotations

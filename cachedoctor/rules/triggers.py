@@ -1,7 +1,6 @@
 """The triggers that a request shows. A rule names those that it may speak about, and is asked about no other request.
 
-A cheap look before the rules' own: most causes need something that most requests do not have. Knows requests;
-knows no cause.
+A cheap look before the rules' own: most causes need something that most requests do not have.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Client:
         return str(answer["choices"][0]["message"].get("content") or "") if "choices" in answer else ""
 
     def complete(self, prompt: str, expect: int | None = None, label: str = "") -> None:
-        """Send a bare text without any template: so a test chooses the very token at which two prompts part."""
+        """Send a bare text without any template: so a test chooses the very token at which two prompts diverge."""
         self._send("/v1/completions", {"prompt": prompt}, expect, label, 6)
 
     def _send(self, path: str, body: Message, expect: int | None, label: str, tokens: int) -> Message:

@@ -1,7 +1,4 @@
-"""The one object around which batch, pipe and tail are loops: feed bytes, ask for the report at any time.
-
-Knows every stage and its order. Knows no file, no terminal, no format but the wire form of a request.
-"""
+"""The one object around which batch, pipe and tail are loops: feed bytes, ask for the report at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server was given, and what its traffic would have needed: facts for the advice. Knows no line and no rule."""
+"""What a server was given, and what its traffic would have needed: facts for the advice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bytes of one input become blocks of whole lines, and these become unwrapped segments with line numbers.
 
 Lines end at ``\\n`` only: ``splitlines()`` also breaks at U+2028, VT and NEL, and then no line number would agree with
-an editor. Knows lines and wrappers. Knows no message.
+an editor.
 """
 
 from __future__ import annotations

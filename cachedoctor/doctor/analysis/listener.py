@@ -1,4 +1,4 @@
-"""Who is told of everything while it happens: inputs, events, requests, findings. Knows no format and no terminal.
+"""Who is told of everything while it happens: inputs, events, requests, findings.
 
 What a listener hears does not depend on how the input was cut into chunks, neither its content nor its order: a request
 comes right after the event that ended it. Only the silence of a live log may end a cancelled request earlier.

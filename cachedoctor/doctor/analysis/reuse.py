@@ -1,7 +1,6 @@
-"""How much of its prompts each slot reused, along the requests of the busiest server life: a few cells per slot.
+"""How much of its prompts each slot reused, along the requests of the busiest run of a server: a few cells per slot.
 
-Whole numbers, and every life of a server is counted by itself, so that parts of a log add up to the whole exactly.
-Knows requests; knows no rule and no format.
+Whole numbers, and every run of a server is counted by itself, so that parts of a log add up to the whole exactly.
 """
 
 from __future__ import annotations

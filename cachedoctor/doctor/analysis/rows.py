@@ -1,4 +1,4 @@
-"""Encoded rows wait here, on disk once they are many, in the order in which they came. Knows bytes."""
+"""Encoded rows wait here, on disk once they are many, in the order in which they came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch, pipe and tail: loops around one Analyzer. Knows sources and the analyzer; knows no format."""
+"""Batch, pipe and tail: loops around one Analyzer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The servers that write to the open input, told apart by origin: lines become events, and events requests.
+"""The servers that write to the open input, distinguished by origin: lines become events, and events requests.
 
-Knows scanners and trackers. Knows no rule and no report.
+Two containers in one compose log are two servers: ``llama-a | slot ...`` and ``llama-b | slot ...``.
 """
 
 from __future__ import annotations

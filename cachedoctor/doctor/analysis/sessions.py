@@ -1,7 +1,4 @@
-"""The lives of all servers, one session for each, in the order in which they began.
-
-Knows sessions. Knows no line and no rule.
-"""
+"""The lives of all servers, one session for each, in the order in which they began."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found in a part of the logs, on its way to whoever joins the parts. Knows no file and no process."""
+"""What was found in a part of the logs, on its way to whoever joins the parts."""
 
 from __future__ import annotations
 

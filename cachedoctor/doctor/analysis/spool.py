@@ -1,6 +1,6 @@
 """Finished requests wait here, on disk once they are many, in the order in which they started.
 
-The last ones stay as they are, because what is said of them may still change. Knows bytes and numbers of requests.
+The last ones stay as they are, because what is said of them may still change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The servers whose logs have measurements instead of requests: lines become events, and events sessions with periods.
-
-Knows scanners and trackers of every such engine. Knows no rule and no report.
-"""
+"""The servers whose logs have measurements instead of requests: lines become events, events sessions with periods."""
 
 from __future__ import annotations
 

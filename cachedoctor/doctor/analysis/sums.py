@@ -1,6 +1,6 @@
 """Sums over requests, in whole numbers, so that the sums of two parts of a log add up to those of the whole.
 
-Knows requests; knows no rule and no session.
+Milliseconds are kept as nanoseconds: 636 ms is 636,000,000.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A bootstrap by conversation: a ratio is a sum by a sum, and whole conversations are drawn, 2,000 times with a fixed
 seed. The interval is widened for few conversations as Student's t is; tests simulate that it holds the truth in 95 of
-100 comparisons. More than 400 conversations are put into 400 groups, so that the time of a draw does not grow. Knows
-numbers only.
+100 comparisons. More than 400 conversations are put into 400 groups, so that the time of a draw does not grow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Compares two reports: what went, what came, what it did to reuse and time, and how sure that is.
-
-Knows reports. Knows no log, no format and no terminal.
-"""
+"""Compares two reports: what went, what came, what it did to reuse and time, and how sure that is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """In what two reports differ beside their findings: the server, its settings, the traffic.
 
-What was changed on purpose is not told from what changed by accident: both are named. Knows reports and sums.
+What was changed on purpose is not told from what changed by accident: both are named.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The numbers by which two reports are compared, and what each of them says.
-
-Knows sums of conversations and intervals. Knows no finding and no words of a format.
-"""
+"""The numbers by which two reports are compared, and what each of them says."""
 
 from __future__ import annotations
 

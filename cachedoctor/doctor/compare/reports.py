@@ -1,7 +1,4 @@
-"""JSON reports among inputs: how a file is told from a log, and read.
-
-Knows what a stored report begins with and where it may lie. Knows no log, no format and no terminal.
-"""
+"""JSON reports among inputs: how a file is told from a log, and read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the requests of one report add up to, conversation by conversation, for a comparison with another.
 
-Memory grows with the conversations and takes 8 bytes of each request. Knows rows of a report; knows no statistics.
+Memory grows with the conversations and takes 8 bytes of each request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Amounts(msgspec.Struct, gc=False):
     """Requests with a known prompt time."""
     ms: float = 0.0
     ms_prompt: int = 0
-    """Prompt tokens of these."""
+    """Prompt tokens of these; read by the name that ``metrics`` gives."""
     ms_processed: int = 0
 
     def add(self, found: Counted, ms: float | None) -> None:

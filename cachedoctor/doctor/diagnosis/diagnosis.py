@@ -1,6 +1,6 @@
 """Runs the rules over finished requests and groups what they report into findings.
 
-Knows rules as such, not one of them by name. State is bounded: 8 requests per thread, one group per cause.
+State is bounded: 8 requests per thread, one group per cause.
 """
 
 from __future__ import annotations

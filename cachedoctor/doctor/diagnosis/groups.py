@@ -1,8 +1,8 @@
 """Matches of the rules, grouped into what becomes one finding each.
 
-What was said of the last requests can be taken back: it waits, and is counted into its group once it is final. Sums are
-whole numbers, and the worst match is the first in one order of all, so that groups of parts of a log add up to those of
-the whole. A rule is asked for its proof where a match becomes the worst. Knows no rule by name and no words.
+What was said of the last requests can be taken back: it waits, and is counted into its group once it is final. Sums
+are whole numbers, and the worst match is the first in one order of all, so that groups of parts of a log add up to
+those of the whole. A rule is asked for its proof where a match becomes the worst.
 """
 
 from __future__ import annotations

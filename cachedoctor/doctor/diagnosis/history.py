@@ -1,4 +1,4 @@
-"""What is remembered of one session's requests, for the rules to look back on. Knows requests; knows no rule."""
+"""What is remembered of one session's requests, for the rules to look back on."""
 
 from __future__ import annotations
 

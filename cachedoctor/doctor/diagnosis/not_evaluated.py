@@ -1,7 +1,4 @@
-"""Rules that these logs could not have shown, and what would enable them.
-
-Knows rules as such, not one of them by name.
-"""
+"""Rules that these logs could not have shown, and what would enable them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How fast a server computes prompts at which depth, fitted to its own timings.
 
 Attention makes every token dearer the more tokens stand before it, so the time per token rises with the depth about
-linearly: the tokens that a fix would have saved, which stand in front, cost less than those behind them. Knows the
-arithmetic; knows no rule.
+linearly: the tokens that a fix would have saved, which stand in front, cost less than those behind them.
 """
 
 from __future__ import annotations

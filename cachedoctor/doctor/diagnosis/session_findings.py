@@ -1,7 +1,4 @@
-"""What is said of whole inputs and sessions rather than of requests, and the one restart that shows more.
-
-Knows rules as such, not one of them by name.
-"""
+"""What is said of whole inputs and sessions rather than of requests, and the one restart that shows more."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def session_finding(key: Key, rule: Rule, note: SessionFinding, evidence: list[E
 
 
 def short(difference: PromptDiff) -> dict[str, Any]:
-    """Where the prompts part, as the finding carries it; the excerpt stays out."""
+    """Where the prompts diverge, as the finding carries it; the excerpt stays out."""
     return {
         "a": difference.a,
         "b": difference.b,

@@ -1,7 +1,7 @@
 """Explains single lines of a log: unwrapped, recognised, every part in words, with the builds that print them.
 
 Knows every stage that a line passes, and the words of llama-server; those of engines with versions stand in
-``versioned``. Knows no terminal and no format.
+``versioned``.
 """
 
 from __future__ import annotations

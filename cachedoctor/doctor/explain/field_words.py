@@ -1,7 +1,4 @@
-"""Words for the fields of a message: the name where it stands, the unit, the meaning, and what its value says.
-
-Knows rows and descriptions of fields. Knows no engine.
-"""
+"""Words for the fields of a message: the name where it stands, the unit, the meaning, and what its value says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Explains lines of engines that count versions instead of builds: vLLM and SGLang.
-
-Knows what every vocabulary has in common. Knows no particular engine but their names, and no line of llama-server.
-"""
+"""Explains lines of engines that count versions instead of builds: vLLM and SGLang."""
 
 from __future__ import annotations
 

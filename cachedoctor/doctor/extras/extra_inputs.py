@@ -2,7 +2,7 @@
 
 They are given to the last run of the server that they are of: the only one of their engine, or the one of their model
 among several, unless the log contradicts them. What fits no server gets a session of its own without lines: numbers
-beside the wrong log are worse than numbers alone. Knows sources, measures and sessions. Knows no rule and no report.
+beside the wrong log are worse than numbers alone.
 """
 
 from __future__ import annotations

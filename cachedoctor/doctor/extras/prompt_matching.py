@@ -1,7 +1,4 @@
-"""Matches prompts (dumps, request bodies) to the requests of a log, and finds what changed between two turns.
-
-Knows the diff's inputs and requests. Knows no rule.
-"""
+"""Matches prompts (dumps, request bodies) to the requests of a log, and finds what changed between two turns."""
 
 from __future__ import annotations
 

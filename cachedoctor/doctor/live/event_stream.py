@@ -1,4 +1,4 @@
-"""Writes down what happens as lines of ``cachedoctor.stream/1``. Knows what comes before what; knows no output.
+"""Writes down what happens as lines of ``cachedoctor.stream/1``.
 
 A request that is seen otherwise later, and a session of which more is known, are written again.
 """

@@ -1,4 +1,4 @@
-"""What the analyzer knows at this moment, slot by slot. Knows trackers and progress; changes nothing."""
+"""What the analyzer knows at this moment, slot by slot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Where the log of one server may be cut so that its parts can be read side by side: between two lives of the server.
 
-A cut is a guess from the lines around it; whoever reads the parts finds out whether it was right. Knows the start-up
-lines of the engine. Knows no request.
+A cut is a guess from the lines around it; whoever reads the parts finds out whether it was right.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Every part is analysed on its own and the parts are joined in order. Where a part turns out not to end between two
 lives that know nothing of each other, its file is read once more as a whole. The reader of a part tells at its end
-whether it was right (``Shard.settled``: one server, awake, had requests, nothing half received). Requests, sessions and
-lines are numbered while the parts are joined. Knows processes; knows no line and no rule.
+whether it was right (``Shard.settled``: one server, awake, had requests, nothing half received). Requests, sessions
+and lines are numbered while the parts are joined.
 """
 
 from __future__ import annotations

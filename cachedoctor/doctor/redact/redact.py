@@ -5,7 +5,6 @@ What the analysis reads in a text must survive without the text: kinds of holes 
 numbered as secrets are met, the first 65,536 of them, by keyed hashes with a key that is forgotten. A line of which
 parts are still to come holds back at most 4 MiB of output. Knows the catalogue of llama-server, the wrappers, what
 rules read in a printed text, and what is replaced; lines of other engines are those of ``scan`` and ``rewrite``.
-Knows no terminal and no file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writes the lines of vLLM and SGLang anew for ``redact``: prefix, message, values.
-
-Knows what of a prefix is harmless. Knows no wrapper and no line of llama-server.
-"""
+"""Writes the lines of vLLM and SGLang anew for ``redact``: prefix, message, values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Finds the lines of vLLM and SGLang in a block, one by one and all of them.
-
-Knows their catalogues. Knows no wrapper, no line of llama-server, and not what becomes of a line.
-"""
+"""Finds the lines of vLLM and SGLang in a block, one by one and all of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Writes settings and requests that vLLM and SGLang log anew: what the analysis reads of them, and nothing else.
-
-Knows the readers of both engines, and what is harmless. Knows no line and no order of lines.
-"""
+"""Writes settings and requests that vLLM and SGLang log anew: what the analysis reads of them, and nothing else."""
 
 from __future__ import annotations
 

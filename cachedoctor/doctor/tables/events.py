@@ -1,7 +1,4 @@
-"""Lists what a log says, line by line: every line that is a message of the server, as a row of the table of events.
-
-Knows the stages from bytes to messages, and what may be shown of a value. Knows no request, no rule and no file.
-"""
+"""Lists what a log says, line by line: every line that is a message of the server, as a row of the table of events."""
 
 from __future__ import annotations
 

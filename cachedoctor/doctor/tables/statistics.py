@@ -1,7 +1,4 @@
-"""Sums over many servers: logs, JSON reports and tables of requests become one set of groups.
-
-Knows how each kind of input becomes a table. Knows no format and no terminal.
-"""
+"""Sums over many servers: logs, JSON reports and tables of requests become one set of groups."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From inputs to rows of tables: reports to requests, logs to events.
-
-Knows how an input becomes a listing, and what of it may be shown. Knows no format and no terminal.
-"""
+"""From inputs to rows of tables: reports to requests, logs to events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said to people of a field of a message. Knows no engine and no message."""
+"""What is said to people of a field of a message."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Turns literal texts into patterns: blanks match any run of blanks, many literals share one trie.
 
-Knows regular expressions. Knows no message.
+``ab cd`` and ``ab ce`` become one pattern: ``ab``, blanks, ``c``, then ``d`` or ``e``.
 """
 
 from __future__ import annotations

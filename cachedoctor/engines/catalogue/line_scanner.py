@@ -1,6 +1,6 @@
 """A scanner that hides nothing: every line on its own, also those that a tracker needs once or not at all.
 
-For whoever shows events as they happen; slower than the scanner that an analysis needs. Knows no particular message.
+For whoever shows events as they happen; slower than the scanner that an analysis needs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Catalogues of programs whose lines begin with the prefix of a Python logger, and pairs of names and values in them.
 
-Knows how such a prefix ends and where a message begins. Knows no particular engine and no message.
+``INFO 11-20 23:44:58 [loggers.py:335] Engine 000: ...``: the message begins behind the bracket.
 """
 
 from __future__ import annotations

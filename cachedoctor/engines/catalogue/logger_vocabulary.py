@@ -1,7 +1,4 @@
-"""What explains single lines of an engine with a Python logger: its rows, words for them, their fields and prefixes.
-
-Knows the shape. Knows no particular engine and no message.
-"""
+"""What explains single lines of an engine with a Python logger: its rows, words for them, their fields and prefixes."""
 
 from __future__ import annotations
 

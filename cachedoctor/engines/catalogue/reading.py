@@ -1,7 +1,7 @@
 """Reads one line by itself: whole, cut, with unknown text behind the message, or without what stands before it.
 
 Slow and lenient, for people who ask about a line; logs are read by the scanner. Knows rows, and the prefixes of
-llama-server; those of other engines stand in their vocabularies. Knows no particular message.
+llama-server; those of other engines stand in their vocabularies.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Finds the messages of a catalogue in blocks of lines. The hot path: most lines never become an object.
 
 A dictionary from head to rows gives the few rows that may fit; the one that fitted last is tried first, as a log has
-one build. When none fits, a second round lets unknown text follow, because newer builds append fields. Standard ``re``
-is used: the ``regex`` package takes about twice as long on this kind of pattern. Knows blocks, heads and rows. Knows no
-particular message.
+one build. When none fits, a second round lets unknown text follow, because newer builds append fields. Standard
+``re`` is used: the ``regex`` package takes about twice as long on this kind of pattern.
 """
 
 from __future__ import annotations

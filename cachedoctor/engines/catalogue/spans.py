@@ -1,7 +1,6 @@
 """Where the holes of recognised lines are: which bytes are the server's own words, and which a user may have written.
 
-Reads lines as the scanner does, one by one and all of them. Knows rows. Knows no particular message, and not what
-becomes of a hole.
+Reads lines as the scanner does, one by one and all of them.
 """
 
 from __future__ import annotations

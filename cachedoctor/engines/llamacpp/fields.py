@@ -1,8 +1,8 @@
 """What every field of every message means, and its unit: data for people who read a log line.
 
 A name that means one thing everywhere stands alone; a name that means different things in different messages
-(``n_tokens``, ``n_past``, ``size``) has no general entry, only one per message: ``release.n_tokens``. Source: the code
-that prints the messages, llama.cpp b5311 to b11549. Knows no line.
+(``n_tokens``, ``n_past``, ``size``) has no general entry, only one per message: ``release.n_tokens``. Source: the
+code that prints the messages, llama.cpp b5311 to b11549.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ FIELDS: dict[str, Field] = {
     "ckpt_erased.size": F("MiB", _CKPT_SIZE),
     "ckpt_erased.n_tokens": F("tokens", _CKPT_TOKENS),
     "ckpt_erased.n_swa": F("tokens", "attention window of the model; b6751 to b8353 print 1 for models without one, newer builds 0, also with --swa-full"),
-    "pos_next": F("position", "where the prompt goes on behind its reused part; checkpoints whose pos_max lies above it are erased", _DROPPED),
+    "pos_next": F("position", "where the prompt continues behind its reused part; checkpoints whose pos_max lies above it are erased", _DROPPED),
     "ckpt_restore_fail.size": F("MiB", _CKPT_SIZE),
     "ckpt_restore_fail.n_tokens": F("tokens", _CKPT_TOKENS),
     "ckpt_restored.size": F("MiB", _CKPT_SIZE),
@@ -258,7 +258,7 @@ FIELDS: dict[str, Field] = {
     "remote_addr": F("", "address of the client"),
     "status": F("code", "HTTP status", {200.0: "success", 400.0: "the request was refused, e.g. because the prompt does not fit", 503.0: "the server was not ready, e.g. still loading its model"}),
     # router
-    "port": F("port", "port of the server process for one model: lines of several models are told apart by it"),
+    "port": F("port", "port of the server process for one model: it distinguishes the lines of several models"),
     "line": F("", "the line as that process wrote it"),
     "model": F("", "name of the model"),
     "scheme": F("", "http or https"),

@@ -2,7 +2,7 @@
 checkpoints looked at, timings and release; a whole request where nothing else stands in between.
 
 A shortcut for speed only: where the lines stand otherwise, the catalogue's rows read them one by one, with the same
-result. Knows the wording of these few lines.
+result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What every message says about the prompt cache, in a sentence or two: data for people who read a log line.
 
-Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, llama.cpp b5311
-to b11549. Knows no line and no field.
+Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, llama.cpp
+b5311 to b11549.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ MEANINGS: dict[str, str] = {
 }  # fmt: skip
 
 PARTS: dict[str, str] = {
-    "stamp": "time since the server started: minutes, seconds, ms, µs; minutes go on beyond 59",
+    "stamp": "time since the server started: minutes, seconds, ms, µs; minutes count on beyond 59",
     "I": "level INFO or TRACE: both print the letter I",
     "W": "level WARN",
     "E": "level ERROR",

@@ -1,4 +1,4 @@
-"""Error texts inside ``task id = N, error: ...``: the prompt that did not fit. Knows these texts only."""
+"""Error texts inside ``task id = N, error: ...``: the prompt that did not fit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How far a slot is with its task, from the lines that say it. An analysis needs none of them.
-
-Knows these lines' wording over all builds. Knows no request.
-"""
+"""How far a slot is with its task, from the lines that say it. An analysis needs none of them."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Tracker:
         life.shapes.add(shape)
         restarts = launch is not None and life.restarts(*launch)
         if several and (not known or restarts or (launch is None and not life.serves(event.slot, event.task))):
-            for single in self._scanner.singly(event):  # not met yet, of two lives, or of a request that is not open
+            for single in self._scanner.singly(event):  # not met yet, of two runs, or of a request that is not open
                 self.feed(single)
             return
         if restarts:

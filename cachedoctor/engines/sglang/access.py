@@ -1,6 +1,8 @@
 """Access lines of SGLang's web server: which interface the clients use.
 
-Knows the paths of requests for text (entrypoints/http_server.py, 0.4.3 to 0.5.23). Knows no batch.
+``INFO:     127.0.0.1:49294 - "POST /v1/chat/completions HTTP/1.1" 200 OK``
+
+Source: entrypoints/http_server.py, 0.4.3 to 0.5.23.
 """
 
 from __future__ import annotations

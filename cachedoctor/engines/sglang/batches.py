@@ -1,9 +1,7 @@
-"""Prefill batches of SGLang: what a line says of one, and which batches go on with the prompt of the one before.
+"""Prefill batches of SGLang: what a line says of one, and which batches continue the prompt of the one before.
 
 A long prompt is computed in chunks. Each chunk is a batch of its own; the reused tokens of the prompt stand in the
 first one, and ``#cached-token`` is 0 in the others (``add_chunked_req``, 0.4.3 to 0.5.23).
-
-Knows pairs of a line and sizes of chunks; knows no session and no period.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What start-up lines of SGLang say of the server: its settings, each with the line that proves it.
-
-Knows SGLang's start. Knows no batch and no request.
-"""
+"""What start-up lines of SGLang say of the server: its settings, each with the line that proves it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A name that means one thing everywhere stands alone; one that means different things has an entry per message:
 ``capacity.context``. ``PAIRS`` are the names that batch lines print themselves. Source: the code that prints them,
-SGLang 0.4.3 to 0.5.23. Knows no line.
+SGLang 0.4.3 to 0.5.23.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ FIELDS: dict[str, Field] = {
 }  # fmt: skip
 
 PAIRS: dict[str, Field] = {
-    "#new-seq": F("requests", "in this batch; one that goes on with its next chunk is counted again"),
+    "#new-seq": F("requests", "in this batch; one that continues with its next chunk is counted again"),
     "#new-token": F("tokens", "computed; rounded up to whole pages before 0.5.20"),
     "#cached-token": F("tokens", "reused by the requests that were admitted in this batch, from GPU, main memory and storage together; the further chunks of a prompt print 0"),
     "cache hit rate": F("%", "reused share of all prompt tokens since the start (before 0.4.3)"),

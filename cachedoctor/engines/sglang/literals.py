@@ -1,6 +1,6 @@
 """Reads what Python prints of its values: settings in ``server_args=``, requests in ``Receive:`` and ``Finish:``.
 
-Knows the look of calls, dictionaries, lists and strings, whole or torn. Knows no setting and no request.
+``server_args=ServerArgs(model_path='m', page_size=1, ...)``, whole or torn.
 """
 
 from __future__ import annotations

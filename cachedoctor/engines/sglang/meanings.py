@@ -1,7 +1,7 @@
 """What every message of SGLang says about the prefix cache, in a sentence or two: data for people who read a log line.
 
-Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, SGLang 0.4.3 to
-0.5.23. Knows no line and no field.
+Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, SGLang 0.4.3
+to 0.5.23.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What stands before a message of SGLang: when it was written, and by which of the processes.
 
-Source: ``configure_logger`` and the name of a scheduler process, 0.4.3 to 0.5.23. Knows no message.
+Source: ``configure_logger`` and the name of a scheduler process, 0.4.3 to 0.5.23.
 """
 
 from __future__ import annotations

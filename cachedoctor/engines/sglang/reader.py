@@ -1,4 +1,4 @@
-"""What reads a log of SGLang. Knows which rows are listened to, and what stands before a message."""
+"""What reads a log of SGLang."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Requests that SGLang logs (--log-requests): what each reused, and how much of its prompt an earlier one has.
 
-Knows the lines ``Receive:`` and ``Finish:`` and their JSON form. Prompts are compared and forgotten: none leaves this
-module.
+Prompts are compared and forgotten: none leaves this module.
 """
 
 from __future__ import annotations

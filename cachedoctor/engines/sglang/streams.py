@@ -1,7 +1,4 @@
-"""What one scheduler of SGLang does from reset to reset: its batches become periods, each batch counted once.
-
-Knows the order of a scheduler's batches. Knows no setting and no text of a line.
-"""
+"""What one scheduler of SGLang does from reset to reset: its batches become periods, each batch counted once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Turns events of an SGLang log into sessions, periods, batches and answers. Knows what begins a life of a server.
+"""Turns events of an SGLang log into sessions, periods, batches and answers.
 
 What lines say is read in the modules beside: ``ranks`` (who wrote a line), ``facts`` (settings), ``batches`` and
-``streams`` (prefill), ``request_log``, ``versions``. Knows no rule.
+``streams`` (prefill), ``request_log``, ``versions``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which versions of SGLang write what was seen. No line of its log names the version.
 
-Source: the wheels of the versions in ``SAMPLED``. Knows versions; knows no session. A version counts as
-``minor * 100 + patch``: 0.5.10 is 510.
+Source: the wheels of the versions in ``SAMPLED``. A version counts as ``minor * 100 + patch``: 0.5.10 is 510.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What explains single lines of SGLang: what stands before a message, and what makes the server print it.
-
-Knows prefixes in words. Knows no batch and no session.
-"""
+"""What explains single lines of SGLang: what stands before a message, and what makes the server print it."""
 
 from __future__ import annotations
 

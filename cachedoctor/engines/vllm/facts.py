@@ -1,8 +1,4 @@
-"""What single lines of vLLM say of the server: the settings of its session, each with its line.
-
-Knows messages one by one, and what each is worth: the resolved configuration counts more than what was asked for. Knows
-no statistics.
-"""
+"""What single lines of vLLM say of the server: the settings of its session, each with its line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What every field of every message of vLLM means, and its unit: data for people who read a log line.
 
-A name that means one thing everywhere stands alone; a name that means different things in different messages has no general
-entry, only one per message: ``lookup.total``. Parts of a line that are read as pairs (``more``) have a table of their own.
-Source: the code that prints the messages, vLLM 0.5.4 to 0.33.0 and LMCache 0.3.0 to 0.5.6. Knows no line.
+A name that means one thing everywhere stands alone; a name that means different things in different messages has no
+general entry, only one per message: ``lookup.total``. Parts of a line that are read as pairs (``more``) have a table
+of their own. Source: the code that prints the messages, vLLM 0.5.4 to 0.33.0 and LMCache 0.3.0 to 0.5.6.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 vLLM prints rates every ``VLLM_LOG_STATS_INTERVAL`` seconds (default 10; 5 in 0.7 and in the V0 engine). While idle it
 prints one line of zeros and then none: the time since the line before is the interval where that line tells of work,
-and may be longer elsewhere. The first interval begins when the engine is ready. Knows times and versions; knows no
-line.
+and may be longer elsewhere. The first interval begins when the engine is ready.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Turns the statistics line of an engine into a sample. Knows the names of its parts in all versions.
-
-Knows no period and no session.
-"""
+"""Turns the statistics line of an engine into a sample."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Logged prompts: how much each shares with an earlier one, and whether it begins with Claude Code's header.
 
 Prompts are in the log up to 0.11.0 with request logging on (the default up to 0.10.0), later at the debug level. They
-are compared and forgotten; nothing of them is kept. Knows the two messages that hold them.
+are compared and forgotten; nothing of them is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests that LMCache looked up: the only lines of a vLLM log with numbers of one request.
 
-Knows their fields. Reuse is what the engine had by itself and what LMCache gave on top; LMCache before 0.3.15
-prints the first only where something was loaded.
+``Reqid: ..., Total tokens 3335, ...`` is one request. Reuse is what the engine had by itself and what LMCache gave on
+top; LMCache before 0.3.15 prints the first only where something was loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What every message of vLLM says about the prefix cache, in a sentence or two: data for people who read a log line.
 
 Keyed by the id of a message, the same over all its wordings. Source: the code that prints the messages, vLLM 0.5.4 to
-0.33.0 and LMCache 0.3.0 to 0.5.6. Knows no line and no field.
+0.33.0 and LMCache 0.3.0 to 0.5.6.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ MEANINGS: dict[str, str] = {
     "preemption": "The KV cache is full: a running request lost its blocks and is computed again later, or is swapped out (V0 engine; V1 logs no preemption, only /metrics counts them).",
     # what empties the cache
     "reset_asked": "Somebody called POST /reset_prefix_cache.",
-    "reset": "The prefix cache is empty now, and the hit rate starts anew. It follows a call of /reset_prefix_cache, new weights, or sleep.",
+    "reset": "The prefix cache is empty now, and the hit rate starts again. It follows a call of /reset_prefix_cache, new weights, or sleep.",
     "reset_failed": "The prefix cache was to be emptied, but requests were running: it keeps what it has.",
     "sleep_asked": "Somebody called POST /sleep: the KV cache is given up.",
-    "sleep": "The engine sleeps: its KV cache is gone, and after it wakes every prompt is computed anew.",
+    "sleep": "The engine sleeps: its KV cache is gone, and after it wakes every prompt is computed again.",
     "sleep_freed": "Memory that was given up by going to sleep, KV cache included.",
     "wake_asked": "Somebody called POST /wake_up.",
     "wake": "The engine is awake, with an empty KV cache.",

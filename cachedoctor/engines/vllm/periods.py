@@ -1,6 +1,6 @@
 """Sums up the statistics lines of an engine from one reset of its cache to the next.
 
-State is bounded: 64 periods per session, the one with the fewest samples gives way. Knows samples; knows no line.
+State is bounded: 64 periods per session, the one with the fewest samples gives way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reads a log of vLLM. Knows which rows are listened to."""
+"""What reads a log of vLLM."""
 
 from __future__ import annotations
 

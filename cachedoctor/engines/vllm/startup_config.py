@@ -1,6 +1,6 @@
 """Reads what the start-up of vLLM prints of its settings: the resolved configuration, and the arguments given.
 
-Knows the two texts. The first is what counts; the second says what was asked for. Knows no event and no period.
+The first is what counts; the second says what was asked for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Turns events of a vLLM log into sessions, samples and periods.
-
-Knows what starts a server, what resets its cache, and which requests ask for text. Knows no rule.
-"""
+"""Turns events of a vLLM log into sessions, samples and periods."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The version of vLLM by the number of the source line that prints the statistics, where nothing better is in the log.
 
 Read off the sources of 49 versions, 0.5.4 to 0.33.0: all releases at which the number changes, except 0.15, which was
-not looked at and therefore belongs to both its neighbours. The number of the V0 engine (``metrics.py``) is no help: it
-went up and down and came back. Knows numbers; knows no message.
+not looked at and therefore belongs to both its neighbours. The number of the V0 engine (``metrics.py``) is no help:
+it went up and down and came back. ``[loggers.py:335]`` is 0.32.0 to 0.33.0.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _words(row: RequestRow) -> str:
     if back is not None:
         return f"It went back to the checkpoint at position {number(back[1])}; everything behind it was computed again."
     if prefix is None:
-        return f"It held {count(len(held), 'checkpoint')}; where the prompts part is unknown."
+        return f"It held {count(len(held), 'checkpoint')}; where the prompts diverge is unknown."
     within = [end for _, end in held if end < prefix]
     if within:
         at = number(max(within))
@@ -98,4 +98,6 @@ def _words(row: RequestRow) -> str:
     nearest = number(min(end for _, end in held))
     many = "Its only checkpoint ends" if len(held) == 1 else f"All its {number(len(held))} checkpoints end"
     where = f"at position {nearest}" if len(held) == 1 else f"the nearest at position {nearest}"
-    return f"{many} behind the place where the prompts part ({count(prefix, 'token')}), {where}: nothing to go back to."
+    return (
+        f"{many} behind the place where the prompts diverge ({count(prefix, 'token')}), {where}: nothing to go back to."
+    )

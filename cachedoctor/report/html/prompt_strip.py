@@ -1,4 +1,4 @@
-"""Where two prompts part: how much they share, and the few characters on both sides of the place.
+"""Where two prompts diverge: how much they share, and the few characters on both sides of the place.
 
 Knows findings and rows; the texts come from sanitize.py, cut and without secrets.
 """
@@ -28,7 +28,7 @@ class Strip:
     words: str
     place: str
     shared: str
-    """The bar up to where the prompts part; empty when the lengths are unknown."""
+    """The bar up to where the prompts diverge; empty when the lengths are unknown."""
     rest: str
     before: str
     old: str

@@ -72,7 +72,6 @@ class Timeline:
     axis_y: float
     hits: list[tuple[float, str]]
     """Words for each column."""
-    bars_bottom: float
     label: str = "in one request"
     width: int = WIDTH
     left: int = LEFT
@@ -102,7 +101,7 @@ def draw(columns: Columns) -> Timeline | None:
     return Timeline(
         height=bottom + 44, step=step, columns=len(columns.all), per_column=columns.width, scale=scale, lanes=lanes,
         events=events, restarts=restarts if len(restarts) <= _RESTARTS else [], n_restarts=n,
-        totals=totals, axis=_axis(columns.all, step), axis_y=bottom + 4, bars_bottom=top - _GAP,
+        totals=totals, axis=_axis(columns.all, step), axis_y=bottom + 4,
         hits=[(LEFT + i * step, words(c, columns)) for i, c in enumerate(columns.all)],
         label="in one request" if columns.width == 1 else f"in {number(columns.width)} requests", hit_width=step,
     )  # fmt: skip
@@ -226,5 +225,5 @@ def words(column: Column, columns: Columns) -> str:
     ]
     parts += [f"{EVENTS[name]}: {number(n)}" for name, n in column.events.items() if n]
     if column.restarts:
-        parts.append("the server started anew before it" if column.count == 1 else count(column.restarts, "restart"))
+        parts.append("the server restarted before it" if column.count == 1 else count(column.restarts, "restart"))
     return "; ".join(parts)

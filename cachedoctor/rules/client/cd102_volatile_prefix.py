@@ -14,11 +14,10 @@ from cachedoctor.rules.base import (
     Proof,
     RequestRule,
     RuleContext,
-    marked,
     n,
     times,
 )
-from cachedoctor.rules.client.changes import from_prompts, prompts_prove
+from cachedoctor.rules.client.changes import from_prompts, prompts_prove, texts_prove
 from cachedoctor.rules.client.printed_header import header_field
 
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
@@ -75,11 +74,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     """Show both texts."""
     if not isinstance(match.found, str):
         return prompts_prove(s, match)
-    return Proof(
-        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
-        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
-        {"kind": match.found, "lcp": s.lcp},
-    )
+    return texts_prove(s, kind=match.found)
 
 
 def say(g: Group) -> FindingText:

@@ -124,7 +124,7 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
 
 
 def say(g: Group) -> FindingText:
-    """Say where the prompts part, and which candidates are left."""
+    """Say where the prompts diverge, and which candidates are left."""
     f, r = g.numbers, g.worst_request
     where = (
         f"after {n(f['lcp'])} tokens"

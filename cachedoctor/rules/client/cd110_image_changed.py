@@ -20,7 +20,7 @@ def say(g: Group) -> FindingText:
     where = f" ({f['place']})" if f["place"] else ""
     return FindingText(
         f"an image of the conversation changed{where} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata anew, is "
+        "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata again, is "
         "another image, and nothing behind it can be reused.",
         [
             Remedy(

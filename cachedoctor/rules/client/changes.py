@@ -1,7 +1,4 @@
-"""What a change by the client costs, and how the prompts prove it, for the rules of the CD1xx family.
-
-Knows requests and what came before them; knows no cause.
-"""
+"""What a change by the client costs, and how the prompts prove it, for the rules of the CD1xx family."""
 
 from __future__ import annotations
 
@@ -44,6 +41,15 @@ def prompts_prove(s: RuleContext, match: Match) -> Proof:
     return Proof(primary, related[:2], numbers, s.difference)
 
 
+def texts_prove(s: RuleContext, **numbers: object) -> Proof:
+    """Prove a difference by both texts that the server printed."""
+    return Proof(
+        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        {**numbers, "lcp": s.lcp},
+    )
+
+
 def seen_in_prompts(first_token: int | str) -> RuledOut:
     """The look-alike that is excluded once the prompts are known."""
-    return RuledOut("slot-held-other-prompt", f"the two prompts themselves part at token {n(first_token)}")
+    return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at token {n(first_token)}")

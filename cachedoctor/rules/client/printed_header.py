@@ -1,4 +1,7 @@
-"""Where a billing header stands in the text that the server prints. Knows such text; knows no cause."""
+"""Where a billing header stands in the text that the server prints.
+
+``cc_entrypoint=cli; cch=`` before the bar: the field is ``cch``.
+"""
 
 from __future__ import annotations
 

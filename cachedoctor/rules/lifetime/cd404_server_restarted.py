@@ -7,7 +7,7 @@ from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule
 
 
 def decide(s: RuleContext) -> Match | None:
-    """Fire on the first request of a later life of the server."""
+    """Fire on the first request of a later run of the server."""
     r = s.request
     if not s.facts.setting("restarted") or s.slot_before is not None or s.before or r.outcome != "cold":
         return None
@@ -28,7 +28,7 @@ def say(g: Group) -> FindingText:
     """Say what a restart costs and how to soften it."""
     f = g.numbers
     return FindingText(
-        f"the server started anew; the first prompt after it ({n(f['prompt'])} tokens) had nothing to reuse",
+        f"the server restarted; the first prompt after it ({n(f['prompt'])} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache live in the process and end with it.",
         [
             Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer."),

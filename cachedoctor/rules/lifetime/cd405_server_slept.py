@@ -35,7 +35,7 @@ def say(g: Group) -> FindingText:
     return FindingText(
         f"the server had slept; {times(g.count)} found every cache empty afterwards{cost}",
         f"After --sleep-idle-seconds without work the server frees model and context (line {f['line']}), and with them all slots, "
-        "checkpoints and the RAM prompt cache. Task numbers and clock go on.",
+        "checkpoints and the RAM prompt cache. Task numbers and clock continue.",
         [
             advice.option(
                 g.session,
@@ -44,7 +44,7 @@ def say(g: Group) -> FindingText:
                 "If the pause was short: let the server wait longer before it sleeps, or drop the option (-1, the default, never sleeps).",
             )
         ],
-        [RuledOut("server-restarted", "the process went on: it says that it wakes, and task numbers continue")],
+        [RuledOut("server-restarted", "the process continued: it says that it wakes, and task numbers continue")],
         ["https://github.com/ggml-org/llama.cpp/pull/18228"],
     )
 

@@ -62,7 +62,7 @@ def say(g: Group) -> FindingText:
         f"slot {r.slot} was restored from a file, without checkpoints: {n(f['lcp'])} tokens matched and could not be reused; {n(g.tokens)} "
         f"tokens recomputed over {times(g.count)}",
         f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
-        "Recurrent, hybrid and sliding-window memory can go on from there, but not back.",
+        "Recurrent, hybrid and sliding-window memory can continue from there, but not go back.",
         [
             Remedy(
                 f"Update llama.cpp: b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after that."

@@ -29,7 +29,7 @@ def say(g: Group) -> FindingText:
     )
     return FindingText(
         f"--cache-reuse has no effect here: {times(g.count)} changed the history and could not use it",
-        f"The server switched it off because {because}. Reuse of the common prefix goes on as before.",
+        f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
         [Remedy("Drop --cache-reuse, or use it with a plain attention model without --mmproj.")],
     )
 

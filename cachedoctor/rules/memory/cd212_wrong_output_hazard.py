@@ -37,7 +37,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     r = s.request
     if match.key == "window":
         kind, line = "a checkpoint made before the text changed", r.marks["stale"]
-        why = "the prompt parted here, inside what the checkpoint holds"
+        why = "the prompt diverged here, inside what the checkpoint holds"
     else:
         kind, line = "a checkpoint made from what the slot held before", r.marks["slot_file"]
         why = "the slot holds other tokens than its last request left"
@@ -54,7 +54,7 @@ def say(g: Group) -> FindingText:
             f"is no longer in the prompt, and the answer may rest on it, in {times(g.count)}"
         )
         why = (
-            "The prompt had parted from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
+            "The prompt had diverged from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
             "drop checkpoints that begin too late, not those that reach too far. Whether the answer suffered cannot be seen in a log."
         )
         update = f"Update llama.cpp: from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."

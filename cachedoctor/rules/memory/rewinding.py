@@ -1,7 +1,4 @@
-"""What a log says of memory that had to go back to a common prefix and could not, for the rules of the CD2xx family.
-
-Knows requests and what came before them; knows no cause.
-"""
+"""What a log says of memory that had to go back to a common prefix and could not, for the rules of the CD2xx family."""
 
 from __future__ import annotations
 

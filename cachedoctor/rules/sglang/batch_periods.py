@@ -1,8 +1,7 @@
 """What the rules about SGLang ask of a session: its periods, which requests they know, what the settings come to.
 
-A batch is no request: totals of a period are exact up to a page, single lines are not. Of requests only those are known
-that were alone from begin to end, or that the server logged, or whose responses were given. Knows no cause and no words
-of a finding.
+A batch is no request: totals of a period are exact up to a page, single lines are not. Of requests only those are
+known that were alone from begin to end, or that the server logged, or whose responses were given.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model import Answer, Answers, BatchPeriod, Mark, Session
+from cachedoctor.model import Answer, Answers, BatchPeriod, Confidence, Mark, Session, Severity
 
 Strategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
 
@@ -111,6 +110,20 @@ def fell(period: BatchPeriod, new: int, cached: int) -> bool | None:
     if new + cached < SOME or rest_new + rest_cached < SOME:
         return None
     return rest_cached / (rest_cached + rest_new) - cached / (cached + new) >= FEWER
+
+
+def pressed(session: Session, period: BatchPeriod, new: int, cached: int) -> tuple[Severity, Confidence] | None:
+    """How sure it is that the part of a period with these tokens lost reuse to a full pool; None where it did not.
+
+    That reuse fell makes it likely only: the requests that fill a pool may as well be other texts, with nothing to reuse.
+    None also where too little is known.
+    """
+    lost = fell(period, new, cached)
+    if lost:
+        return "warning", "high" if known(session) >= TWICE else "medium"
+    if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
+        return None
+    return "note", "medium"
 
 
 def seen(session: Session, period: BatchPeriod) -> Seen | None:

@@ -6,17 +6,13 @@ from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session
 from cachedoctor.model.period import FULL
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import (
-    ENOUGH,
-    HALF,
-    TWICE,
     caching,
     capacity,
     crowded,
-    fell,
     hybrid,
-    known,
     marks,
     periods,
+    pressed,
     reuse,
     share,
 )
@@ -35,22 +31,12 @@ def inspect(session: Session) -> list[SessionFinding]:
         return []
     for period in periods(session):
         full = (period.token_usage or 0.0) >= FULL or crowded(period)
-        if full and (dropped := _dropped(session, period)) is not None:
-            return [_note(session, period, *dropped)]
+        if full and (lost := pressed(session, period, period.full_new_tokens, period.full_cached_tokens)):
+            severity, confidence = lost
+            if severity == "note" and not period.cached_tokens:
+                confidence = "low"  # nothing was ever reused: prompts may have nothing in common
+            return [_note(session, period, severity, confidence)]
     return []
-
-
-def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidence] | None:
-    """How sure it is that reuse was lost; None where it was not, or too little is known.
-
-    That it fell makes it likely only: the requests that fill the pool may as well be other texts, with nothing to reuse.
-    """
-    lost = fell(period, period.full_new_tokens, period.full_cached_tokens)
-    if lost:
-        return "warning", "high" if known(session) >= TWICE else "medium"
-    if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
-        return None
-    return "note", "medium" if period.cached_tokens else "low"
 
 
 def _note(session: Session, period: BatchPeriod, severity: Severity, confidence: Confidence) -> SessionFinding:

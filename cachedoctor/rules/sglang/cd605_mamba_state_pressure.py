@@ -5,11 +5,11 @@ from __future__ import annotations
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
 from cachedoctor.model.period import FULL, STATES_FULL
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
-from cachedoctor.rules.sglang.batch_periods import ENOUGH, HALF, TWICE, caching, fell, known, marks, periods, reuse
+from cachedoctor.rules.sglang.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.rules.sglang.option_advice import launch, log_requests
 
 _WHY = (
-    "A hybrid model can only go on from a position whose state is kept, and states have a pool of their own. Running requests "
+    "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
     "take one to three each; what is left holds the states of the cache, and the oldest are dropped without a line in the log. "
     "The KV cache of such a prefix is still there, and of no use."
 )
@@ -22,22 +22,13 @@ def inspect(session: Session) -> list[SessionFinding]:
     for period in periods(session):
         short = (period.mamba_usage or 0.0) >= STATES_FULL
         tokens = period.usage_at_mamba if period.usage_at_mamba is not None else period.token_usage
-        if short and (tokens is None or tokens < FULL) and (dropped := _dropped(session, period)) is not None:
-            return [_note(session, period, tokens, *dropped)]
+        if (
+            short
+            and (tokens is None or tokens < FULL)
+            and (lost := pressed(session, period, period.states_new_tokens, period.states_cached_tokens))
+        ):
+            return [_note(session, period, tokens, *lost)]
     return []
-
-
-def _dropped(session: Session, period: BatchPeriod) -> tuple[Severity, Confidence] | None:
-    """How sure it is that reuse was lost; None where it was not, or too little is known.
-
-    That it fell makes it likely only: the requests that fill the pool may as well be other texts, with nothing to reuse.
-    """
-    lost = fell(period, period.states_new_tokens, period.states_cached_tokens)
-    if lost:
-        return "warning", "high" if known(session) >= TWICE else "medium"
-    if lost is False or period.seqs <= ENOUGH or reuse(period) >= HALF:
-        return None
-    return "note", "medium"
 
 
 def _note(

@@ -32,7 +32,7 @@ _WHY = (
 )
 _WHY_HICACHE = (
     "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache "
-    "keeps none where prompts part, so that a shared beginning with another text behind it is never reused (PR 31181)."
+    "keeps none where prompts diverge, so that a shared beginning with another text behind it is never reused (PR 31181)."
 )
 
 

@@ -94,12 +94,12 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFindi
 
 
 def _parted(session: Session, claim: str, given: shared_beginnings.Shared | None) -> FindingText:
-    """FindingText where bodies or logged prompts prove that the prompts part early."""
+    """FindingText where bodies or logged prompts prove that the prompts diverge early."""
     if given is not None:
         return FindingText(f"{claim}; {given.said}", given.why, given.remedies)
     return FindingText(
         f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
-        "The prompts part near their beginning, so that there is nothing to be reused: other texts, or a head that changes in every "
+        "The prompts diverge near their beginning, so that there is nothing to be reused: other texts, or a head that changes in every "
         "request, a date, an id, tools in another order.",
         [compare_bodies()],
     )
@@ -132,7 +132,7 @@ def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
     if replica(period) is not None:
         others.append("another data-parallel rank that has the prefix")
     if hybrid(session) is not False:
-        others.append("states of a hybrid model that are kept elsewhere than where the prompts part")
+        others.append("states of a hybrid model that are kept elsewhere than where the prompts diverge")
     if evicts(session, period) is not False:
         others.append(_eviction(session, requests))
     return f"something does it that leaves no trace in this log: {'; '.join(others)}."

@@ -1,6 +1,6 @@
 """Remedies that several rules about SGLang give: options by the names of the user's version, and the experiments.
 
-Knows options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_groups/fields); knows no cause.
+Knows options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_groups/fields).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def launch(options: str) -> str:
 
 
 def extra_buffer(session: Session) -> Remedy:
-    """Advise the strategy that keeps states where prompts part, by the name that the version has."""
+    """Advise the strategy that keeps states where prompts diverge, by the name that the version has."""
     what = (
-        "Keep a state where prompts part, too. It takes up to two more states per running request and needs an attention "
+        "Keep a state where prompts diverge, too. It takes up to two more states per running request and needs an attention "
         "backend that can have pages of 64 tokens."
     )
     if session.since("0.5.7") is False:
@@ -79,7 +79,7 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
 def compare_bodies() -> Remedy:
     """Advise a comparison of two request bodies."""
     return Remedy(
-        "To see where two prompts part: save the bodies of two requests that should share their beginning.",
+        "To see where two prompts diverge: save the bodies of two requests that should share their beginning.",
         ["cachedoctor diff first.json second.json"],
     )
 

@@ -1,7 +1,4 @@
-"""What a log says of a conversation whose slot another one had taken, for the rules of the CD3xx family.
-
-Knows requests and what came before them; knows no cause.
-"""
+"""What a log says of a conversation whose slot another one had taken, for the rules of the CD3xx family."""
 
 from __future__ import annotations
 

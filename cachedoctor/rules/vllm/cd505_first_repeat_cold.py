@@ -28,7 +28,7 @@ def inspect(session: Session) -> list[SessionFinding]:
                     else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
                     f"computed in full{seen}"
                 ),
-                "Its states are saved at the ends of prompts and chunks. Where two prompts part, a state is saved only once the second "
+                "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
                 "one has been there"
                 + (f", and only at multiples of {n(size)} tokens" if size else "")
                 + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
@@ -66,7 +66,7 @@ def _remedies(dropped: bool) -> list[Remedy]:
             "Up to 0.28 states are kept at ends of chunks and prompts alone: smaller chunks keep more of them, and cost speed.",
             ["vllm serve ... --max-num-batched-tokens 2048"],
         ),
-        Remedy("From 0.29 on states where prompts part are kept as well."),
+        Remedy("From 0.29 on states where prompts diverge are kept as well."),
     ]
 
 

@@ -23,7 +23,7 @@ def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, 
         yield (
             "zero",
             "the hit rate of this version is always 0.0 %: it says nothing",
-            "In 0.7 the engine makes the counters anew just before it prints them.",
+            "In 0.7 the engine resets the counters just before it prints them.",
         )
         return
     if not any(p.most_rate or p.last_rate for p in rated):  # what makes a rate too high makes none of nothing

@@ -37,7 +37,7 @@ def _proven(stretch: Stretch, found: shared_beginnings.Shared) -> SessionFinding
     """The prompts were given, or the log has them: they decide."""
     if found.early:
         words = FindingText(
-            f"next to nothing was reused, because the prompts part near their beginning: {found.said} ({stretch.said})",
+            f"next to nothing was reused, because the prompts diverge near their beginning: {found.said} ({stretch.said})",
             found.why,
             found.remedies,
         )

@@ -1,7 +1,4 @@
-"""What vLLM's measurements say of the reuse of a server: stretches of traffic, each in the unit of its source.
-
-Knows periods of statistics lines, counters of /metrics and responses. Knows no cause.
-"""
+"""What vLLM's measurements say of the reuse of a server: stretches of traffic, each in the unit of its source."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The server gives a prompt the slot that is most similar to it, so two sessions with one system prompt meet in one slot
 and overwrite each other behind that prompt (issue #22083). From lengths alone this looks like one conversation whose
 history changes at the same place again and again. The lengths decide: a prompt that extends the last but one, and not
-the last, belongs to the last but one. Knows the arithmetic of prompts that grow. Knows no log line.
+the last, belongs to the last but one.
 """
 
 from __future__ import annotations

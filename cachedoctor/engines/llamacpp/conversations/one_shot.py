@@ -1,9 +1,9 @@
 """Tells prompts of their own, which only begin alike, from the turns of a conversation.
 
-Batch jobs, classifiers and questions about retrieved texts send the same instruction with another text each time. From
-one request to the next this looks like a conversation whose head changed: a longer prompt that shares its beginning
-with the one before. Over several requests the lengths decide: turns grow, separate prompts are longer and shorter in no
-order. Knows the arithmetic of prompts that grow. Knows no log line.
+Batch jobs, classifiers and questions about retrieved texts send the same instruction with another text each time.
+From one request to the next this looks like a conversation whose head changed: a longer prompt that shares its
+beginning with the one before. Over several requests the lengths decide: turns grow, separate prompts are longer and
+shorter in no order.
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""What the pages and docstrings name is there: paths, files, modules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+ROOMS = {path.name for path in (ROOT / "cachedoctor").iterdir() if path.is_dir()}
+TOPS = ("cachedoctor", "tests", "docs", "fixtures", "scripts", "benchmarks", ".ci")
+FILES = {path.name for top in TOPS for path in (ROOT / top).rglob("*.*")}
+PLACEHOLDER = re.compile(r"[A-Z]{3,}|NNN|<|\*|\.\.\.")
+"""``docs/usage/COMMAND.md`` stands for many."""
+THEIRS = (
+    "engines/vllm",
+    "engines/sglang",
+    "engines/programs",
+    "rules/sglang",
+    "rules/vllm",
+    "engines/catalogue/logger.py",
+    "prompts/tokenizers/gguf.py",
+)
+"""Docstrings there name files of the servers and of ggml."""
+
+
+def named(text: str) -> list[str]:
+    """Words in backticks that look like paths of the repository, or like modules; commands give their words."""
+    words = [word for span in re.findall(r"`+([^`]+)`+", text) for word in span.split()]
+    kept = [word for word in words if not PLACEHOLDER.search(word)]
+    paths = [word for word in kept if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", word)]
+    return [word for word in paths if (word.split("/")[0] in (*TOPS, *ROOMS) and "/" in word) or word.endswith(".py")]
+
+
+def missing(word: str, beside: Path) -> bool:
+    """No such file, from the root, from the package, or from ``beside``; a file name alone may be anywhere."""
+    if "/" not in word and word in FILES:
+        return False
+    return not any((start / word).exists() for start in (ROOT, ROOT / "cachedoctor", beside))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_paths_on_a_page_exist(page: Path) -> None:
+    """In the recipes above all, where a reader opens what is named."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert [word for word in named(prose) if missing(word, page.parent)] == []
+
+
+def test_modules_named_in_docstrings_exist() -> None:
+    """``settle.py`` is looked for anywhere, ``redact/holes.py`` in its folder."""
+    found = []
+    for path in sorted((ROOT / "cachedoctor").rglob("*.py")):
+        where = path.relative_to(ROOT / "cachedoctor").as_posix()
+        if where.startswith(THEIRS):
+            continue
+        text = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+        words = {*named(text), *re.findall(r"[\w/]+\.py\b", text)}
+        found += [f"{where}: {word}" for word in sorted(words) if missing(word, path.parent)]
+    assert found == []
+
+
+def test_what_is_gone_is_noticed() -> None:
+    """A page that names a module of another time, and what is no path."""
+    text = "`choosing.py`, `rules/base.py`, `docs/gone.md`, `docs/usage/COMMAND.md`, `llama-server`, `cd docs/usage`"
+    assert named(text) == ["choosing.py", "rules/base.py", "docs/gone.md", "docs/usage"]
+    assert [word for word in named(text) if missing(word, ROOT)] == ["choosing.py", "docs/gone.md"]
