@@ -91,9 +91,12 @@ class AnswerTracker:
 
     def _opened(self, line: int) -> Answers:
         if self._fresh or self.session is None:
+            before, begun = self.session, line if self._begun is None else self._begun
+            if before is not None and before.path == self._path:
+                before.last_line = begun - 1  # lines of the next run were its own until it answered something
             self.session = self._new_session(self._path, self._origin)
             self.session.engine, self.session.program = self.engine, self.program
-            self.session.first_line = line if self._begun is None else self._begun
+            self.session.first_line = begun
             self._fresh, self._answers, self._listed = False, None, 0
             if self._version is not None:
                 self.is_of(self._version)
