@@ -151,6 +151,27 @@ def test_lengths_must_alternate_three_times_to_show_two_conversations(
     assert other["why"].startswith("not excluded") is not sure
 
 
+# ---- a place that changes each time
+
+
+@pytest.mark.parametrize(("places", "same"), [((2500, 2508, 2516), True), ((2500, 2508, 2517), False)])
+def test_the_same_place_is_within_sixteen_tokens(places: tuple[int, ...], same: bool) -> None:
+    """A prompt that grows by 300 tokens a turn, and each time differs from the slot's content at one of ``places``."""
+    log, held = TRACE + turn(0, 4000, 6, computed=4000), 4005
+    for number, place in enumerate(places, 1):
+        prompt = 4000 + 300 * number
+        shares = f"f_sim_best = {place / prompt:.3f} (> 0.100 thold), f_keep = {place / held:.3f}"
+        exact = f" - checking sim = {place / prompt:.3f} ({place}/{prompt}) > 0.100"
+        choice = f"{exact}\nslot get_availabl: id  0 | task -1 | selected slot by LCP similarity, {shares}"
+        log += turn(1000 * number, prompt, 6, cached=place, computed=prompt - place, choice=choice)
+        held = prompt + 5
+    report = report_of(log)
+    assert [request["common_prefix_tokens"] for request in report["requests"][1:]] == list(places)
+    (finding,) = report["findings"]
+    assert (finding["code"], finding["count"]) == ("CD105", 3)
+    assert ("It is the same place in at least three requests" in finding["why"]) is same
+
+
 # ---- what a number is: printed, derived, bounded, unknown
 
 _HEADLESS = """\
