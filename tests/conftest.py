@@ -22,6 +22,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
+from cachedoctor.report import sanitize
 from cachedoctor.report.wire import report_v1
 from cachedoctor.sources.file import FileSource
 
@@ -130,7 +131,7 @@ def json_of(
     analyzer.open(path)
     for chunk in chunks:
         analyzer.feed(chunk)
-    report_v1.render(analyzer.finish(), out)
+    report_v1.render(sanitize.report(analyzer.finish()), out)
     return out.getvalue()
 
 

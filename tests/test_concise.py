@@ -14,6 +14,7 @@ from conftest import CASES
 from cachedoctor.cli import live
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, Totals
+from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.text import concise
 from cachedoctor.report.wire.stored import StoredRequests
@@ -35,7 +36,7 @@ def found(**changes: object) -> Finding:
 def lines(*findings: Finding, look: Look = LOOK, paths: tuple[str, ...] = ("a.log",)) -> str:
     report = Report("0", [InputInfo(p) for p in paths], [], Totals(), StoredRequests([]), list(findings), [], [])
     out = io.BytesIO()
-    concise.write(report, out, look)
+    concise.write(sanitize.report(report), out, look)
     return out.getvalue().decode(look.encoding)
 
 

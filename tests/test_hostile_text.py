@@ -19,6 +19,7 @@ from cachedoctor.doctor.tables.tables import request_rows, write
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.report import sanitize
 from cachedoctor.report.text import diff_text, line_text, text_report
 from cachedoctor.report.wire import diff_v1, line_v1, report_v1
 
@@ -98,7 +99,7 @@ def test_markup_is_literal() -> None:
 def test_the_json_report(payload: str) -> None:
     """What is in it is data; control characters are escaped by JSON, and the text comes back as far as it is quoted."""
     out = io.BytesIO()
-    report_v1.render(analyzed(payload).finish(), out)
+    report_v1.render(sanitize.report(analyzed(payload).finish()), out)
     raw = out.getvalue()
     assert not re.search(rb"[\x00-\x09\x0b-\x1f]", raw)
     evidence = [e["text"] for f in json.loads(raw)["findings"] for e in f["evidence"]]

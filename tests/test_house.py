@@ -14,6 +14,7 @@ from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Facts, Request
 from cachedoctor.model.observed import Choice, Observed
+from cachedoctor.report.base import FORMATS
 
 CODE = ROOT / "cachedoctor"
 LLAMA = CODE / "engines" / "llamacpp"
@@ -139,3 +140,37 @@ def test_no_rule_reads_what_another_said() -> None:
         or (isinstance(node, ast.arg) and node.arg == "fired")
     ]
     assert found == []
+
+
+def test_a_format_is_given_what_may_be_shown() -> None:
+    """``sanitize.report`` alone makes it, ``base.write`` alone asks for it; every ``write`` takes nothing else."""
+    made = [
+        f"{folder(path)}: {ast.unparse(node)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ShownReport", "sanitize.report")
+    ]
+    assert [place.partition(":")[0] for place in made] == ["report/base.py", "report/sanitize.py"]
+    for form in FORMATS.values():
+        (function,) = (
+            node
+            for node in TREES[CODE / "report" / f"{form.module.replace('.', '/')}.py"].body
+            if isinstance(node, ast.FunctionDef) and node.name == "write"
+        )
+        first = function.args.args[0].annotation
+        assert first is not None
+        assert ast.unparse(first) == "ShownReport", form.name
+
+
+def test_an_event_is_known_in_few_files() -> None:
+    """From ``Tracker.feed`` on a line is read once; behind that, values go from room to room."""
+    found = {
+        path.name
+        for path, tree in TREES.items()
+        if path.is_relative_to(LLAMA)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for argument in (*node.args.args, *node.args.kwonlyargs)
+        if argument.annotation is not None and ast.unparse(argument.annotation) == "Event"
+    }
+    assert found == {"tracker.py", "blocks.py", "lines.py", "progress.py"}

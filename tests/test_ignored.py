@@ -11,6 +11,7 @@ from conftest import CASES, FIXTURES, content_of, given_of, prompts_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Options
+from cachedoctor.report import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1, stored
 from cachedoctor.rules import names
@@ -25,7 +26,7 @@ def report_of(log, options, prompts=None, given=None):
     analyzer.feed(log)
     report = analyzer.finish()
     out = io.BytesIO()
-    report_v1.render(report, out)
+    report_v1.render(sanitize.report(report), out)
     return json.loads(out.getvalue()), report
 
 

@@ -25,6 +25,7 @@ from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.parallel import cuts, parallel
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
+from cachedoctor.report import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1
 from cachedoctor.sources.unpack import MAX_BYTES
@@ -77,8 +78,8 @@ def reported(paths: list[str], jobs: int, build: int | None = None, given: list[
         errors = feed_all(analyzer, paths)
     report = analyzer.finish()
     out, shown = io.BytesIO(), io.StringIO()
-    report_v1.render(report, out)
-    text_report.render(report, shown, 100)
+    report_v1.render(sanitize.report(report), out)
+    text_report.render(sanitize.report(report), shown, 100)
     return out.getvalue().decode(), shown.getvalue(), [(error.message, error.hint) for error in errors]
 
 

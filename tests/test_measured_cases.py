@@ -14,6 +14,7 @@ from findings_text import Expected, findings_text
 from syrupy.assertion import SnapshotAssertion
 
 import cachedoctor
+from cachedoctor.report import sanitize
 from cachedoctor.report.wire import report_v1
 
 by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"])
@@ -26,7 +27,7 @@ def _report(name: str) -> dict[str, Any]:
     for option, path in case.get("beside", ()):
         beside["prompts" if option == "--requests" else option.removeprefix("--")].append(FIXTURES / path)
     out = io.BytesIO()
-    report_v1.render(cachedoctor.analyze(FIXTURES / case["log"], **beside), out)
+    report_v1.render(sanitize.report(cachedoctor.analyze(FIXTURES / case["log"], **beside)), out)
     found: dict[str, Any] = json.loads(out.getvalue())
     return found
 

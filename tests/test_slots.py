@@ -13,6 +13,7 @@ from conftest import json_of
 
 from cachedoctor.doctor.analysis.reuse import CELLS, Reuse
 from cachedoctor.model import CacheDoctorError, InputInfo, Report, Request, Session, SlotReuse, Totals
+from cachedoctor.report import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.text.slot_bars import bars, joined
 from cachedoctor.report.wire.stored import StoredRequests, read
@@ -39,7 +40,7 @@ def shown(slots: list[SlotReuse], width: int = 80, ascii_only: bool = False, ses
     out = io.StringIO()
     report = Report("0", [InputInfo("a.log", lines=9, recognised=9)], SERVERS[:sessions], Totals(9), StoredRequests([]),
                     [], [], [], slots=slots)  # fmt: skip
-    text_report.render(report, out, width, ascii_only=ascii_only)
+    text_report.render(sanitize.report(report), out, width, ascii_only=ascii_only)
     return [row for row in out.getvalue().splitlines() if row.startswith(("slot", "others"))]
 
 

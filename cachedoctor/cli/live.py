@@ -28,10 +28,11 @@ class Live:
     ) -> None:
         """``before``: is called before something is printed."""
         # Imported now: the first finding must not wait for it.
+        from cachedoctor.report.base import write
         from cachedoctor.report.text import concise
         from cachedoctor.report.text import text_report as text
 
-        self._text, self._concise = text, concise
+        self._text, self._concise, self._write = text, concise, write
         self._short = format == "concise"
         self._before = before
         self._sink = sink
@@ -79,9 +80,9 @@ class Live:
     def end(self, report: Report, out: IO[bytes]) -> None:
         """Write the report; of short lines those that are new or whose numbers changed since they were printed."""
         if not self._short:
-            self._text.write(report, out, self._look)
+            self._write("text", report, out, self._look)
             return
         lines = io.BytesIO()
-        self._concise.write(report, lines, self._look)
+        self._write("concise", report, lines, self._look)
         printed = set(self._printed.values())
         out.writelines(line for line in lines.getvalue().splitlines(keepends=True) if line not in printed)

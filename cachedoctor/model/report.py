@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Annotated, Protocol
 
 import msgspec
@@ -107,7 +107,7 @@ class Report(msgspec.Struct):
     tool_version: str
     """Version of cachedoctor that made it."""
     inputs: list[InputInfo]
-    sessions: list[Session]
+    sessions: Sequence[Session]
     """Lives of servers, one for each start of a process."""
     totals: Totals
     requests: RequestLines

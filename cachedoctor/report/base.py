@@ -29,7 +29,7 @@ class Look(NamedTuple):
 
 
 class Format(NamedTuple):
-    """One way to write a report. Its module in this room has ``write(report, out, look)``."""
+    """One way to write a report. Its module has ``write(report, out, look)``, and gets what may be shown."""
 
     name: FormatName
     module: str
@@ -56,4 +56,7 @@ FORMATS: dict[str, Format] = {
 
 def write(name: FormatName, report: Report, out: IO[bytes], look: Look) -> None:
     """Write ``report`` in the format ``name``; a format that cannot be written raises before the first byte."""
-    importlib.import_module(f"cachedoctor.report.{FORMATS[name].module}").write(report, out, look)
+    from cachedoctor.report import sanitize
+
+    module = importlib.import_module(f"cachedoctor.report.{FORMATS[name].module}")
+    module.write(sanitize.report(report), out, look)

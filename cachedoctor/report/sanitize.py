@@ -6,8 +6,9 @@ Knows which parts of a report, a diff, a comparison, sums and an explained line 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -51,9 +52,32 @@ _FACT = 240
 """Code points of a fact in which two servers differ."""
 
 
-def findings(shown: Report) -> list[Finding]:
-    """Return the findings as they may be shown."""
-    return [finding(f) for f in shown.findings]
+class ShownReport(Report):
+    """A report as it may be shown: what every format is given, made by ``report`` alone."""
+
+
+class _Sessions(Sequence[Session]):
+    """Sessions as they may be shown; a log can hold very many, so that nobody gets them all at once."""
+
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._sessions = sessions
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @overload
+    def __getitem__(self, at: int) -> Session: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Session]: ...
+    def __getitem__(self, at: int | slice) -> Session | Sequence[Session]:
+        found = self._sessions[at]
+        return session(found) if isinstance(found, Session) else _Sessions(found)
+
+
+def report(shown: Report) -> ShownReport:
+    """Return a report as it may be shown."""
+    findings = [finding(found) for found in shown.findings]
+    return ShownReport(**{**msgspec.structs.asdict(shown), "findings": findings, "sessions": _Sessions(shown.sessions)})
 
 
 def finding(shown: Finding) -> Finding:
@@ -136,7 +160,7 @@ def name(shown: str) -> str:
 
 
 def session(shown: Session) -> Session:
-    """Return a session as it may be shown; a log can hold very many, so that nobody gets them all at once."""
+    """Return a session as it may be shown."""
     settings = {
         name: msgspec.structs.replace(found, value=hidden(found.value)) if isinstance(found.value, str) else found
         for name, found in shown.settings.items()

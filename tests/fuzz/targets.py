@@ -31,6 +31,7 @@ from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.report import sanitize
 from cachedoctor.report.text import diff_text, line_text, text_report
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import diff_v1, line_v1, report_v1
@@ -64,8 +65,8 @@ def _reported(pieces: list[bytes], cmdline: str | None = None) -> tuple[bytes, s
         analyzer.feed(piece)
     report = analyzer.finish()
     assert not analyzer.crashed, [rule for rule in report.not_evaluated if "failed" in rule.reason]
-    report_v1.render(report, out)
-    text_report.render(report, page, 80)
+    report_v1.render(sanitize.report(report), out)
+    text_report.render(sanitize.report(report), page, 80)
     return out.getvalue(), page.getvalue()
 
 
@@ -185,7 +186,7 @@ def beside(data: bytes) -> None:
     analyzer, out = Analyzer(prompts=given), io.BytesIO()
     analyzer.open("server.log")
     analyzer.feed(_LOG)
-    report_v1.render(analyzer.finish(), out)
+    report_v1.render(sanitize.report(analyzer.finish()), out)
     assert not analyzer.crashed
 
 

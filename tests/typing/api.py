@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_type
 
@@ -20,7 +21,7 @@ def numbers(report: Report) -> None:
     assert_type(report.totals, Totals)
     assert_type(report.totals.reuse, float | None)
     assert_type(report.findings, list[Finding])
-    assert_type(report.sessions, list[Session])
+    assert_type(report.sessions, Sequence[Session])
     assert_type(report.ignored, list[str])
     for finding in report.findings:
         assert_type(finding.cost.tokens, int)

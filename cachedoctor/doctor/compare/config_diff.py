@@ -6,7 +6,7 @@ What was changed on purpose is not told from what changed by accident: both are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cachedoctor.doctor.compare.tally import Tally
@@ -58,7 +58,7 @@ def _setting(session: Session, name: str) -> object:
     return None if found is None else found.value
 
 
-def _same_builds(before: list[Session], after: list[Session]) -> bool:
+def _same_builds(before: Sequence[Session], after: Sequence[Session]) -> bool:
     """Whether every server of either side may be of the same build as one of the other side."""
     old, new = ([_range(session) for session in some] for some in (before, after))
     return all(any(_overlap(a, b) for b in new) for a in old) and all(any(_overlap(a, b) for a in old) for b in new)

@@ -96,14 +96,12 @@ def settle(
         held, moved = _swap(seen, held, numbers, past)
         revised = judge_again(moved, seen.index, talk, slots)
     prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
-    thread, others = None, 0
-    if seen.parent is None:
-        elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
-        lengths = Lengths(
-            numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-            seen.first_line, swapped, choice.looked,
-        )  # fmt: skip
-        thread, others = talk.join(lengths, elsewhere)
+    elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
+    lengths = Lengths(
+        numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
+        seen.first_line, swapped, choice.looked,
+    )  # fmt: skip
+    thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
     cold = thread is None and numbers.prompt is not None and (held.tokens == 0 or held.thread is not None)
     turn, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
@@ -130,15 +128,24 @@ def settle(
         request = _dropped(request, slot, past, same=same and "slot_file" not in found)
     if facts.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
         slot.processed(losses.stretch(request))
-    if recorded and thread is not None and seen.released_tokens is not None:
-        talk.record(request, thread, seen.released_tokens)
-        moved, more = talk.divide(thread)
-        if more:
-            request = talk.replace(replace(request, other_candidates=others + more), thread)
-        if moved:
-            revised += judge_again(moved, seen.index, talk, slots)
-            request = next((m.turn.request for m in moved if m.turn.request.index == seen.index), request)
+    if recorded and thread is not None:
+        request, later = _recorded(request, thread, talk, slots)
+        revised += later
     return Settled(request, revised)
+
+
+def _recorded(
+    request: Request, thread: Thread, talk: Conversations, slots: Mapping[int, Slot]
+) -> tuple[Request, list[Request]]:
+    """Note a turn of a conversation; returns it, and the earlier requests that it shows to be another's."""
+    talk.record(request, thread, request.seen.released_tokens or 0)
+    moved, more = talk.divide(thread)
+    if more:
+        request = talk.replace(replace(request, other_candidates=request.other_candidates + more), thread)
+    if not moved:
+        return request, []
+    revised = judge_again(moved, request.index, talk, slots)
+    return next((m.turn.request for m in moved if m.turn.request.index == request.index), request), revised
 
 
 def _full(seen: Observed, facts: Facts) -> bool:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.model import BatchPeriod, CacheSample, PrefillBatch, Report, Rows, SamplePeriod, Session
-from cachedoctor.report import sanitize
 from cachedoctor.report.html.series import Drawing, Series
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
@@ -63,7 +62,7 @@ def servers(report: Report) -> list[Server]:
 
 def _server(session: Session, several: bool, rates: dict[_Place, Series], sums: dict[_Place, Series]) -> Server:
     engines, ranks = _of(session, rates), _of(session, sums)
-    known = sanitize.session(session)
+    known = session
     place = f"{known.origin or f'Server {session.index + 1}'}: " if several else ""
     rated = [(_titled("Hit rate, engine", name), s.rates()) for name, s in engines[:_DRAWN]]
     summed = [(_titled("Prefill batches,", name), s.sums()) for name, s in ranks[:_DRAWN]]
@@ -78,7 +77,7 @@ def _server(session: Session, several: bool, rates: dict[_Place, Series], sums: 
 
 
 def _titled(what: str, name: str | None) -> str:
-    return what.partition(",")[0] if name is None else f"{what} {cut(sanitize.name(name), 40)}"
+    return what.partition(",")[0] if name is None else f"{what} {cut(name, 40)}"
 
 
 def _followed(

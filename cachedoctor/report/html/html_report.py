@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import IO, Any
 
 from cachedoctor.model import Finding, Report, RequestRow, Session
-from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.html import html_findings, html_measured, html_page
 from cachedoctor.report.html.checkpoints_chart import MOST as RULERS
@@ -20,6 +19,7 @@ from cachedoctor.report.html.request_table import HEADS, Table
 from cachedoctor.report.html.reuse_chart import Speed, over_time
 from cachedoctor.report.html.timeline import draw
 from cachedoctor.report.html.token_split import KINDS, NONE, added, tokens
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
@@ -31,10 +31,10 @@ _LISTED = 20
 """Servers and inputs listed one by one."""
 
 
-def write(report: Report, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write the page."""
     report.requests.check()
-    findings = sanitize.findings(report)
+    findings = report.findings
     parts = _Parts(report, findings)
     totals = report.totals
     urls = {rule.code: look.pages + rule.url for rule in report.rules} if look.pages is not None else {}
@@ -111,7 +111,7 @@ def _open(report: Report) -> list[dict[str, Any]]:
 
 
 def _session(session: Session) -> dict[str, Any]:
-    shown = sanitize.session(session)
+    shown = session
     source = server_words.SOURCES.get(shown.build_source or "", "")
     return {
         "name": shown.origin or "",

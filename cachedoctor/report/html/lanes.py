@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import RequestRow, Session
-from cachedoctor.report import sanitize
 from cachedoctor.report.text.text_safe import cut
 
 Server = tuple[str, str | None]
@@ -13,10 +14,8 @@ Server = tuple[str, str | None]
 class Lanes:
     """Numbers the slots in the order in which they come; a slot keeps its number when its server starts anew."""
 
-    def __init__(self, sessions: list[Session]) -> None:
-        self._servers: dict[int, Server] = {
-            s.index: (base_name(s.path), s.origin and sanitize.name(s.origin)) for s in sessions
-        }
+    def __init__(self, sessions: Sequence[Session]) -> None:
+        self._servers: dict[int, Server] = {s.index: (base_name(s.path), s.origin) for s in sessions}
         self._by_origin = len({origin for _, origin in self._servers.values()}) > 1
         self._by_path = len({path for path, _ in self._servers.values()}) > 1
         self._numbers: dict[tuple[Server, int], int] = {}

@@ -101,7 +101,7 @@ def _head(page: _Rows, view: View, tall: bool) -> None:
     if not sessions:
         page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
     elif len(sessions) == 1:
-        page.keyed("server", describe(sessions[0]), 2 if tall else 1)
+        page.keyed("server", describe(sanitize.session(sessions[0])), 2 if tall else 1)
     else:
         page.keyed("servers", f"{number(len(sessions))}: " + ", ".join(_name(session) for session in sessions))
     if view.measured and not view.servers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cachedoctor.model import Session
 from cachedoctor.report.markdown.markdown_safe import cell, code, prose, table
 from cachedoctor.report.secrets import hidden
@@ -12,7 +14,7 @@ MOST = 5
 """Servers; of more, those of which most was measured."""
 
 
-def show(sessions: list[Session]) -> list[str]:
+def show(sessions: Sequence[Session]) -> list[str]:
     """Return a list for each server, and a table where it has several engines or periods."""
     found = [session for session in sessions if measures(session)]
     parts = []

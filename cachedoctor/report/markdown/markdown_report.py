@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import IO
 
 from cachedoctor.model import Finding, Report, RequestRow, Session, Totals
-from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown import markdown_measured
 from cachedoctor.report.markdown.markdown_finding import reproduce, show
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
@@ -31,13 +31,13 @@ _TROUBLE = {server_words.LLAMA: "recomputes prompts"}
 """What findings of an engine are about, if not about its cache at large."""
 
 
-def write(report: Report, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write the report; parts are separated by an empty line."""
     out.write(look.encode("\n\n".join(_parts(report, look)) + "\n"))
 
 
 def _parts(report: Report, look: Look) -> list[str]:
-    findings = sanitize.findings(report)
+    findings = report.findings
     rows = _rows(report, findings)
     parts = [_title(report, findings), _about(report), "### Name and version", *_servers(report, findings)]
     parts += ["### What was measured", *_measured(report)]
@@ -68,9 +68,7 @@ def _title(report: Report, findings: list[Finding]) -> str:
 
 def _server_name(session: Session) -> str:
     return (
-        _program(server_words.LLAMA)
-        if session.engine == server_words.LLAMA
-        else prose(server_words.program(sanitize.session(session)))
+        _program(server_words.LLAMA) if session.engine == server_words.LLAMA else prose(server_words.program(session))
     )
 
 
@@ -111,7 +109,7 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
 
 
 def _server(session: Session, several: bool) -> str:
-    s = sanitize.session(session)
+    s = session
     version = f"{prose(server_words.version(s))}{_SOURCE.get(s.build_source or '', '')}"
     rows = [
         f"- Version: {prose(server_words.program(s))} {version}".rstrip(),
@@ -154,7 +152,7 @@ def _memory(session: Session) -> str:
 
 def _settings(session: Session, several: bool) -> str:
     rows = [f"Server {session.index + 1}:", ""] if several else []
-    for name, found in sanitize.session(session).settings.items():
+    for name, found in session.settings.items():
         place = f"line {found.line:,}" if found.line is not None else "not from a line of the log"
         value = str(found.value).lower() if isinstance(found.value, bool) else str(found.value)
         rows.append(f"- {code(name)} = {code(value)} ({place})")

@@ -8,17 +8,18 @@ from __future__ import annotations
 import io
 from typing import IO
 
-from cachedoctor.model import Finding, InputInfo, Report
+from cachedoctor.model import Finding, InputInfo
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_finding import heading, location
 from cachedoctor.report.words.numbers import duration
 
 
-def write(report: Report, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write a line for each finding, the costliest first."""
-    for finding in sanitize.findings(report):
+    for finding in report.findings:
         out.write(_line(finding, report.inputs, look))
 
 

@@ -6,9 +6,9 @@ Knows Report and Page, and how builds are worded. Knows no finding.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from cachedoctor.model import Report, Session, Totals
-from cachedoctor.report import sanitize
 from cachedoctor.report.text import slot_bars, text_measured
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_safe import cut
@@ -47,7 +47,7 @@ def _keyed(page: Page, key: str, words: str) -> None:
     page.prose([(f"{key:<10}", "bold")], words, 10)
 
 
-def _servers(sessions: list[Session], several_inputs: bool) -> list[str]:
+def _servers(sessions: Sequence[Session], several_inputs: bool) -> list[str]:
     if len(sessions) == 1:
         return [describe(sessions[0])]
     if len(sessions) <= MANY:
@@ -60,7 +60,7 @@ def _servers(sessions: list[Session], several_inputs: bool) -> list[str]:
 
 def describe(session: Session) -> str:
     """Say what a server is; unknown parts are named as unknown."""
-    s = sanitize.session(session)
+    s = session
     name = f"{server_words.program(s)} {server_words.version(s)}{server_words.SOURCES.get(s.build_source or '', '')}"
     parts = [name.strip(), *(_slots_of(s) if s.engine == server_words.LLAMA else server_words.parts(s))]
     if s.model:
@@ -76,11 +76,11 @@ def _slots_of(session: Session) -> list[str]:
 
 def place(session: Session) -> str:
     """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
-    return sanitize.session(session).origin or f"server {session.index + 1}"
+    return session.origin or f"server {session.index + 1}"
 
 
 def _extent(session: Session, several_inputs: bool) -> str:
-    named = sanitize.session(session).origin
+    named = session.origin
     origin = f"{named} · " if named else ""
     path = f"{session.path} " if several_inputs else ""
     lines = f"lines {session.first_line:,} to {session.last_line:,}" if has_log(session) else "no log"

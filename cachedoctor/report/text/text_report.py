@@ -12,6 +12,7 @@ from typing import IO, TextIO
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text import header, text_finding
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.words.coverage import checked
@@ -24,7 +25,7 @@ _NAMED = 8
 
 
 def render(
-    report: Report,
+    report: ShownReport,
     out: TextIO,
     width: int = 80,
     *,
@@ -42,7 +43,7 @@ def render(
     """
     page = Page(out, width, color, ascii_only)
     header.show(page, report)
-    findings = sanitize.findings(report)
+    findings = report.findings
     named = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
     several = len(report.sessions) > 1
     where = {s.index: header.place(s) for s in report.sessions if several and s.index in named}
@@ -60,7 +61,7 @@ def render(
     _footer(page, report)
 
 
-def write(report: Report, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write the report as it is to look on one output."""
     text = io.StringIO()
     render(report, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages)

@@ -9,8 +9,8 @@ import io
 from typing import IO
 
 from cachedoctor.model import Finding, Report
-from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.text.text_safe import visible
@@ -20,10 +20,10 @@ from cachedoctor.report.words.numbers import count, percent
 _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def write(report: Report, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
     text = io.StringIO()
-    for finding in sanitize.findings(report):
+    for finding in report.findings:
         text.write(f"{_annotation(finding)}\n")
     text.write(f"{_summary(report)}\n")
     out.write(look.encode(text.getvalue()))

@@ -24,6 +24,7 @@ from cachedoctor.model import (
 )
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
+from cachedoctor.report.sanitize import ShownReport
 
 SCHEMA = "cachedoctor.report/1"
 
@@ -101,9 +102,8 @@ _SESSION = (
 )  # fmt: skip
 
 
-def session(shown: Session) -> dict[str, Any]:
-    """One session with the keys of the contract."""
-    s = sanitize.session(shown)
+def session(s: Session) -> dict[str, Any]:
+    """One session, as it may be shown, with the keys of the contract."""
     out = {name: getattr(s, name) for name in _SESSION}
     out["settings"] = {name: {"value": found.value, "line": found.line} for name, found in s.settings.items()}
     if s.program is not None:
@@ -132,7 +132,7 @@ def head(report: Report) -> dict[str, Any]:
 def tail(report: Report) -> dict[str, Any]:
     """Everything of the report that stands after the requests."""
     return {
-        "findings": sanitize.findings(report),
+        "findings": report.findings,
         "not_evaluated": report.not_evaluated,
         "rules": report.rules,
         "restart": report.restart,
@@ -141,7 +141,7 @@ def tail(report: Report) -> dict[str, Any]:
     }
 
 
-def render(report: Report, out: IO[bytes]) -> None:
+def render(report: ShownReport, out: IO[bytes]) -> None:
     """Write the report to ``out``; sessions and requests stream through."""
     report.requests.check()  # now, because half a report is worse than none
     before, after = msgspec.json.encode(head(report)), msgspec.json.encode(tail(report))
@@ -159,6 +159,6 @@ def render(report: Report, out: IO[bytes]) -> None:
     out.write(b"," + after[1:] + b"\n")
 
 
-def write(report: Report, out: IO[bytes], _: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], _: Look) -> None:
     """Write the report; JSON looks the same everywhere."""
     render(report, out)

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import msgspec
 
 from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo
-from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
@@ -29,14 +29,14 @@ _SNIPPET = 400
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
-def write(report: Report, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write one run with a result per finding."""
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, look)]}
     out.write(msgspec.json.format(msgspec.json.encode(log), indent=2) + b"\n")
 
 
 def _run(report: Report, look: Look) -> dict[str, Any]:
-    findings = sanitize.findings(report)
+    findings = report.findings
     index = {rule.code: at for at, rule in enumerate(report.rules)}
     remedied: dict[str, Finding] = {}
     for finding in findings:

@@ -14,6 +14,7 @@ import msgspec
 from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
+from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.wire import report_v1
 
 SCHEMA = "cachedoctor.stream/1"
@@ -42,7 +43,7 @@ def opened(index: int, info: InputInfo) -> bytes:
 
 def session(shown: Session) -> bytes:
     """Give the line of a session: what is known of it so far."""
-    return _typed("session", _encoder.encode(report_v1.session(shown)))
+    return _typed("session", _encoder.encode(report_v1.session(sanitize.session(shown))))
 
 
 def event(
@@ -109,7 +110,7 @@ def close(report: Report) -> Iterator[bytes]:
     )  # fmt: skip
 
 
-def write(report: Report, out: IO[bytes], _: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], _: Look) -> None:
     """Write what a report holds; it has no events."""
     report.requests.check()
     out.write(start(report.tool_version))

@@ -6,7 +6,6 @@ Knows which rules are about which engine. Knows no rule and no format.
 from __future__ import annotations
 
 from cachedoctor.model import Report
-from cachedoctor.report import sanitize
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
@@ -19,7 +18,7 @@ def checked(report: Report) -> str:
         parts.append(f"{_rules(report, LLAMA)} checked {count(report.totals.requests, 'request')}")
     for name in dict.fromkeys(s.engine for s in report.sessions if s.engine != LLAMA):
         sessions = [s for s in report.sessions if s.engine == name]
-        seen, called = looked_at(sessions), program(sanitize.session(sessions[0]))
+        seen, called = looked_at(sessions), program(sessions[0])
         known = rules_of(name, {rule.code for rule in report.rules})
         words = f"{_rules(report, name)} for {called} checked {seen}"
         parts.append(words if known else f"No rule is about {called} ({seen})")

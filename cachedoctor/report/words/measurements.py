@@ -31,16 +31,16 @@ def measures(session: Session) -> bool:
 def said(session: Session) -> Said:
     """Say what was measured; what differs by engine or period stands in ``grid``."""
     s = sanitize.session(session)
-    intervals, batches = _intervals(s.periods), _batches(s.periods)
+    intervals, batches = _intervals(session.periods), _batches(session.periods)
     found: Said = []
     if intervals:
         found += _of_intervals(intervals)
     if batches:
         found += _of_batches(batches)
-    if not intervals and not batches and has_log(s) and s.engine in _NOTHING:
+    if not intervals and not batches and has_log(session) and session.engine in _NOTHING:
         found.append(("log", _NOTHING[s.engine]))
-    found += _most([("metrics", _counted(counters)) for counters in s.counters])
-    return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in s.answers])
+    found += _most([("metrics", _counted(counters)) for counters in session.counters])
+    return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in session.answers])
 
 
 def grid(session: Session) -> Grid | None:
