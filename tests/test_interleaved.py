@@ -62,10 +62,12 @@ def test_a_sub_agent_between_the_turns_of_a_long_session() -> None:
         [(14_000, None), (14_600, 14_300), (15_200, 14_900)],
         # a branch that is not returned to
         [(14_000, None), (13_000, HEAD), (13_500, 13_300), (14_000, 13_800)],
+        # one return, though not to what the slot held: a history rewritten twice has these lengths, too
+        [(13_000, None), (13_900, HEAD), (13_600, HEAD)],
         # the numbers are hidden
         [(14_000, None), (13_900, None), (14_500, HEAD), (14_400, HEAD)],
     ],
-    ids=["fixed-place", "edited", "rolling-window", "places", "appended", "branch", "hidden"],
+    ids=["fixed-place", "edited", "rolling-window", "places", "appended", "branch", "one-return", "hidden"],
 )
 def test_one_conversation_stays_one(rows: list[tuple[int, int | None]]) -> None:
     assert parties(*rows) is None

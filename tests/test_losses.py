@@ -118,6 +118,23 @@ def test_a_slot_file_with_checkpoints_explains_nothing() -> None:
     assert "CD207" not in codes(text[:at] + line + text[at:])
 
 
+def test_a_checkpoint_dropped_before_a_slot_file_was_read_is_not_missed() -> None:
+    """It stood for the first 1,788 tokens of the text that the file replaced."""
+    text = log("slot-file-over-other-conversation-b8672")
+    size = "n_tokens = 1788, size = 0.016 MiB)"
+    made = f"created context checkpoint 2 of 32 (pos_min = 1787, pos_max = 1787, {size}"
+    drop = f"{UPDATE} 26 | erasing old context checkpoint (pos_min = 1787, pos_max = 1787, {size}"
+    text = replaced(text, made, f"{made}\n{drop}")
+    text = replaced(text, "[1787, 1787] against 2156", "[1275, 1275] against 2156")
+    restored = "restored context checkpoint (pos_min = {0}, pos_max = {0}, n_tokens = {1}, n_past = {1},"
+    text = replaced(text, restored.format(1787, 1788), restored.format(1275, 1276))
+    text = replaced(
+        text, "task 36 | n_tokens = 1788, memory_seq_rm [1788", "task 36 | n_tokens = 1276, memory_seq_rm [1276"
+    )
+    text = replaced(text, "/   426 tokens", "/   938 tokens")
+    assert "CD203" not in codes(text)
+
+
 # ---- idle slots
 
 
@@ -143,6 +160,18 @@ def test_the_oldest_prompt_leaves_first() -> None:
 def test_without_the_line_nobody_slept() -> None:
     """A model that is loaded again without sleeping is a restart."""
     assert "CD405" not in codes(without(log("server-slept-b9713"), "sleeping state"))
+
+
+def test_a_sleep_is_blamed_once() -> None:
+    """What a conversation loses after its first turn behind the sleep has another cause."""
+    text = log("server-slept-b9713")
+    again = text[text.index("0.05.802.477 I slot get_availabl") :]
+    again = replaced(again, "f_keep = 1.000", "f_keep = 0.600").replace("/    68 tokens", "/   819 tokens")
+    again = re.sub(r"sim_best = [\d.]+", "sim_best = 0.602", again).replace("task 24", "task 32")
+    again = again.replace("0.05.8", "0.06.8")
+    (finding,) = (f for f in report_of(text + again)["findings"] if f["code"] == "CD405")
+    assert (finding["count"], finding["cost"]["tokens"]) == (1, 1915)
+    assert report_of(text + again)["requests"][-1]["outcome"] == "partial"
 
 
 def test_without_the_line_no_adapter_changed() -> None:

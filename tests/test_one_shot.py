@@ -32,6 +32,11 @@ def test_conversations_in_turn_are_not_though_most_steps_fall() -> None:
     assert not found([length + 150 * turn for turn in range(5) for length in (1300, 1200, 1100, 1000)])
 
 
+def test_conversations_in_turn_are_not_when_another_begins() -> None:
+    turns = [length + 200 * turn for turn in range(6) for length in (1000, 700)]
+    assert not found([*turns, 800])
+
+
 def test_side_requests_between_growing_turns_are_not() -> None:
     assert not found([n for turn in range(8) for n in (2000 + 150 * turn, 120 - turn)])
 

@@ -231,6 +231,11 @@ def test_a_secret_has_one_token_and_another_has_another() -> None:
     assert re.findall("<path-[0-9]>", redacted(lines).decode()) == ["<path-1>", "<path-2>", "<path-1>"]
 
 
+def test_many_secrets_have_as_many_tokens() -> None:
+    lines = "".join(f"srv    load_model: loading model '/models/{n}.gguf'\n" for n in range(300))
+    assert re.findall("<path-[0-9]+>", redacted(lines).decode()) == [f"<path-{n}>" for n in range(1, 301)]
+
+
 def test_a_secret_has_its_token_wherever_it_stands() -> None:
     state = "srv f: failed to allocate memory for prompt cache state: acme\n"
     lines = redacted(f"{state}slot f: id  0 | task 1 | clearing slot with 7 tokens acme\n")

@@ -257,3 +257,9 @@ def test_a_refused_request_leaves_the_slot_as_it_was() -> None:
     log = [*START, *old(0, 1168, 0, [], []), *refused, *old(17, 1300, 1039, [], [])]
     seen = watch("\n".join(log).encode() + b"\n", 6301)
     assert [r.held_tokens for r, _ in seen] == [0, 1173]
+
+
+def test_a_request_knows_the_server_as_it_was_at_its_end() -> None:
+    """What later lines show is no part of it."""
+    seen = watch("\n".join([*START, *old(0, 1168, 0, [], []), *old(17, 1300, 1173, [], [])]).encode() + b"\n", 6301)
+    assert [r.facts.several for r, _ in seen] == [False, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from conftest import FIXTURES, content_of, report_of
 
 FORCED = (
@@ -73,3 +74,12 @@ def test_a_slot_that_is_chosen_for_its_age_shares_little() -> None:
     chosen = "slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 2007448456\n"
     report = report_of(chosen.join(request(9 * turn, 1900 + 70 * turn) for turn in range(4)))
     assert "CD108" in {finding["code"] for finding in report["findings"]}
+
+
+@pytest.mark.parametrize(("tokens", "code"), [(8192, "CD403"), (8193, "CD401")])
+def test_a_prompt_that_fits_no_context_is_not_one_of_a_divided_context(tokens: int, code: str) -> None:
+    """Four slots of 2,048 tokens: what is longer than 8,192 would not fit into all of them together."""
+    log = content_of(FIXTURES / "cases" / "slot-context-too-small-b11549").decode()
+    refused = log.replace("request (2807 tokens)", f"request ({tokens} tokens)")
+    assert refused != log
+    assert [finding["code"] for finding in report_of(refused)["findings"]] == [code]

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from command import FIRST, SIMILARITY, TURN
 from conftest import FIXTURES, content_of, report_of
 from reports import written
 
@@ -17,6 +18,7 @@ TRACE = """\
 0.00.045.884 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'
 0.00.052.415 I srv          init: listening on http://127.0.0.1:8080
 """
+SLOT = "0.00.637.407 W slot   operator(): id  0 | task 9 | "
 SPEED = "    0.10 ms per token, 10000.00 tokens per second"
 
 
@@ -149,6 +151,54 @@ def test_lengths_must_alternate_three_times_to_show_two_conversations(
     (other,) = finding["ruled_out"]
     assert other["name"] == "prefix-diverges-early"
     assert other["why"].startswith("not excluded") is not sure
+
+
+def test_nobody_is_blamed_where_a_copy_came_back_from_ram_that_fits_in_part() -> None:
+    """1,593 tokens came back, of which the prompt of 1,912 shares 487: the first of four conversations, or the last.
+
+    Its own copy of 1,846 tokens was thrown out before; where nothing comes back, that is the cause.
+    """
+    lines = content_of(FIXTURES / "cases" / "cache-ram-evicts-b9294").decode().splitlines(keepends=True)
+    end = next(at for at, line in enumerate(lines) if "task 28 | stop processing" in line)
+    searched = max(at for at, line in enumerate(lines[:end]) if "looking for better prompt" in line)
+    found = "0.00.924.790 I srv          load:  - found better prompt with f_keep = 0.300, sim = 0.251\n"
+    some = "".join([*lines[: searched + 1], found, *lines[searched + 1 : end + 1]])
+    some = some.replace("/  1903 tokens (", "/  1425 tokens (")
+    for log, cached, codes in (("".join(lines[: end + 1]), 9, ["CD304"]), (some, 487, [])):
+        last = requests(log)[-1]
+        assert (last["prompt_tokens"], last["cached_tokens"], last["codes"]) == (1912, cached, codes)
+
+
+# ---- a place that changes each time
+
+
+@pytest.mark.parametrize(("places", "same"), [((2500, 2508, 2516), True), ((2500, 2508, 2517), False)])
+def test_the_same_place_is_within_sixteen_tokens(places: tuple[int, ...], same: bool) -> None:
+    """A prompt that grows by 300 tokens a turn, and each time differs from the slot's content at one of ``places``."""
+    log, held = TRACE + turn(0, 4000, 6, computed=4000), 4005
+    for number, place in enumerate(places, 1):
+        prompt = 4000 + 300 * number
+        shares = f"f_sim_best = {place / prompt:.3f} (> 0.100 thold), f_keep = {place / held:.3f}"
+        exact = f" - checking sim = {place / prompt:.3f} ({place}/{prompt}) > 0.100"
+        choice = f"{exact}\nslot get_availabl: id  0 | task -1 | selected slot by LCP similarity, {shares}"
+        log += turn(1000 * number, prompt, 6, cached=place, computed=prompt - place, choice=choice)
+        held = prompt + 5
+    report = report_of(log)
+    assert [request["common_prefix_tokens"] for request in report["requests"][1:]] == list(places)
+    (finding,) = report["findings"]
+    assert (finding["code"], finding["count"]) == ("CD105", 3)
+    assert ("It is the same place in at least three requests" in finding["why"]) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "sure"), [("Current time: 2026-11-20 14:02:", "59 UTC", "high"), ("cat no.", "7 of 9", "medium")]
+)
+def test_a_bare_number_is_less_sure_than_a_time(text: str, new: str, sure: str) -> None:
+    """It may be part of the question; a time of day is none."""
+    diff = f"{SLOT}old: ... {text} | 3 x\n{SLOT}new: ... {text} | {new}\n"
+    second = TURN.format(task=9, tokens=2035, similarity=SIMILARITY.format(tokens=2035), diff=diff)
+    (finding,) = report_of(FIRST + second)["findings"]
+    assert (finding["code"], finding["confidence"]) == ("CD102", sure)
 
 
 # ---- what a number is: printed, derived, bounded, unknown
