@@ -157,9 +157,7 @@ def _batches(life: Life, slot: Slot, block: Block, first: int, task: int, at: in
     created = rest.count(fused.CREATED)
     if created:
         where = rest.rfind(fused.CREATED)
-        size, found = fused.READ_SIZE(rest, rest.find(fused.CREATED)), fused.READ_CREATED(rest, where + _AFTER)
-        if life.session.sizes.checkpoint is None and size is not None:
-            life.measure_checkpoint(float(size[1]))
+        found = fused.READ_CREATED(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
             line = block.numbers[at + rest.count(b"\n", 0, where)]
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)

@@ -80,5 +80,4 @@ GROUPS = re.compile(rb"()()" + PATTERN).groups - 2
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
 READ_CREATED = re.compile(rb"\d{1,15} of (\d{1,15}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})").match
-READ_SIZE = re.compile(rb"[^\n]*, size = +(\d+\.\d+) MiB\)").match
 READ_CHECK = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").search
