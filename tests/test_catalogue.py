@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from conftest import FIXTURES
 
 from cachedoctor.engines.catalogue.base import Catalogue, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Segment
 
@@ -133,3 +135,8 @@ def test_numbers_that_are_none() -> None:
     for bad in ("nan", "-nan", "inf", "-nan(ind)"):
         (event,) = catalogue().recognise(text.format(bad, bad).encode())
         assert event.row is not None
+
+
+def test_the_groups_of_the_fused_pattern_are_counted_right() -> None:
+    """What stands behind its groups is found by their number."""
+    assert re.compile(rb"()()" + fused.PATTERN).groups - 2 == fused.GROUPS

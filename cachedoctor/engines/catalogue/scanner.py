@@ -16,8 +16,8 @@ from cachedoctor.engines.catalogue.base import GROUPS, Catalogue, Event, Message
 from cachedoctor.model import Segment
 
 _NO_FIELDS: dict[str, Any] = {}
-_MAX_COUNTS = 4096
-"""Counts waiting to be taken; lines of requests that never end must not fill the memory."""
+_MAX_SPELLINGS = 4096
+"""Spellings of heads remembered; they differ in blanks only, and hostile text must not fill the memory."""
 
 
 class Plan(msgspec.Struct):
@@ -27,8 +27,6 @@ class Plan(msgspec.Struct):
     """Messages that somebody listens to."""
     once: frozenset[str] = frozenset()
     """Of these only the first line per slot and task is delivered."""
-    counted: frozenset[str] = frozenset()
-    """All lines are counted per slot and task."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
 
@@ -42,16 +40,11 @@ class Scanner:
         self._first_group = 3 + plan.fused_groups
         self._rows: dict[int, dict[bytes, list[Message]]] = {self._first_group + i: {} for i in range(3)}
         self._last: dict[tuple[str, bytes], bytes] = {}
-        self._counts: dict[tuple[str, bytes, bytes], int] = {}
         self.last_line = 0
         """Number of the last of these lines."""
         self.recognised = 0
         """Lines that began like a message of the catalogue, wanted or not; those without a server's prefix only if the
         whole message fits, since such words stand in any text."""
-
-    def take(self, message: str, slot: int, task: int) -> int:
-        """How many lines of a counted message the task has had on the slot; counting starts anew."""
-        return self._counts.pop((message, b"%d" % slot, b"%d" % task), 0)
 
     def scan(self, segment: Segment) -> Iterator[Event]:
         """Events in line order."""
@@ -126,8 +119,6 @@ class Scanner:
         """Tasks whose numbers were seen may come again, on one slot or (another life of the server) on all."""
         number = None if slot is None else b"%d" % slot
         self._last = {key: task for key, task in self._last.items() if number not in (None, key[1])}
-        if slot is None:
-            self._counts.clear()
 
     def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
@@ -143,13 +134,7 @@ class Scanner:
         return [row for row in rows if row is not None and row.id in self._plan.wanted]
 
     def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
-        """Note a line of a message that is printed again and again; of some only the first one is an event."""
-        if message in self._plan.counted:
-            key = (message, slot, task)
-            if len(self._counts) > _MAX_COUNTS:
-                self._counts.clear()
-            self._counts[key] = self._counts.get(key, 0) + 1
-            return False
+        """Note a line of a message that is printed again and again; only the first one of a task is an event."""
         if self._last.get((message, slot)) == task:
             return True
         self._last[message, slot] = task
@@ -163,10 +148,8 @@ class Scanner:
             rows = []
         for row in rows:
             row.prepare()
-            row.repeats = row.id in self._plan.once or row.id in self._plan.counted
-        if (
-            len(self._rows[group]) < _MAX_COUNTS
-        ):  # spellings differ in blanks only; hostile text must not fill the memory
+            row.repeats = row.id in self._plan.once
+        if len(self._rows[group]) < _MAX_SPELLINGS:
             self._rows[group][head] = rows
         return rows
 

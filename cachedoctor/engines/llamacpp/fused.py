@@ -75,7 +75,8 @@ _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb"
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches(rb"\2"), _CHECKS, _end(rb"\2"))) + rb")"
 """Stands behind the slot prefix."""
 
-GROUPS = re.compile(rb"()()" + PATTERN).groups - 2
+GROUPS = END_ALONE + 6 - NEW_NAME
+"""How many it has."""
 
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
