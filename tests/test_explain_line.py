@@ -6,6 +6,7 @@ import io
 import json
 import re
 import subprocess
+from collections import Counter
 from typing import Any
 
 import command
@@ -105,7 +106,7 @@ def test_the_tables_hold_nothing_else() -> None:
         for name, _ in HOLES.findall(row.template)
     }
     assert used == set(FIELDS)
-    assert list(MEANINGS) == list(dict.fromkeys(MEANINGS))
+    assert Counter(row.id for row in ROWS if row.meaning) == Counter(MEANINGS.keys()), "one of its wordings says it"
     assert set(MEANINGS) == {row.id for row in ROWS}
 
 

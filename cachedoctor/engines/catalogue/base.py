@@ -153,6 +153,7 @@ class Message:
         sample: str,
         heads: tuple[str, ...] = (),
         shows: tuple[Shows, ...] = (),
+        meaning: str = "",
     ) -> None:
         self.id = id
         self.component = component
@@ -163,6 +164,8 @@ class Message:
         self.sample = sample
         self.shows = shows
         """What a log with this line is able to tell; what rules ask for instead of ids."""
+        self.meaning = meaning
+        """What it says about the prompt cache, for people; given with one wording of a message."""
         self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
