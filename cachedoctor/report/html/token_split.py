@@ -32,7 +32,7 @@ KINDS: dict[str, str] = {
     "reused": "reused from the cache",
     "recomputed": "recomputed: as many as the server had before",
     "new": "new: computed for the first time",
-    "unsure": "computed, the log does not say whether new",
+    "unsure": "not reused, and the log does not say whether it was new",
 }
 """Words for a legend."""
 
