@@ -80,16 +80,19 @@ def read(life: Life, block: Block) -> None:
 
 def shape(block: Block) -> int:
     """Which lines there are, in which wording: the same shape has the same rows."""
-    groups, last, several = block.groups, block.last, len(block.lines) > 1
+    return _kind_shape(block.groups, block.last) << 1 | (len(block.lines) > 1)
+
+
+def _kind_shape(groups: _Groups, last: int) -> int:
     if groups[fused.TASK] is not None:
-        return _launch_shape(groups, 1, fused.CHOICE_TAIL) << 1 | several
+        return _launch_shape(groups, 1, fused.CHOICE_TAIL)
     if groups[fused.LAUNCHED] is not None:
-        return _launch_shape(groups, 2, fused.LAUNCH_TAIL) << 1 | several
+        return _launch_shape(groups, 2, fused.LAUNCH_TAIL)
     if last >= fused.END_ALONE:
-        return (3 | bool(groups[fused.END_ALONE]) << 3) << 1 | several
+        return 3 | bool(groups[fused.END_ALONE]) << 3
     if last == fused.CHECKING:
-        return (4 | (groups[fused.CHECKING] == b"C") << 3) << 1 | several
-    return (5 | _batch_shape(groups, fused.BATCHES_ALONE) << 3) << 1 | several
+        return 4 | (groups[fused.CHECKING] == b"C") << 3
+    return 5 | _batch_shape(groups, fused.BATCHES_ALONE) << 3
 
 
 def _launch_shape(groups: _Groups, kind: int, tail: int) -> int:
@@ -139,7 +142,7 @@ def _tail(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) 
 
 def _end(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
     header, ms, processed, generated, released, truncated = block.groups[first : first + 6]
-    if slot.open is None or slot.open.task != task:
+    if not slot.serves(task):
         life.attend(slot, task, block.mark(0))
     if header:
         life.timing = slot

@@ -115,7 +115,6 @@ class Life:
         changes = self._startup.changes(self.facts, line)
         if changes:
             self.learn(**changes)
-        self._clears_idle = None
 
     def set(self, name: str, value: Any, mark: Mark, *, text: bool) -> None:
         """A setting that traffic shows; the line that showed it first stays."""
@@ -166,14 +165,9 @@ class Life:
             found = self.slots[id] = Slot(id, length=0 if cold else None, positions_known=cold)
         return found
 
-    def serves(self, id: int, task: int) -> bool:
-        """Whether the slot with this id works on this task."""
-        slot = self.slots.get(id)
-        return slot is not None and slot.open is not None and slot.open.task == task
-
     def serving(self, task: int) -> Slot | None:
         """The slot that works on this task."""
-        return next((slot for slot in self.slots.values() if slot.open is not None and slot.open.task == task), None)
+        return next((slot for slot in self.slots.values() if slot.serves(task)), None)
 
     # ---- from the choice to the launch
 
@@ -325,7 +319,7 @@ class Life:
 
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
         """Length of a prompt and context of its slot."""
-        if slot.open is None or slot.open.task != task:
+        if not slot.serves(task):
             self._begin(slot, task, mark, child=False, partial=True)
         slot.prompt(tokens, mark)
         if self.facts.n_ctx_slot is None:
@@ -333,7 +327,7 @@ class Life:
 
     def batch(self, slot: Slot, task: int, cached: int, mark: Mark) -> None:
         """A batch of a prompt; the first one says what was reused."""
-        if slot.open is None or slot.open.task != task:
+        if not slot.serves(task):
             self._begin(slot, task, mark, child=False, partial=True)
             slot.batch_of_unknown(mark)
         else:

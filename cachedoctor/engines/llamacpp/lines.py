@@ -206,7 +206,7 @@ def _restored(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 def _created(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     if life.session.sizes.checkpoint is None:
         life.measure_checkpoint(event.fields.get("size"))
-    if slot.open is None or slot.open.task != event.task:
+    if not slot.serves(event.task):
         life.attend(slot, event.task, mark)
     # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
     limit = event.fields["max" if event.message == "ckpt_created" else "total"]

@@ -106,6 +106,10 @@ class Slot(msgspec.Struct):
         """Whether no request is processed here."""
         return self.open is None or self.released
 
+    def serves(self, task: int) -> bool:
+        """Whether it works on this task, or waits for its last lines."""
+        return self.open is not None and self.open.task == task
+
     # ---- the choice
 
     def look(self, line: int, lcp: int, n_prompt: int) -> bool:

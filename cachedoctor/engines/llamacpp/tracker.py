@@ -114,7 +114,7 @@ class Tracker:
         known = shape in life.shapes  # else the rows of these lines have not been met yet
         life.shapes.add(shape)
         restarts = launch is not None and life.restarts(*launch)
-        if several and (not known or restarts or (launch is None and not life.serves(event.slot, event.task))):
+        if several and (not known or restarts or (launch is None and not life.slot(event.slot).serves(event.task))):
             for single in self._scanner.singly(event):  # not met yet, of two runs, or of a request that is not open
                 self.feed(single)
             return
