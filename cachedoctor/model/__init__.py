@@ -32,7 +32,7 @@ from cachedoctor.model.finding import (
     Severity,
 )
 from cachedoctor.model.log_lines import Mark, Segment
-from cachedoctor.model.observed import Check, Dropped
+from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
@@ -54,6 +54,7 @@ __all__ = [
     "Answer",
     "Answers",
     "BatchPeriod",
+    "Between",
     "By",
     "CacheDoctorError",
     "CacheSample",

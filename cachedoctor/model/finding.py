@@ -40,6 +40,9 @@ class Cost(msgspec.Struct):
     ms_from: Literal["depth", "mean"] | None = None
     """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request.
     Added after the first release of v1: may be missing."""
+    at_most: Long | None = None
+    """Upper bound of the tokens, which are a lower one then: the log lacks the length of a prompt.
+    Added after the first release of v1: may be missing."""
 
 
 class Remedy(msgspec.Struct):

@@ -15,6 +15,22 @@ from cachedoctor.model.terms import MarkName
 SelectedBy = Literal["lcp", "lru", "id"]
 
 
+Between = tuple[int, int | None]
+"""Lower and upper bound of a number, both possible; no upper one is None."""
+
+
+class Progressed(msgspec.Struct, gc=False, frozen=True):
+    """How far a prompt was."""
+
+    tokens: int
+    """Done, of the prompt."""
+    share: float
+    """Of the prompt that is done."""
+    counts: Literal["all", "unless-reused", "computed"]
+    """``tokens`` are all (b6900 to b9093), computed ones alone (b9294 and newer), or all where ``share`` is of the
+    computed ones (up to b6751)."""
+
+
 class Check(msgspec.Struct, gc=False):
     """A checkpoint that the server looked at: positions it covers, and the threshold it had to lie below."""
 
@@ -164,6 +180,16 @@ class Observed(msgspec.Struct, gc=False):
     """Context checkpoints: looked at, restored, created, erased."""
     restored_at: tuple[int, int] | None = None
     """(pos_min, pos_max) of the checkpoint that was restored."""
+    restored_past: int | None = None
+    """What was reused after that, as printed on the same line (b8352 and newer)."""
+    kept: int | None = None
+    """What is reused, as the lines of erased checkpoints say it (``pos_next``, b8672 and newer)."""
+    erased_at: list[tuple[int, int]] | tuple[()] = ()
+    """(pos_min, pos_max) of those that were erased because nothing is reused."""
+    reach: int = 0
+    """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
+    progress: Progressed | None = None
+    """The first line of its progress."""
     stale: tuple[Mark, int] | None = None
     """The line of an earlier request that changed text which the restored checkpoint still stands for, and its
     position."""

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.model.log_lines import Mark
-from cachedoctor.model.observed import Check, Dropped, Observed, SelectedBy
+from cachedoctor.model.observed import Between, Check, Dropped, Observed, SelectedBy
 from cachedoctor.model.session import Facts
 from cachedoctor.model.terms import MarkName
 
@@ -84,16 +84,29 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
+    between: Mapping[str, Between] = {}
+    """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
     revision: int = 0
     """How often it has been judged again since it was first given: it belongs to another conversation."""
 
     @property
     def bounds(self) -> dict[str, tuple[int, int]]:
-        """Lower and upper bound of what is known as a rounded share only, by field."""
+        """Lower and upper bound of what is derived from rounded numbers, by field."""
+        found = {name: (low, high) for name, (low, high) in self.between.items() if high is not None and low < high}
         between = self.prefix_between
-        if between is None or between[0] == between[1] or "common_prefix_tokens" not in self.derived:
-            return {}
-        return {"common_prefix_tokens": between}
+        if between is not None and between[0] != between[1] and "common_prefix_tokens" in self.derived:
+            found["common_prefix_tokens"] = between
+        return found
+
+    @property
+    def at_least(self) -> dict[str, int]:
+        """Lower bound of what has no upper one, by field."""
+        return {name: low for name, (low, high) in self.between.items() if high is None}
+
+    @property
+    def cut(self) -> bool:
+        """What it lost is judged by the lines that are there, as its outcome is not in the log."""
+        return self.outcome == "unknown" and self.lost_tokens is not None
 
     # ---- as printed
 

@@ -105,6 +105,8 @@ class RequestRow(msgspec.Struct):
     """How each of the derived fields was computed: ``prompt - processed``."""
     bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     """Lower and upper bound of the fields that the log gives as rounded shares only."""
+    at_least: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Lower bound of fields that have no upper one."""
 
 
 class Counted(NamedTuple):

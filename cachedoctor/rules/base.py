@@ -46,6 +46,7 @@ EARLY = 0.5
 
 Trigger = Literal[
     "loss",  # tokens were lost
+    "symptom",  # nothing was reused, or a long prompt is under way, and the lines that would say why are missing
     "text",  # and the prompts' text is known: ``old:`` / ``new:`` lines, or prompts given beside the log
     "changed",  # and the client changed more than the last tokens
     "early",  # and the common prefix ends early
@@ -72,9 +73,31 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_history", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
-        "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "request", "server_lost", "setup", "slot_before",
-        "slot_taken", "steals", "threads", "whole",
+        "_history",
+        "_replayed",
+        "before",
+        "client_lost",
+        "difference",
+        "early",
+        "facts",
+        "first",
+        "known",
+        "late",
+        "lcp",
+        "lcp_at_most",
+        "lost",
+        "min_prompt",
+        "own_slot",
+        "pinned",
+        "request",
+        "rough",
+        "server_lost",
+        "setup",
+        "slot_before",
+        "slot_taken",
+        "steals",
+        "threads",
+        "whole",
     )  # fmt: skip
 
     def __init__(
@@ -118,24 +141,34 @@ class RuleContext:
         self.min_prompt = options.min_prompt_tokens
         """Tokens: a request with a shorter prompt costs too little to matter."""
         prompt, lcp, reference = r.prompt_tokens, r.common_prefix_tokens, r.reference_tokens or 0
-        worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
+        if r.cut:
+            worth = (_longest(r) if prompt is None else prompt) >= self.min_prompt
+        else:
+            worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
         self.lost: int = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 when unknown or not worth a word."""
         self.lcp = lcp
         """Longest common prefix in tokens, or None."""
         self.lcp_at_most = lcp if lcp is not None else _lcp_at_most(r)
         """Upper bound of the common prefix, or None."""
-        self.whole = min(reference, prompt or 0)
+        self.pinned = r.lcp_exact or (r.prefix_between is not None and r.prefix_between[1] - r.prefix_between[0] <= 1)
+        """The common prefix is known but for one token."""
+        self.rough = bool(self.lost) and not self.pinned and _rough(r)
+        """A number that decides is known within wide bounds only."""
+        self.whole = min(reference, _prompt_at_most(r, reference))
         """Tokens that could have been common: the shorter of reference and prompt."""
         self.own_slot: bool | None = None
         """Whether the slot held this thread's previous turn; None when unknown."""
         if r.thread is not None and r.held_thread is not None:
             self.own_slot = r.thread == r.held_thread and r.thread_turn > 0
         self.early = self.lcp_at_most is not None and self.lcp_at_most < EARLY * self.whole
+        if self.own_slot is None and self.pinned and lcp is not None and lcp >= LONG:
+            self.early = False  # whose prompt the slot held is not known: a long prefix speaks for its own
         """The common prefix is known to end early."""
-        self.late = lcp is not None and lcp > 16 and (lcp >= LONG or 2 * lcp >= (prompt or 0))
+        half = prompt is not None and lcp is not None and 2 * lcp >= prompt
+        self.late = lcp is not None and lcp > 16 and (lcp >= LONG or half)
         """The common prefix is known to be long: 1,000 tokens or half of the prompt."""
-        repeats = lcp is None or prompt is None or lcp >= prompt - 4
+        repeats = lcp is None or (prompt is None and not r.cut) or (prompt is not None and lcp >= prompt - 4)
         self.client_lost: int = 0 if repeats else r.lost_client or 0
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
@@ -174,15 +207,58 @@ class RuleContext:
         """Tokens that a server of another build would have reused; None when the log does not tell."""
         return would_reuse(self.request, self.setup, build)
 
+    @property
+    def symptom(self) -> bool:
+        """Nothing was reused, or a long prompt goes to a slot that shares little; without a loss that is known."""
+        r = self.request
+        if r.error is not None or r.parent is not None or 0 < (r.prompt_tokens or 0) < self.min_prompt:
+            return False
+        if 0 < (r.held_tokens or 0) < self.min_prompt:
+            return False
+        long = r.between.get("prompt_tokens", (0, None))[0] >= self.min_prompt
+        return r.forced or r.seen.kept == 0 or (long and r.selected_by == "lru" and r.t_last != -1)
+
+    @property
+    def changed_tokens(self) -> tuple[int, int]:
+        """Lower and upper bound of what the client's change made the server compute."""
+        r, reference = self.request, self.request.reference_tokens or 0
+        lcp_least, lcp_most = (
+            (0, self.lcp_at_most or 0) if self.lcp is None else r.prefix_between or (self.lcp, self.lcp)
+        )
+        low, high = r.between.get("prompt_tokens", (r.prompt_tokens or 0, r.prompt_tokens))
+        most = reference if high is None else min(reference, high)
+        return max(0, min(reference, low) - lcp_most), max(0, most - lcp_least)
+
     def changed(self, *kinds: str) -> First | None:
         """Return the first difference of the prompts given beside the log, if it is of one of these kinds."""
         return self.first if self.first is not None and self.first.kind in kinds else None
+
+
+def _longest(r: Request) -> int:
+    """The longest length that is known of a request whose prompt's is not."""
+    return max(r.common_prefix_tokens or 0, r.held_tokens or 0, r.between.get("prompt_tokens", (0, None))[0])
+
+
+def _prompt_at_most(r: Request, reference: int) -> int:
+    """The prompt's length, or its upper bound; ``reference`` where nothing is known of it."""
+    if r.prompt_tokens is not None:
+        return r.prompt_tokens
+    high = r.between.get("prompt_tokens", (0, None))[1]
+    return high if high is not None else reference if r.cut else 0
+
+
+def _rough(r: Request) -> bool:
+    """The bounds of the common prefix lie more than 10 % apart."""
+    between = r.prefix_between
+    return between is not None and between[1] - between[0] > max(MIN_LOST, 0.1 * between[1])
 
 
 def _lcp_at_most(r: Request) -> int | None:
     """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM."""
     if r.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
         return int(r.prompt_tokens * LRU_MOST)
+    if r.prefix_between is not None and r.checks:
+        return r.prefix_between[1]
     if not r.ram_refused:
         return None
     if r.reference_lcp is not None:
@@ -202,6 +278,10 @@ class Match(msgspec.Struct):
     """What the decision came upon, for the proof."""
     weak: bool = False
     """It gives way to more causes than other matches of its rule: ``RequestRule.weak_unless``."""
+    at_most: int | None = None
+    """Upper bound of ``tokens`` where the log leaves it open, as it lacks the length of the prompt."""
+    severity: Severity | None = None
+    """Where it is not that of its rule."""
 
 
 class Proof(msgspec.Struct):
@@ -226,6 +306,8 @@ class Group(msgspec.Struct):
     """Of the worst; None where its rule failed to prove it."""
     count: int = 0
     tokens: int = 0
+    at_most: int = 0
+    """Upper bound of them, where it is above them."""
     ns: int = 0
     """Time that the fix would have saved, nanoseconds."""
     at_depth: bool = False
@@ -368,6 +450,26 @@ def n(value: float | str | None) -> str:
     if isinstance(value, str):
         return value
     return "an unknown number of" if value is None else f"{value:,.0f}"
+
+
+def length(request: Request, field: str) -> str:
+    """Write a length of a request with what is known of it: ``2,104``, ``at least 2,104``, ``about 2,100``."""
+    low, high = request.between.get(field, (None, None))
+    found: int | None = getattr(request, field)
+    if low is None:
+        return n(found)
+    if high is None:
+        return f"at least {n(low)}"
+    return n(low) if low == high else f"about {n((low + high) / 2)}"
+
+
+def recomputed(group: Group) -> str:
+    """Write the tokens of a finding, or the bounds that the log leaves them."""
+    if group.at_most <= group.tokens:
+        return f"{n(group.tokens)} tokens recomputed"
+    if not group.tokens:
+        return f"at most {n(group.at_most)} tokens recomputed"
+    return f"{n(group.tokens)} to {n(group.at_most)} tokens recomputed"
 
 
 def times(count: int) -> str:

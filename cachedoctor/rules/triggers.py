@@ -44,6 +44,8 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found.append("failed")
         if not _MARKED_LOSS.isdisjoint(r.marks):
             found += sorted(_MARKED_LOSS & r.marks.keys())
+    if s.request.outcome == "unknown" and s.symptom:
+        found.append("symptom")
     if r.error is not None:
         found.append("error")
     if r.shifted or (s.before and s.before[-1].request.shifted):

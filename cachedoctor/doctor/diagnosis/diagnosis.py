@@ -178,6 +178,8 @@ class Diagnosis:
                 continue
             if match is None or (match.weak and not weak_unless.isdisjoint(codes)):
                 continue
+            if s.rough and (match.tokens or match.at_most):
+                match.confidence = "low"
             codes.append(rule.code)
             if self.groups.add(rule, match, s, session, memory.speed) and rule.code not in self._options.ignored:
                 self.opened.append(rule.code)
@@ -265,6 +267,8 @@ class Diagnosis:
 
 
 def _severity(rule: RequestRule, group: Group, warn_tokens: int) -> Severity:
+    if group.worst.severity is not None:
+        return group.worst.severity
     if rule.severity != "by-cost":
         return rule.severity
     return "warning" if group.tokens >= warn_tokens else "note"
@@ -295,9 +299,10 @@ def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, 
 
 
 def _cost(group: Group) -> Cost:
+    most = group.at_most if group.at_most > group.tokens else None
     if not group.ns:
-        return Cost(group.tokens, None)
-    return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean")
+        return Cost(group.tokens, None, at_most=most)
+    return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean", most)
 
 
 def _evidence(lines: list[Line], path: str, session: Session) -> list[Evidence]:

@@ -190,6 +190,7 @@ class Groups:
         group.at_depth = cost.at_depth
         group.count += 1
         group.tokens += match.tokens
+        group.at_most += match.tokens if match.at_most is None else match.at_most
         group.ns += cost.ns
         if len(group.first) < FIRST:
             group.first.append(said.number)
@@ -218,6 +219,7 @@ def _join(group: Group, later: Group) -> None:
     group.at_depth = later.at_depth
     group.count += later.count
     group.tokens += later.tokens
+    group.at_most += later.at_most
     group.ns += later.ns
     group.first = [*group.first, *later.first][:FIRST]
     group.top = _worst([*group.top, *later.top])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.engines.llamacpp import intervals
 from cachedoctor.model import Facts, Outcome
 from cachedoctor.model.observed import Observed
 
@@ -32,6 +33,8 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """It was printed, not estimated from rounded shares."""
     between: tuple[int, int] | None
     """Its bounds as the log gives them, before reuse has a say; equal where it was printed."""
+    least: int | None = None
+    """Its lower bound, where no more is known."""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +58,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
 
     ``prompt = release - (generated - 1)``, ``cached = prompt - processed``: the last sampled token never enters the
     slot. Wrong after a context shift, which is why nothing is derived then. A forced re-processing reuses nothing, in
-    every build: excerpts often end at the line that says it.
+    every build, and lines of checkpoints say what is reused: excerpts often end at them.
     """
     if seen.parent is not None:
         return Counts(None, None, None, {})
@@ -68,6 +71,12 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     if seen.forced and cached != 0 and processed is None:
         cached = 0  # a line that says otherwise is one of a later batch, where the first is missing
         derived["cached_tokens"] = "forced re-processing reuses nothing"
+    elif cached is None and processed is None and seen.restored_past is not None:
+        cached = seen.restored_past
+        derived["cached_tokens"] = "the restored checkpoint"
+    elif cached is None and processed is None and seen.kept is not None:
+        cached = seen.kept
+        derived["cached_tokens"] = "pos_next of erased checkpoints"
     if prompt is None:
         return Counts(None, cached, processed, derived)
     if cached is not None and cached > prompt:  # lines of two requests in a torn log
@@ -93,6 +102,8 @@ def held(seen: Observed) -> Held:
     exact = prefix is not None
     if choice.t_last == -1:
         tokens, thread = 0, None
+    if tokens is None:
+        tokens = choice.saved
     found_keep, found_sim = choice.found_keep, choice.found_sim
     if found_keep is not None and found_sim is not None:
         same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
@@ -102,7 +113,7 @@ def held(seen: Observed) -> Held:
 
 
 def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
-    """Fill in the common prefix where it was not printed: from the rounded shares, from what was reused.
+    """Fill in the common prefix where it was not printed: from thresholds, rounded shares, from what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
@@ -114,7 +125,17 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
         between = (lcp, lcp)
     elif found.similarity is not None or found.f_keep is not None:
         between = _from_shares(found, numbers.prompt)
-    if lcp is None and between is not None and seen.choice.found_keep is None:
+    least = None
+    if seen.checks and not exact:
+        bounds = intervals.narrowed(intervals.by_threshold(seen, facts, numbers.prompt), between)
+        if bounds is not None and bounds[1] is not None:
+            between = bounds[0], bounds[1]
+        elif bounds is not None:
+            least = bounds[0]
+        if between is not None and between[1] - between[0] <= 1:
+            lcp, exact = between[0], between[0] == between[1]
+            numbers.derived["common_prefix_tokens"] = "the threshold of checkpoints"
+    if lcp is None and between is not None and _is_estimate(between, seen):
         low, high = between
         lcp = (low + high + 1) // 2
         if length is not None and low <= length <= high:
@@ -133,7 +154,14 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
             numbers.derived["common_prefix_tokens"] = "cached"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
-    return Prefix(lcp, exact, between)
+    return Prefix(lcp, exact, between, least)
+
+
+def _is_estimate(between: tuple[int, int], seen: Observed) -> bool:
+    """Whether the middle of two bounds is near the truth: those of shares are, those of a threshold of 0 are not."""
+    return seen.choice.found_keep is None and (
+        not seen.checks or next(iter(seen.checks)).threshold > 0 or between[1] <= NEAR
+    )
 
 
 def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
@@ -181,3 +209,18 @@ def judge(
         return (outcome, tokens, None, None)
     kept = lcp if lcp > cached else cached
     return (outcome, tokens, reference - kept if reference > kept else 0, kept - cached)
+
+
+def judge_cut(cached: int | None, prefix: Prefix, reference: int | None) -> Loss:
+    """Lost tokens of a request whose outcome is unknown, as its beginning or end is missing.
+
+    What the server could not reuse needs no length of the prompt; what the client changed is an upper bound without it.
+    """
+    lcp, between = prefix.tokens, prefix.between
+    if lcp is None and between is None:
+        return ("unknown", None, None, None)
+    most = lcp if lcp is not None else between[1] if between is not None else 0
+    client = None if reference is None else max(0, reference - most)
+    server = None if cached is None or lcp is None else max(0, lcp - cached)
+    known = [part for part in (client, server) if part is not None]
+    return ("unknown", sum(known) if known else None, client, server)

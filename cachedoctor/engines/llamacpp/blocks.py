@@ -17,6 +17,7 @@ from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import MAX_CHECKS, Slot
 from cachedoctor.model import Check, Mark
+from cachedoctor.model.observed import Progressed
 
 _Groups = tuple[bytes | Any, ...]
 """Groups of a match, those that took no part None; the first is the whole match, so that they count as in ``fused``."""
@@ -157,6 +158,10 @@ def _batches(life: Life, slot: Slot, block: Block, first: int, task: int, at: in
     if life.first("seq_rm", slot.id, task):
         life.batch(slot, task, int(block.groups[first + fused.CACHED]), block.mark(at))
     rest = block.groups[first + fused.REST]
+    if rest and slot.waits_for_progress:
+        said = fused.READ_PROGRESS(rest)
+        if said is not None:
+            slot.progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
     created = rest.count(fused.CREATED)
     if created:
         where = rest.rfind(fused.CREATED)

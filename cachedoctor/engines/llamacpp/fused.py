@@ -81,4 +81,7 @@ GROUPS = END_ALONE + 6 - NEW_NAME
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
 READ_CREATED = re.compile(rb"\d{1,15} of (\d{1,15}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})").match
+READ_PROGRESS = re.compile(
+    rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})"
+).search
 READ_CHECK = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").search

@@ -383,7 +383,14 @@ class Life:
                 self.close(slot, lost=True)
 
     def close_open(self, *, lost: bool = True) -> None:
-        """End of the log, or of the process: close what is still open."""
+        """End of the log, or of the process: close what is still open.
+
+        Excerpts may end between the choice of a slot and the launch, with all that the RAM cache says in them.
+        """
+        if not self.worked:
+            for slot in self.slots.values():
+                if slot.choice is not None and "select" in slot.choice.marks:
+                    self._begin(slot, -1, slot.choice.marks["select"], child=False, partial=True)
         for slot in self.slots.values():
             if slot.open is not None:
                 self.close(slot, lost=lost and not slot.released)

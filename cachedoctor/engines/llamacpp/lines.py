@@ -13,6 +13,7 @@ from cachedoctor.engines.llamacpp.overlong import overlong
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, Line
 from cachedoctor.model import Check, Mark
+from cachedoctor.model.observed import Progressed
 
 Handler = Callable[[Life, Slot, Event, Mark], None]
 
@@ -161,6 +162,19 @@ def _batch(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.batch(slot, event.task, cached, mark)
 
 
+def _progress(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    if not slot.serves(event.task):
+        life.attend(slot, event.task, mark)
+    share = fields["progress"]
+    if event.message == "progress_pp":
+        slot.progress(Progressed(fields["n_prompt_processed"], share, "computed"))
+    elif "n_past" in fields:
+        slot.progress(Progressed(fields["n_past"], share, "unless-reused"))
+    else:
+        slot.progress(Progressed(fields["n_tokens"], share, "all"))
+
+
 def _truncate_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.attend(slot, event.task, mark)
     slot.truncate_failed(event.fields.get("p0", event.fields.get("n_past")), mark)
@@ -200,7 +214,7 @@ def _checked(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 def _restored(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.measure_checkpoint(event.fields.get("size"))
     life.attend(slot, event.task, mark)
-    slot.restored(*_position(event), mark)
+    slot.restored(*_position(event), event.fields.get("n_past"), mark)
 
 
 def _created(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
@@ -216,7 +230,9 @@ def _created(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 def _erased(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.window(event.fields.get("n_swa"))
     life.measure_checkpoint(event.fields.get("size"))
-    slot.erased(mark, _position(event) if event.message == "ckpt_erased" else None)
+    if event.task >= 0 and not slot.serves(event.task):
+        life.attend(slot, event.task, mark)
+    slot.erased(mark, _position(event) if event.message == "ckpt_erased" else None, event.fields.get("pos_next"))
 
 
 def _dropped(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
@@ -321,6 +337,8 @@ ON: dict[str, Handler] = {
     "init_sampler": _sampler,
     "npast_posmin": _n_past,
     "seq_rm": _batch,
+    "progress": _progress,
+    "progress_pp": _progress,
     "truncate_fail": _truncate_failed,
     "force_full": _forced,
     "cache_reuse_chunk": _chunk,

@@ -19,12 +19,13 @@ def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
     comparisons, b6751 to b11549); a recurrent state stands for itself.
     """
     lcp, start, window = request.common_prefix_tokens, request.marks["start"].line, request.facts.setting("n_swa")
-    if lcp is None or request.cached_tokens is None:
+    if lcp is None or (request.cached_tokens is None and not request.cut):
         return None
+    cached = request.cached_tokens or 0
     known = [d for d in dropped if d.line < start and d.tokens <= lcp]
     usable = [d for d in known if d.pos_min in (0, d.pos_max) or (window is not None and d.pos_min < lcp - window - 1)]
     best = max(usable, key=lambda d: d.tokens, default=None)
-    if best is None or best.tokens <= request.cached_tokens:
+    if best is None or best.tokens <= cached:
         return None
     # a longer list would hold what left after it, too, wherever that lay
     behind = sum(1 for d in dropped if best.line <= d.line < start)

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cachedoctor.engines.llamacpp import accounting, losses
-from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held
+from cachedoctor.engines.llamacpp import accounting, intervals, losses
+from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held, Prefix
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
 from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
-from cachedoctor.model import Facts, Mark, MarkName, Request
+from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.observed import Known, Observed
 
 Marks = Mapping[MarkName, Mark]
@@ -96,6 +96,9 @@ def settle(
         held, moved = _swap(seen, held, numbers, past)
         revised = judge_again(moved, seen.index, talk, slots)
     prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
+    between: Mapping[str, Between] = {}
+    if held.tokens is None or numbers.prompt is None:
+        held, between = _completed(seen, held, numbers, prefix)
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
@@ -108,6 +111,9 @@ def settle(
     outcome, lost, client, server = accounting.judge(
         seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix.tokens, reference, cold=cold
     )
+    cut = outcome == "unknown" and seen.parent is None
+    if cut:
+        outcome, lost, client, server = accounting.judge_cut(numbers.cached, prefix, reference)
     refused, reference_lcp = False, None
     if thread is not None and held.thread != thread.id:
         refused, reference_lcp, found = _own_copy(seen, thread.total, past.ram, found)
@@ -122,7 +128,7 @@ def settle(
         numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
         held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
         swapped if seen.shows_ram else None, lost, client, server, reference, held.tokens, held.thread, held_before,
-        turn, others, outcome, seen.partial, shifted, shown, None, refused, reference_lcp,
+        turn, others, outcome, seen.partial, shifted, shown, None, refused, reference_lcp, between=between,
     )  # fmt: skip
     if slot.dropped:
         request = _dropped(request, slot, past, same=same and "slot_file" not in found)
@@ -132,6 +138,27 @@ def settle(
         request, later = _recorded(request, thread, talk, slots)
         revised += later
     return Settled(request, revised)
+
+
+def _completed(seen: Observed, held: Held, numbers: Counts, prefix: Prefix) -> tuple[Held, Mapping[str, Between]]:
+    """What the slot held, and bounds of lengths that no line prints."""
+    found: dict[str, Between] = {}
+    shared: Between | None = prefix.between or (None if prefix.least is None else (prefix.least, None))
+    if numbers.prompt is None:
+        length = intervals.prompt(seen, shared, held.similarity, numbers.cached)
+        if length is not None and length[0] > 0:
+            found["prompt_tokens"] = length
+    if held.tokens is not None:
+        return held, found
+    span = intervals.held(seen, shared, held.f_keep)
+    if span is None:
+        return held, found
+    low, high = span
+    if high is None and low - (numbers.cached or 0) <= NEAR:
+        return held, found  # no more than was reused: how much else there was is unknown
+    found["held_tokens"] = span
+    numbers.derived["held_tokens"] = "at least the end of its checkpoints" if high is None else "common prefix / f_keep"
+    return replace(held, tokens=low if high is None else (low + high + 1) // 2), found
 
 
 def _recorded(

@@ -11,7 +11,17 @@ import msgspec
 from cachedoctor.engines.llamacpp.overlong import Overlong
 from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import LONGEST
-from cachedoctor.model.observed import UNCHOSEN, Asked, Check, Choice, Dropped, Known, Observed, SelectedBy
+from cachedoctor.model.observed import (
+    UNCHOSEN,
+    Asked,
+    Check,
+    Choice,
+    Dropped,
+    Known,
+    Observed,
+    Progressed,
+    SelectedBy,
+)
 
 MAX_POSITIONS = 32
 """Positions of checkpoints remembered per slot; builds without check lines hold 8."""
@@ -258,6 +268,16 @@ class Slot(msgspec.Struct):
         if self.open is not None and self.open.prompt_tokens is None:
             self.open.prompt_tokens = tokens
 
+    @property
+    def waits_for_progress(self) -> bool:
+        """Whether nothing was printed yet of how far its prompt is."""
+        return self.open is not None and self.open.progress is None
+
+    def progress(self, said: Progressed) -> None:
+        """How far the prompt is, for the first time."""
+        if self.open is not None and self.open.progress is None and 0 < said.share <= 1:
+            self.open.progress = said
+
     def n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: Known | None) -> None:
         """Common prefix and content as printed when the memory may be unable to go back."""
         if self.open is not None:
@@ -324,16 +344,18 @@ class Slot(msgspec.Struct):
         seen = self.open
         if seen is not None:
             seen.tried = (seen.tried or 0) + tried
+            seen.reach = max(seen.reach, *(check.pos_max + 1 for check in checks))
             seen.checks = [*seen.checks, *checks[: MAX_CHECKS - len(seen.checks)]]
             seen.marks.setdefault("check", mark)
 
-    def restored(self, pos_min: int, pos_max: int, mark: Mark) -> None:
+    def restored(self, pos_min: int, pos_max: int, past: int | None, mark: Mark) -> None:
         """A checkpoint was restored; it may stand for text that an earlier request changed."""
         seen = self.open
         if seen is None:
             return
         seen.restored = (seen.restored or 0) + 1
-        seen.restored_at = (pos_min, pos_max)
+        seen.restored_at, seen.restored_past = (pos_min, pos_max), past
+        seen.reach = max(seen.reach, pos_max + 1)
         seen.marks["restored"] = mark
         stale = None if seen.choice.found_keep is not None else self._stale(pos_max)
         if stale is not None:
@@ -364,12 +386,19 @@ class Slot(msgspec.Struct):
         kept = min(limit, MAX_POSITIONS) - 1
         self.positions = [*(self.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
-    def erased(self, mark: Mark, position: tuple[int, int] | None) -> None:
-        """A checkpoint was erased as invalid; ``position`` is None where the line's numbers are wrong (up to b6628)."""
+    def erased(self, mark: Mark, position: tuple[int, int] | None, kept: int | None) -> None:
+        """A checkpoint was erased as invalid; ``position`` is None where the line's numbers are wrong (up to b6628).
+
+        ``kept``: what is reused, where the line says it.
+        """
         seen = self.open
         if seen is not None:
             seen.erased = (seen.erased or 0) + 1
             seen.marks["erased"] = mark
+            if position is not None and "cached" not in seen.marks:
+                seen.reach, seen.kept = max(seen.reach, position[1] + 1), kept
+                if kept == 0 and len(seen.erased_at) < MAX_CHECKS:
+                    seen.erased_at = [*seen.erased_at, position]
         if position is not None:
             self._forget(position)
         elif seen is not None and "cached" not in seen.marks:

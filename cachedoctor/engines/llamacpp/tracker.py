@@ -21,7 +21,8 @@ from cachedoctor.model import Request, Session
 
 PLAN = Plan(
     frozenset(lines.ON) | STARTUP,
-    once=frozenset({"seq_rm"}),  # printed for every batch; only the first of a request says what was reused
+    # printed for every batch; the first of a request says what was reused, or how long its prompt is
+    once=frozenset({"seq_rm", "progress", "progress_pp"}),
     fused_groups=fused.GROUPS,
 )
 LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})

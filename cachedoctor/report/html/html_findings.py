@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cachedoctor.model import Evidence, Finding, RequestRow
 from cachedoctor.report.html.prompt_strip import Strip, strip
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words.numbers import count, duration, number, percent
+from cachedoctor.report.words.numbers import duration, number, percent, spent_tokens
 
 _LINE = 600
 """Characters of a log line shown."""
@@ -83,8 +83,8 @@ def _facts(finding: Finding, prompt_ms: float) -> list[tuple[str, str]]:
         if finding.count > 1 or finding.requests
         else []
     )
-    if cost.tokens:
-        facts.insert(0, ("Recomputed", count(cost.tokens, "token")))
+    if cost.tokens or cost.at_most:
+        facts.insert(0, ("Recomputed", spent_tokens(cost)))
     if cost.tokens and cost.ms is not None:
         facts.insert(1, ("Prompt time", f"{'' if cost.ms_from == 'depth' else 'about '}{duration(cost.ms)}"))
         if prompt_ms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Finding
 from cachedoctor.report.text.page import Link, Page, Part
-from cachedoctor.report.words.numbers import count, duration, number, percent
+from cachedoctor.report.words.numbers import count, duration, number, percent, spent_tokens
 
 SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _GUTTER = "blue"
@@ -50,9 +50,9 @@ def _labelled(page: Page, key: str, words: str) -> None:
 def cost(finding: Finding, prompt_ms: float) -> str:
     """Say what the fix would have saved; nothing when that is nothing."""
     spent = finding.cost
-    if not spent.tokens:
+    if not spent.tokens and not spent.at_most:
         return ""
-    words = f"{count(spent.tokens, 'token')} recomputed in {count(finding.count, 'request')}"
+    words = f"{spent_tokens(spent)} recomputed in {count(finding.count, 'request')}"
     if spent.ms is None:
         return words
     share = f", {percent(min(spent.ms, prompt_ms), prompt_ms)} of all prompt time" if prompt_ms else ""

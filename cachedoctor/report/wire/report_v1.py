@@ -52,6 +52,7 @@ def encode_request(judged: Judged) -> bytes:
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client, asked.endpoint,
             said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
+            r.at_least,
         )
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Totals
+from cachedoctor.model import Cost, Totals
 
 
 def number(value: float) -> str:
@@ -48,3 +48,11 @@ def duration(ms: float) -> str:
     if minutes < 60:
         return f"{minutes} min {seconds:02d} s"
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
+
+
+def spent_tokens(spent: Cost) -> str:
+    """Say how many tokens the fix would have saved, or between which bounds that lies."""
+    if spent.at_most is None:
+        return count(spent.tokens, "token")
+    most = count(spent.at_most, "token")
+    return f"{spent.tokens:,} to {most}" if spent.tokens else f"at most {most}"

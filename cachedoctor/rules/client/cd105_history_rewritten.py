@@ -89,12 +89,13 @@ def _same_place(s: RuleContext) -> bool:
 def say(g: Group) -> FindingText:
     """Say where the history parts and what in a client does that."""
     f, r = g.numbers, g.worst_request
-    place = f"from token {n(f['lcp'])} of {n(f['reference'])} on"
+    least = "at least " if "held_tokens" in r.at_least else ""
+    place = f"from token {n(f['lcp'])} of {least}{n(f['reference'])} on"
     return FindingText(
         (
             f"the history changed more than once, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
             if g.tokens
-            else f"the history changed {place} ({n(f['changed'])} tokens dropped): {times(g.count)}"
+            else f"the history changed {place} ({least}{n(f['changed'])} tokens dropped): {times(g.count)}"
         ),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
         "differently. Reuse ends there."

@@ -15,11 +15,15 @@ from cachedoctor.rules.base import (
     Proof,
     RequestRule,
     RuleContext,
+    length,
     marked,
     n,
+    recomputed,
     times,
 )
 
+SHORT = 0.25
+"""Share of what the slot held that a side request has at most."""
 GROWS = 0.05
 """Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
 
@@ -69,7 +73,18 @@ def decide(s: RuleContext) -> Match | None:
         return None  # slots are saved, erased and restored from outside, which prints nothing
     if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
         return None
+    if s.request.cut:
+        return _of_excerpt(s)
     return Match(s.lost, _confidence(s))
+
+
+def _of_excerpt(s: RuleContext) -> Match | None:
+    """Fire where the lengths alone are known: whose prompt the slot held is not, so that it is no more than a note."""
+    r = s.request
+    if s.whole < max(s.min_prompt, SHORT * (r.held_tokens or 0)):
+        return None  # too short to matter, or a side request: what the slot held is not gone by that
+    least, at_most = s.changed_tokens
+    return Match(least, "low", at_most=at_most, severity="note")
 
 
 def prove(s: RuleContext, _: Match) -> Proof:
@@ -142,9 +157,9 @@ def say(g: Group) -> FindingText:
             )
         )
     return FindingText(
-        f"the prompt differs from the one before it {where}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"the prompt differs from the one before it {where}: {recomputed(g)} over {times(g.count)}",
         (
-            f"The slot held {n(r.held_tokens)} tokens, and the new prompt of {n(r.prompt_tokens)} shares only its first tokens with them. "
+            f"The slot held {length(r, 'held_tokens')} tokens, and the new prompt of {length(r, 'prompt_tokens')} shares only its first tokens with them. "
             if r.held_tokens
             else ""
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy
+from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     MIN_LOST,
@@ -12,38 +12,64 @@ from cachedoctor.rules.base import (
     Proof,
     RequestRule,
     RuleContext,
+    length,
     marked,
     n,
     times,
 )
 
+BUNCH = 2048
+"""Tokens: checkpoints that span less, at the end of a slot four times as long, are bunched there."""
+
 
 def decide(s: RuleContext) -> Match | None:
-    """Fire when a loss is left that no rule could explain."""
+    """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
     r = s.request
+    if not s.lost:
+        at_hand = _thrown_away(s)
+        return Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
     left = s.server_lost if s.lcp is not None else s.lost
-    if not s.lost or r.shifted or left < max(MIN_LOST, 0.05 * (r.reference_tokens or 0)):
+    if r.shifted or left < max(MIN_LOST, 0.05 * (r.reference_tokens or 0)):
         return None
     if s.lcp is not None and 2 * (r.cached_tokens or 0) >= s.lcp:
         return None  # an older checkpoint was used: the normal grain of such memory
     return Match(left, "low")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def _thrown_away(s: RuleContext) -> tuple[int, int] | None:
+    """(common prefix at least, tokens at hand) where checkpoints inside the common prefix were erased without a search.
+
+    The slot was chosen because most of it is kept, and held what its farthest checkpoint covers at least.
+    """
+    r = s.request
+    if r.forced or r.checks or r.selected_by != "lcp" or r.f_keep is None:
+        return None
+    common = round((r.f_keep - 0.0005) * r.seen.reach)
+    inside = [end + 1 for begin, end in r.seen.erased_at if begin == end and end + 1 <= common]
+    return (common, max(inside)) if inside and max(inside) >= s.min_prompt else None
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
     """Show the little that the log tells."""
+    r = s.request
     primary, *related = marked(
-        s.request,
+        r,
+        ("forced", "the symptom"),
         ("select", "the slot choice"),
+        ("erased", "a checkpoint that was erased"),
         ("timing", "tokens recomputed"),
         ("release", "length at the end"),
         ("start", "the request"),
     )
-    return Proof(primary, related[:2])
+    numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
+    return Proof(primary, related[:2], numbers)
 
 
 def say(g: Group) -> FindingText:
     """Say which causes are left and what would tell."""
     r, session = g.worst_request, g.session
+    if g.numbers["symptom"]:
+        return _symptom(g)
     restart = advice.restart(session, {"accounting", "text", "prompts"})
     return FindingText(
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}, and this log cannot show why",
@@ -53,6 +79,90 @@ def say(g: Group) -> FindingText:
         + "or another conversation held the slot (slot-held-other-prompt).",
         [Remedy(f"To see more in the next log. {restart.text}", [restart.command] if restart.command else [])],
     )
+
+
+# ---- the symptom alone
+
+
+def _symptom(g: Group) -> FindingText:
+    session, at_hand = g.session, g.numbers["at_hand"]
+    if at_hand is not None:
+        return FindingText(
+            f"at least {n(at_hand[0])} tokens matched and none was reused, though a checkpoint of {n(at_hand[1])} tokens was at hand",
+            "The server erased it without looking at it. Candidates: the request had cache_prompt false, a restore failed, or the "
+            "checkpoint was refused; these lines do not say which.",
+            [Remedy("See whether the client sends cache_prompt: false."), _turns(session)],
+            [RuledOut("no-usable-checkpoint", f"a checkpoint of {n(at_hand[1])} tokens lay inside the common prefix")],
+        )
+    old = [_update(session)] if session.build_max is not None and session.build_max <= 6628 else []
+    return FindingText(_seen(g), f"{_meaning(g)} {_deciding(session)}", [*old, _turns(session)], _candidates(g))
+
+
+def _seen(g: Group) -> str:
+    r = g.worst_request
+    prompt = length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
+    if r.forced or r.seen.kept == 0:
+        size = f" of {prompt} tokens" if prompt else ""
+        return f"the whole prompt{size} was computed again, and these lines cannot show why"
+    return (
+        f"a prompt of {prompt} tokens went to a slot that shares at most a tenth of it, and these lines cannot show why"
+    )
+
+
+def _meaning(g: Group) -> str:
+    r, erased = g.worst_request, g.numbers["erased"]
+    words = (
+        "It is a symptom of two families of causes: the client changed the prompt, or another conversation held the slot; or the prompt was "
+        "the same and the memory of the model could not go back to it."
+        if r.forced or r.seen.kept == 0
+        else "It was chosen for its age: a new conversation, a changed head of the prompt, or a slot that another conversation had taken."
+    )
+    if erased:
+        words += f" Nothing below {n(erased[0])} tokens could have come back: the first of the erased checkpoints covers so many."
+    return words
+
+
+def _deciding(session: Session) -> str:
+    """Name the lines of this build that tell the families apart."""
+    lines = []
+    if session.at_least(6900) is not False and session.at_least(9538) is not True:
+        lines.append('"n_past = N, slot.prompt.tokens.size() = ..." (b6900 to b9294)')
+    if session.at_least(8352) is not False:
+        lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
+    if not lines:
+        return 'The line "n_past = N, cache_tokens.size() = ..." decides.'
+    return f"{' or '.join(lines)} decides: a small N is the client or another conversation, one near the slot's length the server."
+
+
+def _turns(session: Session) -> Remedy:
+    words, command = advice.show_accounting(session)
+    return Remedy(
+        'Give the last two turns: from the line "selected slot" before the previous answer to the end, better the whole log. '
+        f"To see more in it: {words}.",
+        [command] if command else [],
+    )
+
+
+def _update(session: Session) -> Remedy:
+    windows = " and up to b6123 none for sliding windows" if session.at_least(6180) is not True else ""
+    return Remedy(
+        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so that "
+        "nothing brings their memory back."
+    )
+
+
+def _candidates(g: Group) -> list[RuledOut]:
+    """What is not excluded: checkpoints that all lie at the end of a long slot."""
+    erased = g.numbers["erased"]
+    if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
+        return []
+    span = f"{n(erased[0])} to {n(erased[-1])}"
+    return [
+        RuledOut(
+            "checkpoints-bunched", f"not excluded: the checkpoints lie at {span} tokens, all at the end of the slot"
+        ),
+        RuledOut("prefix-diverges-early", "not excluded: a changed head looks the same"),
+    ]
 
 
 EXPLAINED = tuple(f"CD{number}" for number in range(101, 500) if number not in (104, 105))
@@ -67,5 +177,6 @@ RULE = RequestRule(
     prove,
     say,
     severity="note",
+    on=("loss", "symptom"),
     unless=EXPLAINED,
 )

@@ -17,17 +17,29 @@ def nothing_below(s: RuleContext) -> bool:
     lcp = s.lcp
     r = s.request
     ends = [c.pos_max for c in r.checks] or [b for _, b in r.held_positions]
-    return lcp is not None and not any(end + 1 <= lcp for end in ends)
+    most = r.prefix_between[1] if s.pinned and r.prefix_between is not None else lcp
+    return lcp is not None and most is not None and not any(end + 1 <= most for end in ends)
 
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none."""
     r = s.request
-    if not server_could_not(s) or s.facts.setting("ctx_checkpoints") == 0 or not nothing_below(s):
+    if (
+        r.cached_tokens is None
+        or not server_could_not(s)
+        or s.facts.setting("ctx_checkpoints") == 0
+        or not nothing_below(s)
+    ):
         return None
-    seen = bool(r.checks or r.held_positions) or _listed(s) or s.facts.at_least(6751) is False
-    sure: Confidence = "high" if r.lcp_exact and r.forced and seen and s.by_the_book is not False else "medium"
+    seen = bool(r.checks or r.held_positions) or _listed(s) or _makes_none(s)
+    sure: Confidence = "high" if s.pinned and r.forced and seen and s.by_the_book is not False else "medium"
     return Match(s.server_lost, sure)
+
+
+def _makes_none(s: RuleContext) -> bool:
+    """This build makes no checkpoints: none before b6180, up to b6628 none but of sliding windows."""
+    hybrid = s.facts.memory in ("hybrid", "recurrent")
+    return s.facts.at_least(6180) is False or (hybrid and s.facts.at_least(6751) is False)
 
 
 def _listed(s: RuleContext) -> bool:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import Confidence, Dropped, Mark, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    recomputed,
+    times,
+)
 from cachedoctor.rules.memory.rewinding import CLEARED, dropped, same_prefix, too_dense
 
 
@@ -15,7 +26,9 @@ def decide(s: RuleContext) -> Match | None:
     lost = dropped(s)
     if lost is None or too_dense(s, lost):
         return None
-    sure: Confidence = "high" if r.lcp_exact and (r.forced or r.checks) else "medium"
+    if r.cached_tokens is None:  # the excerpt ends before the outcome
+        return Match(0, "medium", found=lost, at_most=lost.tokens)
+    sure: Confidence = "high" if s.pinned and (r.forced or r.checks) else "medium"
     return Match(lost.tokens - (r.cached_tokens or 0), sure, found=lost)
 
 
@@ -87,7 +100,7 @@ def say(g: Group) -> FindingText:
     )
     return FindingText(
         f"a checkpoint of {n(f['tokens'])} tokens lay inside the common prefix of {n(f['lcp'])} and had been dropped: "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"{recomputed(g)} over {times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
         f"{f['line']} dropped the one that was needed now: it was {reason}.",
         remedies,
