@@ -144,7 +144,7 @@ def test_rows_are_those_of_the_report() -> None:
     for row, request in zip(rows, report["requests"], strict=True):
         checkpoints = request.pop("checkpoints")
         for name, value in request.items():
-            if name not in ("path", "identities", "bounds"):  # by field: a table has columns of one kind
+            if name not in ("path", "identities", "bounds", "at_least"):  # by field: a table has columns of one kind
                 assert row[name] == value, name
         for name in ("tried", "restored", "created", "erased"):
             assert row[f"checkpoints_{name}"] == checkpoints[name]
@@ -156,7 +156,7 @@ def request(**values: Any) -> RequestRow:
     known: dict[str, Any] = dict.fromkeys(RequestRow.__struct_fields__)
     known |= {"index": 0, "session": 0, "path": "a.log", "derived": [], "codes": [], "replay_missing": []}
     known |= {"slot": 0, "task": 0, "first_line": 1, "last_line": 9, "outcome": "reused", "partial": False}
-    known |= {"saved_to_ram": False, "identities": {}, "bounds": {}}
+    known |= {"saved_to_ram": False, "identities": {}, "bounds": {}, "at_least": {}}
     return RequestRow(**(known | {"checkpoints": CheckpointRow(None, None, None, None)} | values))
 
 

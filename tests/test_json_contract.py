@@ -78,7 +78,7 @@ KEYS = {
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "
     "turn reference_tokens held_tokens client_lost_tokens server_lost_tokens saved_to_ram time uptime_ms client "
-    "endpoint avoidable_tokens avoidable_ms identities bounds",
+    "endpoint avoidable_tokens avoidable_ms identities bounds at_least",
     "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
     "references path origin key",
@@ -130,7 +130,7 @@ def check_contract(report: dict[str, Any]) -> None:
             check_keys("evidence", evidence)
         assert all(list(remedy) == ["text", "commands"] for remedy in finding["remedies"])
         assert all(list(other) == ["name", "why"] for other in finding["ruled_out"])
-        assert list(finding["cost"]) == ["tokens", "ms", "ms_from"]
+        assert list(finding["cost"]) == ["tokens", "ms", "ms_from", "at_most"]
 
 
 def check_references(report: dict[str, Any]) -> None:

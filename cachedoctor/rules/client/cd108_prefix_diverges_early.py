@@ -108,6 +108,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
         "most": most,
         "beyond": sum(c.pos_max + 1 > most for c in r.checks),
         "checks": len(r.checks),
+        "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": _takes_turns(s),
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
@@ -124,6 +125,9 @@ _WHOSE = {
 }
 
 
+_TAKEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")
+
+
 def _left_open(f: dict[str, Any]) -> list[RuledOut]:
     if f["turns"]:
         return [
@@ -133,8 +137,10 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
                 "the RAM prompt cache each loses the slot to the other",
             )
         ]
+    if f["evicted"]:
+        return [_TAKEN, RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
     if f["own"] is None:
-        return [RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")]
+        return [_TAKEN]
     return []
 
 

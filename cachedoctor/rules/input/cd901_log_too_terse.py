@@ -94,7 +94,7 @@ def _symptom(g: Group) -> FindingText:
             [Remedy("See whether the client sends cache_prompt: false."), _turns(session)],
             [RuledOut("no-usable-checkpoint", f"a checkpoint of {n(at_hand[1])} tokens lay inside the common prefix")],
         )
-    old = [_update(session)] if session.build_max is not None and session.build_max <= 6628 else []
+    old = [_update(session)] if session.at_least(6751) is False else []
     return FindingText(_seen(g), f"{_meaning(g)} {_deciding(session)}", [*old, _turns(session)], _candidates(g))
 
 
