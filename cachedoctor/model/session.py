@@ -125,6 +125,8 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
     """The start of the process is in the log, so that its slots were empty."""
     several: bool = False
     """More than one request has begun."""
+    lenient: bool = False
+    """Lines were read that are not as the server printed them: what they prove is no more than likely."""
 
 
 class Session(_Questions, msgspec.Struct):
@@ -164,6 +166,8 @@ class Session(_Questions, msgspec.Struct):
     """The start of the process is in the log, so that its slots were empty."""
     several: bool = False
     """More than one request has begun."""
+    lenient: bool = False
+    """Lines were read that are not as the server printed them: what they prove is no more than likely."""
     first_line: Long = 1
     last_line: Long = 1
     n_requests: Count = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import cachedoctor
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
-from cachedoctor.doctor.analysis.intake import Intake
+from cachedoctor.doctor.analysis.intake import HeldBack, Intake
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -97,6 +97,7 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener)
         self._intake: Intake | None = None
+        self._excerpt = HeldBack()
         self._interrupted = False
         self._new: list[str] = []
         """Codes of findings opened since they were last asked for."""
@@ -120,6 +121,7 @@ class Analyzer:
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
         self._intake = Intake(path, line)
+        self._excerpt = HeldBack()
         self._inputs.append(self._intake.info)
         if self._listener is not None:
             self._listener.opened(len(self._inputs) - 1, self._intake.info)
@@ -129,10 +131,11 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
-        return self._segments(self._intake.feed(chunk))
+        return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
+        self._segments(self._excerpt.release())
         for tracker in self._servers.trackers:
             self._examine(tracker)
             tracker.quiet()
@@ -142,14 +145,18 @@ class Analyzer:
         """End of the open input."""
         if self._intake is not None:
             settled = self._intake.settled
-            self._segments(self._intake.finish())
+            self._arrived(self._intake.finish())
+            self._segments(self._excerpt.release(), excerpt=True)
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 
-    def _segments(self, segments: list[Segment]) -> list[str]:
+    def _arrived(self, segments: list[Segment]) -> list[str]:
+        return self._segments(self._excerpt.take(segments))
+
+    def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:
         if not segments:
             return []
         before, behind = self._measuring.divide(segments)
-        requests = self._servers.read(before)
+        requests = self._servers.read_leniently(before) if excerpt else self._servers.read(before)
         self._measuring.read(before, behind)
         found = self._measuring.recognised()
         found[LLAMA] = requests

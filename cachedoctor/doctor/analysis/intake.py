@@ -12,6 +12,10 @@ from cachedoctor.model import InputInfo, Segment
 MAX_LINE = 1 << 20
 """Bytes of one line that are kept; no message is longer, only printed prompts and bodies are."""
 
+EXCERPT_LINES = 300
+EXCERPT_BYTES = 1 << 18
+"""An input with no more is an excerpt."""
+
 
 class Blocks:
     """Cuts what arrives anyhow into blocks of whole lines."""
@@ -82,6 +86,31 @@ class Intake:
         first = self.info.lines + self._first
         self.info.lines += block.count(b"\n")
         return self._unwrapper.feed(block, first)
+
+
+class HeldBack:
+    """Holds back the first lines of an input until it shows that it is more than an excerpt.
+
+    An excerpt is read leniently, as a whole; a log is not, which costs nothing then.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[Segment] | None = []
+        self._lines = self._bytes = 0
+
+    def take(self, segments: list[Segment]) -> list[Segment]:
+        """Take segments; give those that are to be read by now."""
+        if self._held is None:
+            return segments
+        self._held += segments
+        self._lines += sum(segment.data.count(b"\n") for segment in segments)
+        self._bytes += sum(len(segment.data) for segment in segments)
+        return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else []
+
+    def release(self) -> list[Segment]:
+        """Give what is held; from now on nothing is."""
+        held, self._held = self._held or [], None
+        return held
 
 
 def _shortened(lines: bytes) -> bytes:

@@ -13,6 +13,7 @@ from cachedoctor.doctor.catalogues import catalogue, single_lines
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
 from cachedoctor.engines.catalogue.scanner import Scanner
+from cachedoctor.engines.llamacpp.excerpts import ExcerptReader, Partly
 from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.envelope.clock import wall_time
@@ -58,10 +59,12 @@ class Servers:
         self._scanners: dict[str | None, Scanner] = {}
         self._trackers: dict[str | None, Tracker] = {}
         self._stored: dict[int, bytes] = {}
+        self._partly = 0
+        """Lines of the open input that only a lenient reader understood."""
 
     def begin(self, path: str, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
-        self._path = path
+        self._path, self._partly = path, 0
         if not continues:
             self._trackers, self._scanners = {}, {}
         for tracker in self._trackers.values():
@@ -98,7 +101,31 @@ class Servers:
                 tracker.feed(event)
                 if tracker.finished and self._listener is None:  # who hears of the event before its request
                     self._examine(tracker)
-        return sum(scanner.recognised for scanner in self._scanners.values())
+        return self._recognised()
+
+    def read_leniently(self, segments: list[Segment]) -> int:
+        """Take all segments of an excerpt, and what only a lenient reader understands of them."""
+        reader = ExcerptReader(single_lines(), PLAN.wanted)
+        excerpts = [reader.read(segment) for segment in segments]
+        for excerpt in excerpts:
+            if excerpt.mended:
+                self._tracker(excerpt.segment.origin).life.read_leniently()
+        self._stored = segments[0].stored if segments else {}
+        tagged = [self._tagged(excerpt.segment) for excerpt in excerpts]
+        events = [[(excerpt.segment.origin, event) for event in excerpt.events] for excerpt in excerpts]
+        for origin, event in heapq.merge(*tagged, *events, key=lambda pair: pair[1].line):
+            tracker = self._tracker(origin)
+            if isinstance(event.fields, Partly):
+                tracker.feed_partly(event)
+            else:
+                tracker.feed(event)
+            if tracker.finished and self._listener is None:
+                self._examine(tracker)
+        self._partly += sum(map(len, events))
+        return self._recognised()
+
+    def _recognised(self) -> int:
+        return self._partly + sum(scanner.recognised for scanner in self._scanners.values())
 
     def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
         scanner = self._scanner(segment.origin)

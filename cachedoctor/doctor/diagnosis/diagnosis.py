@@ -180,6 +180,8 @@ class Diagnosis:
                 continue
             if s.rough and (match.tokens or match.at_most):
                 match.confidence = "low"
+            elif s.facts.lenient and match.confidence == "high" and (match.tokens or match.at_most):
+                match.confidence = "medium"
             codes.append(rule.code)
             if self.groups.add(rule, match, s, session, memory.speed) and rule.code not in self._options.ignored:
                 self.opened.append(rule.code)

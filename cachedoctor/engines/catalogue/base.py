@@ -229,6 +229,20 @@ class Message:
         found = self._loose_match(data, start) if loose and self._loose_match else self.exact_match(data, start)
         return None if found is None else self.convert(found)
 
+    def value(self, name: str, raw: bytes) -> Any:
+        """Convert what is printed in a field."""
+        self.prepare()
+        return next(convert for known, convert in self._holes if known == name)(raw)
+
+    def pieces(self) -> list[tuple[str, str, bytes]]:
+        """For each field the literal before it, its name, and the pattern of what is printed in it."""
+        found, at = [], 0
+        for hole in HOLE.finditer(self._body):
+            pattern = b"[ \t]*(" + _KINDS[hole.group(2)][0].encode() + b")"
+            found.append((self._body[at : hole.start()], hole.group(1), pattern))
+            at = hole.end()
+        return found
+
     def level_at(self, build: int) -> str:
         """Letter of the level at ``build``: I, W, E, D, T, L, O or P."""
         letter = self.levels[0]

@@ -29,6 +29,8 @@ _LEFT_OUT = re.compile(
 """How reports, terminals and people mark what they leave out."""
 _SEPARATOR = re.compile(rb"\| *|: +")
 _SEPARATORS_MAX = 6
+_LAST_WORDS = re.compile(rb"[A-Za-z_][\w.()]*[^\w]*\Z")
+"""What names a field: the last word before it, and the signs behind that."""
 _MIN_CUT = 16
 """Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
 _MIN_LIKE = 10
@@ -117,12 +119,17 @@ def _fitted(
         tries.append((headed, start))
         separators = _SEPARATOR.finditer(line, start, start + _NEAREST_MAX)
         tries += [(headed, at.end()) for at in islice(separators, _SEPARATORS_MAX)]
-    ways: list[tuple[_Fit, bytes]] = [(_whole, line), (_begun, _LEFT_OUT.sub(b"", line)), (_longer, line)]
+    ways: list[tuple[_Fit, bytes]] = [
+        (_whole, line),
+        (_begun, _LEFT_OUT.sub(b"", line)),
+        (_longer, line),
+        (_elided, line),
+    ]
     for fit, text in ways:
         for some, at in tries:
             found = _furthest([hit for row in some if (hit := fit(row, text, at)) is not None])
             if found:
-                return LineReading(parts, found, fit is _begun, line[start:at])
+                return LineReading(parts, found, fit in (_begun, _elided), line[start:at])
     return LineReading(parts, [])
 
 
@@ -205,6 +212,31 @@ def _longer(row: Message, line: bytes, start: int) -> RowMatch | None:
     if match is None:
         return None
     return RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1], line[match.end() :].strip())
+
+
+def _elided(row: Message, line: bytes, start: int) -> RowMatch | None:
+    """Fit a message of which fields were left out, or to which some were added: those count that are found in order."""
+    place = _places(row, line, start)
+    if place is None or not _literal(row) or not row.may_begin(_plain(line[place[0] :])):
+        return None
+    at, fields, known = place[0], [], False
+    for literal, name, pattern in row.pieces():
+        words = _LAST_WORDS.search(literal.rstrip().encode())
+        if words is not None:  # its own words stand before it
+            found = re.compile(rb"(?<![\w.])" + _spaced(words.group()) + pattern).search(line, at)
+        else:  # it follows the one before it at once: [a, b]
+            found = re.compile(_spaced(literal.strip().encode()) + pattern).match(line, at) if known else None
+        known = found is not None
+        fields.append((name, None if found is None else found[found.re.groups]))
+        at = at if found is None else found.end()
+    if not any(raw is not None for _, raw in fields):
+        return None
+    return RowMatch(row, fields, place[0], place[1])
+
+
+def _spaced(words: bytes) -> bytes:
+    """Pattern of words between which any blanks may stand."""
+    return rb"[ \t]*".join(re.escape(word) for word in words.split())
 
 
 def _furthest(hits: list[RowMatch]) -> list[RowMatch]:

@@ -128,6 +128,17 @@ class Life:
         if tokens is not None and tokens != self.facts.window:
             self.learn(window=tokens)
 
+    def read_leniently(self) -> None:
+        """Lines are read that are not as the server printed them."""
+        if not self.facts.lenient:
+            self.learn(lenient=True)
+
+    def end_anonymous(self, message: str) -> None:
+        """A line without a task begins a request, unless the open one without a task has no such line yet."""
+        for slot in self.slots.values():
+            if slot.serves(-1) and slot.has_begun(message):
+                self.close(slot, lost=True)
+
     # ---- this life or the next
 
     @property

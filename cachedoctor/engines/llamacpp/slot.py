@@ -120,6 +120,13 @@ class Slot(msgspec.Struct):
         """Whether it works on this task, or waits for its last lines."""
         return self.open is not None and self.open.task == task
 
+    def has_begun(self, message: str) -> bool:
+        """Whether its request has this line of its beginning, or one that comes behind it."""
+        marks = self.open.marks if self.open is not None else {}
+        order: tuple[MarkName, ...] = ("forced", "cached", "restored", "check", "n_past", "prompt", "select")
+        behind = {"new_prompt": 6, "npast_posmin": 5}.get(message, 7)
+        return any(name in marks for name in order[:behind])
+
     # ---- the choice
 
     def look(self, line: int, lcp: int, n_prompt: int) -> bool:

@@ -14,6 +14,7 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp import blocks, fused, lines
 from cachedoctor.engines.llamacpp.clients import ANSWERED, Clients
+from cachedoctor.engines.llamacpp.excerpts import LacksFieldError
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
@@ -25,6 +26,10 @@ PLAN = Plan(
     once=frozenset({"seq_rm", "progress", "progress_pp"}),
     fused_groups=fused.GROUPS,
 )
+_BEGINNINGS = frozenset(
+    {"launch", "new_prompt", "npast_posmin", "slot_select_lcp", "slot_select_lcs", "slot_select_lru"}
+)
+"""Lines that a request has once, at its beginning."""
 LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})
 """With what is only of interest where every request is listed."""
 
@@ -104,6 +109,16 @@ class Tracker:
         if event.row not in self.life.rows:
             self.life.first_sight(event.row)
         lines.read(self.life, event)
+
+    def feed_partly(self, event: Event) -> None:
+        """Take a line of which fields may be missing; one without slot and task goes on with the request before it."""
+        self.life.read_leniently()
+        if event.task < 0 and event.message in _BEGINNINGS:
+            self.life.end_anonymous(event.message)
+        try:
+            self.feed(event)
+        except LacksFieldError:
+            return  # what was left out is what it says
 
     def _feed_block(self, event: Event) -> None:
         match = event.match

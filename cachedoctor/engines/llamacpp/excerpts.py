@@ -1,0 +1,161 @@
+"""Reads lines of excerpts that the scanner does not: quoted, cut, wrapped, without prefix, with fields left out.
+
+``* n_past = 30118, slot.prompt.tokens.size() = 31007, ...`` in a list, ``forcing full prompt re-processing due to lack
+of cache data (...)`` in a chat. For a few hundred lines: each is fitted to all messages, as somebody would who asks
+about a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
+from cachedoctor.engines.catalogue.heads import trie_pattern
+from cachedoctor.engines.catalogue.reading import LineReading, read
+from cachedoctor.model import Segment
+
+MIN_HEAD = 16
+"""Characters: with less of its first words a line may be prose."""
+_LINE_MAX = 1 << 12
+_WRAPS = 4
+"""Lines over which one record is wrapped at most."""
+_COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
+"""A colour that lost its ESC byte."""
+_LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
+_NO_ID = re.compile(rb"((?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?)slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
+"""The prefix of a slot's line without slot and task."""
+_PREFIXED = re.compile(
+    rb"[ \t]*(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
+    rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
+)
+"""A line that begins a record."""
+_DIGITS = re.compile(rb"\d")
+
+
+class Excerpt(msgspec.Struct):
+    """A segment as the scanner reads it, and the events of lines that only a lenient reader understands."""
+
+    segment: Segment
+    events: list[Event]
+    mended: bool
+    """A line was read that is not as the server printed it."""
+
+
+class ExcerptReader:
+    """Reads the lines of short inputs."""
+
+    def __init__(self, catalogue: Catalogue, wanted: frozenset[str]) -> None:
+        """``wanted``: messages that somebody listens to."""
+        self._catalogue = catalogue
+        self._wanted = wanted
+        heads = {head[:MIN_HEAD].rstrip() for row in catalogue.rows if row.id in wanted for head in row.heads}
+        self._heads = re.compile(trie_pattern(sorted(head for head in heads if head)))
+
+    def read(self, segment: Segment) -> Excerpt:
+        """Mend what can be mended; what the scanner reads as it stands is left to it."""
+        lines = segment.data.removesuffix(b"\n").split(b"\n")
+        widest = max(map(len, lines))
+        out, events, mended, at = [], [], False, 0
+        while at < len(lines):
+            line, used = lines[at], 1
+            if self._heads.search(line, 0, _LINE_MAX) is not None:
+                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) == widest)
+                event = self._event(text, segment.number(at))
+                if event is not None:
+                    events.append(event)
+                    text = b""
+                if text != line[:_LINE_MAX]:
+                    line, mended = text, True
+            out += [line, *[b""] * (used - 1)]
+            at += used
+        if not mended:
+            return Excerpt(segment, [], False)
+        numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
+        data = b"\n".join(out) + b"\n"
+        return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True)
+
+    def _whole(self, line: bytes) -> bool:
+        """Whether the scanner reads the line as it stands."""
+        return bool(self._catalogue.recognise(line))
+
+    def _joined(self, lines: Sequence[bytes], *, full: bool) -> tuple[bytes, int]:
+        """The record that begins with the first line, without decoration, and how many lines it takes.
+
+        ``full``: the line is as wide as any, so that a terminal may have cut it in the middle of a number.
+        """
+        first = lines[0][:_LINE_MAX]
+        plain = first if self._whole(first) else plain_of(first)
+        if self._whole(plain) and not full:
+            return plain, 1
+        ways = [plain, plain, plain + b" "]
+        for used, more in enumerate(lines[1:], 2):
+            if not more.strip() or len(more) > _LINE_MAX or _PREFIXED.match(more) or self._whole(more):
+                break
+            ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
+            if len(ways[0]) > _LINE_MAX:
+                break
+            for way in ways:
+                if self._whole(way.rstrip()) and not self._whole_and_apart(plain, more):
+                    return way.rstrip(), used
+        return plain, 1
+
+    def _whole_and_apart(self, plain: bytes, more: bytes) -> bool:
+        """Whether a line is complete, and the next one adds no digits to a number at its end."""
+        return self._whole(plain) and not (plain[-1:].isdigit() and more[:1].isdigit())
+
+    def _event(self, line: bytes, number: int) -> Event | None:
+        """The event of a line that only a lenient reader understands; None for others."""
+        if self._whole(line):
+            return None
+        found = _NO_ID.match(line)
+        text = line if found is None else found[1] + line[found.end() :]
+        reading = read(self._catalogue.rows, text)
+        row = self._row(reading, text)
+        if row is None:
+            return None
+        hit = next(hit for hit in reading.found if hit.row is row)
+        fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
+        if reading.cut and _ends_in_number(text):
+            last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
+            fields.pop(last or "", None)  # there may have been more digits
+        slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
+        return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
+
+    def _row(self, reading: LineReading, text: bytes) -> Message | None:
+        """The message of a reading that is sure enough to be judged by, if somebody listens to it."""
+        rows = [hit.row for hit in reading.found]
+        if not rows or len({row.id for row in rows}) > 1 or reading.unknown.strip():
+            return None
+        row, behind = rows[0], text[reading.found[0].start :]
+        if row.id not in self._wanted:
+            return None
+        if reading.found[0].more and not reading.cut and "id" in reading.prefix:
+            return None  # unknown text behind a message: the scanner reads that as well
+        known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
+        said = bool(_DIGITS.search(behind)) or not row.names or any(behind.startswith(h.encode()) for h in row.heads)
+        return row if known and said and len(behind) >= MIN_HEAD else None
+
+
+class Partly(dict[str, object]):
+    """Fields of a line of which some are missing."""
+
+    def __missing__(self, name: str) -> object:
+        raise LacksFieldError(name)
+
+
+class LacksFieldError(Exception):
+    """A field that is needed was left out."""
+
+
+def plain_of(line: bytes) -> bytes:
+    """Take off what people and programs put around a line: bullets, quotes, backticks, colours without ESC."""
+    text = _COLOUR.sub(b"", line)
+    text = text[_LEADING.match(text).end() :].rstrip().rstrip(b"`")  # type: ignore[union-attr]  # it matches nothing, too
+    return line if text == line.strip() else text
+
+
+def _ends_in_number(text: bytes) -> bool:
+    return text.rstrip()[-1:].isdigit()
