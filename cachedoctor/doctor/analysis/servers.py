@@ -105,7 +105,7 @@ class Servers:
 
     def read_leniently(self, segments: list[Segment]) -> int:
         """Take all segments of an excerpt, and what only a lenient reader understands of them."""
-        reader = ExcerptReader(single_lines(), PLAN.wanted)
+        reader = ExcerptReader(catalogue(), PLAN)
         excerpts = [reader.read(segment) for segment in segments]
         for excerpt in excerpts:
             if excerpt.mended:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
-from cachedoctor.engines.catalogue.heads import trie_pattern
-from cachedoctor.engines.catalogue.reading import LineReading, read
+from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.model import Segment
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.catalogue.reading import LineReading
 
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
@@ -44,24 +47,32 @@ class Excerpt(msgspec.Struct):
     """A line was read that is not as the server printed it."""
 
 
+class _EveryLine(Scanner):
+    """Gives every line that a scanner reads, also those that are repeated for one task."""
+
+    def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
+        return False
+
+
 class ExcerptReader:
     """Reads the lines of short inputs."""
 
-    def __init__(self, catalogue: Catalogue, wanted: frozenset[str]) -> None:
-        """``wanted``: messages that somebody listens to."""
+    def __init__(self, catalogue: Catalogue, plan: Plan) -> None:
+        """``plan``: what the scanner of whole logs delivers."""
         self._catalogue = catalogue
-        self._wanted = wanted
-        heads = {head[:MIN_HEAD].rstrip() for row in catalogue.rows if row.id in wanted for head in row.heads}
-        self._heads = re.compile(trie_pattern(sorted(head for head in heads if head)))
+        self._plan = plan
+        heads = {head[:MIN_HEAD].strip() for row in catalogue.rows if row.id in plan.wanted for head in row.heads}
+        self._heads = [head.encode() for head in sorted(heads) if head]
 
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
         widest = max(map(len, lines))
+        read_as_it_is = self._read_by_scanner(segment, lines)
         out, events, mended, at = [], [], False, 0
         while at < len(lines):
             line, used = lines[at], 1
-            if self._heads.search(line, 0, _LINE_MAX) is not None:
+            if (at not in read_as_it_is or len(line) == widest) and self._has_head(line):
                 text, used = self._joined(lines[at : at + _WRAPS], full=len(line) == widest)
                 event = self._event(text, segment.number(at))
                 if event is not None:
@@ -76,6 +87,20 @@ class ExcerptReader:
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
         return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True)
+
+    def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> set[int]:
+        """Indexes of the lines that the scanner reads as they stand, to their end."""
+        known: set[int] = set()
+        for event in _EveryLine(self._catalogue, self._plan).scan(Segment(None, segment.data, 0)):
+            if event.row is None:
+                known.update(event.lines)
+            elif event.row.exact_match(lines[event.line], max(0, lines[event.line].find(event.row.heads[0].encode()))):
+                known.add(event.line)
+        return known
+
+    def _has_head(self, line: bytes) -> bool:
+        text = b" ".join(line[:_LINE_MAX].split())
+        return any(head in text for head in self._heads)
 
     def _whole(self, line: bytes) -> bool:
         """Whether the scanner reads the line as it stands."""
@@ -110,6 +135,8 @@ class ExcerptReader:
         """The event of a line that only a lenient reader understands; None for others."""
         if self._whole(line):
             return None
+        from cachedoctor.engines.catalogue.reading import read  # most inputs have no such line
+
         found = _NO_ID.match(line)
         text = line if found is None else found[1] + line[found.end() :]
         reading = read(self._catalogue.rows, text)
@@ -130,7 +157,7 @@ class ExcerptReader:
         if not rows or len({row.id for row in rows}) > 1 or reading.unknown.strip():
             return None
         row, behind = rows[0], text[reading.found[0].start :]
-        if row.id not in self._wanted:
+        if row.id not in self._plan.wanted:
             return None
         if reading.found[0].more and not reading.cut and "id" in reading.prefix:
             return None  # unknown text behind a message: the scanner reads that as well
