@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.knowledge import decision
 from cachedoctor.model import Facts, Outcome
 from cachedoctor.model.observed import Observed
 
@@ -29,9 +30,9 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 
     tokens: int | None
     exact: bool
-    """It was printed, not estimated from rounded shares."""
+    """It was printed, or follows from a printed threshold; not estimated from rounded shares."""
     between: tuple[int, int] | None
-    """Its bounds as the log gives them, before reuse has a say; equal where it was printed."""
+    """Its bounds as the log gives them, before reuse has a say; equal where it is exact."""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +41,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     tokens: int | None
     thread: int | None
     prefix: int | None
-    exact: bool
+    """As printed."""
     similarity: float | None
     f_keep: float | None
 
@@ -90,54 +91,87 @@ def held(seen: Observed) -> Held:
     tokens, thread, prefix, similarity, keep = (
         seen.held_tokens, seen.held_thread, choice.lcp, choice.similarity, choice.f_keep,
     )  # fmt: skip
-    exact = prefix is not None
     if choice.t_last == -1:
         tokens, thread = 0, None
     found_keep, found_sim = choice.found_keep, choice.found_sim
     if found_keep is not None and found_sim is not None:
         same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
         tokens, prefix = same if same is not None else (None, None)
-        thread, exact, similarity, keep = None, same is not None, found_sim, found_keep
-    return Held(tokens, thread, prefix, exact, similarity, keep)
+        thread, similarity, keep = None, found_sim, found_keep
+    return Held(tokens, thread, prefix, similarity, keep)
 
 
 def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
-    """Fill in the common prefix where it was not printed: from the rounded shares, from what was reused.
+    """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
-    lcp, exact, cached, length = found.prefix, found.exact, numbers.cached, found.tokens
+    lcp, cached = found.prefix, numbers.cached
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    between = None
-    if exact and lcp is not None:
+    between, whole = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown)
+    if lcp is None:
+        lcp = _from_threshold(seen, numbers.prompt, facts, between)
+        if lcp is not None:
+            numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"
+    exact = lcp is not None
+    if lcp is not None:
         between = (lcp, lcp)
-    elif found.similarity is not None or found.f_keep is not None:
-        between = _from_shares(found, numbers.prompt)
-    if lcp is None and between is not None and seen.choice.found_keep is None:
-        low, high = between
-        lcp = (low + high + 1) // 2
-        if length is not None and low <= length <= high:
-            lcp = length
-        if cached:
-            uncut = facts.memory == "attention" or (facts.memory is None and not shown) or length is None
-            if uncut and low <= cached <= high:
-                lcp = cached  # what was reused is the prefix, unless a checkpoint before it had to be taken
-            elif cached > lcp:
-                lcp = cached
+    elif between is not None:
+        lcp = _within(between, cached if whole is not False else None, found.tokens)
         numbers.derived["common_prefix_tokens"] = "similarity and f_keep"
-    if lcp is None and cached:  # nothing reused may also mean cache_prompt = false
-        cut = seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None
-        if facts.memory == "attention" or (shown and not cut) or length == cached:
-            lcp = cached
-            numbers.derived["common_prefix_tokens"] = "cached"
+    elif cached and (whole or cached == found.tokens):  # nothing reused may also mean cache_prompt = false
+        lcp = cached
+        numbers.derived["common_prefix_tokens"] = "cached"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
     return Prefix(lcp, exact, between)
 
 
+def _from_threshold(seen: Observed, prompt: int | None, facts: Facts, between: tuple[int, int] | None) -> int | None:
+    """The common prefix that the threshold of a search for checkpoints was worked out from; None where it is open.
+
+    Images may take fewer positions than tokens (M-RoPE): then no threshold says how many tokens.
+    """
+    window = facts.window if facts.window is not None else facts.setting("n_swa")
+    if window is None and facts.memory in ("hybrid", "recurrent"):
+        window = 0
+    if not seen.checks or prompt is None or window is None or "images" in facts.shows:
+        return None
+    low, high = between or (1, prompt)
+    threshold, possible = seen.checks[0].threshold, decision.representatives(facts.build, facts.build_min, facts.build_max)
+    found = {decision.common_of(threshold, window, build, prompt) for build in possible}
+    fitting = [common for common in found if common is not None and low <= common <= high]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:
+    """Whether all of the common prefix was reused: the memory goes back to any token, or no line says that it did not.
+
+    None where that is open. Sliding-window memory of full size holds no more than its window of a prompt that came back
+    from RAM.
+    """
+    if seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None:
+        return False
+    full = facts.memory == "swa" and facts.setting("swa_full") is True and seen.choice.found_keep is None
+    if shown or full or facts.memory == "attention":
+        return True
+    return None if facts.memory is None else False
+
+
+def _within(between: tuple[int, int], reused: int | None, length: int | None) -> int:
+    """Choose within the bounds: what was reused, all that the slot held, or else the middle."""
+    low, high = between
+    if reused and low <= reused <= high:
+        return reused
+    return length if length is not None and low <= length <= high else (low + high + 1) // 2
+
+
 def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
-    """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals."""
+    """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals.
+
+    It is no longer than the prompt, nor than what the slot held.
+    """
     similarity, keep, length = found.similarity, found.f_keep, found.tokens
     low, high = 0.0, -1.0
     if similarity is not None and prompt:
@@ -148,7 +182,8 @@ def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
         high = keep_high if high < 0 or keep_high < high else high
     if high < 0 or high < low - 2:
         return None
-    return (int(low + 0.999) if low > 0 else 0), int(high)
+    least, most = (int(low + 0.999) if low > 0 else 0), int(high)
+    return least, max(least, min(most, prompt or most, length or most))
 
 
 def judge(

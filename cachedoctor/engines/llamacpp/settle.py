@@ -93,7 +93,7 @@ def settle(
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
     if swapped and seen.shows_ram:
-        held, moved = _swap(seen, held, numbers, past)
+        held, moved = _swap(seen, held, numbers.prompt, past)
         revised = judge_again(moved, seen.index, talk, slots)
     prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
@@ -176,25 +176,22 @@ def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held,
         if held.tokens not in (None, 0, seen.n_cache) and choice.found_keep is None and seen.known_length is not None:
             marks, before = {**marks, "slot_file": marks["n_past"]}, held.thread
             held = replace(held, thread=seen.known_length.thread)
-        held = replace(held, tokens=seen.n_cache, prefix=seen.n_past, exact=True)
+        held = replace(held, tokens=seen.n_cache, prefix=seen.n_past)
     if "slot_file" in marks and held.tokens is None and numbers.prompt and held.similarity and held.f_keep:
         held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
         numbers.derived["held_tokens"] = "similarity and f_keep"
     return held, before, marks
 
 
-def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held, list[Moved]]:
+def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[Held, list[Moved]]:
     """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
 
     Returns what the slot held then, and the requests that were judged as turns of that conversation and belong to
     another.
     """
-    keep, similarity, prompt = held.f_keep, held.similarity, numbers.prompt
+    keep, similarity = held.f_keep, held.similarity
     if not keep or not similarity or not prompt:
         return held, []
-    if held.prefix is None:
-        held = replace(held, prefix=round(similarity * prompt))
-        numbers.derived["common_prefix_tokens"] = "similarity"
     total = held.tokens or similarity * prompt / keep
     slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
     moved: list[Moved] = []
@@ -204,8 +201,6 @@ def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held
     past.ram.forget(None if thread is None else thread.total)  # which one is gone may be unknown
     if thread is not None:
         held = replace(held, thread=thread.id, tokens=thread.total)
-        if keep >= 0.9995 and not held.exact:
-            held = replace(held, prefix=thread.total)
     return held, moved
 
 
