@@ -195,7 +195,10 @@ def entry(written: str) -> tuple[Option, Name, bool]:
 
 
 NEVER = {
-    "--checkpoint-every-nb": (CHECKPOINT_EVERY, "its number counts tokens (8192 by default), not batches as in the draft")
+    "--checkpoint-every-nb": (
+        CHECKPOINT_EVERY,
+        "its number counts tokens (8192 by default), not batches as in the draft",
+    )
 }
 """Names that no build ever had, passed on from drafts of pull requests, what was meant (PR #20087), and what else
 differs."""

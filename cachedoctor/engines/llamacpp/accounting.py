@@ -139,7 +139,10 @@ def _from_threshold(seen: Observed, prompt: int | None, facts: Facts, between: t
     if not seen.checks or prompt is None or window is None or "images" in facts.shows:
         return None
     low, high = between or (1, prompt)
-    threshold, possible = seen.checks[0].threshold, decision.representatives(facts.build, facts.build_min, facts.build_max)
+    threshold, possible = (
+        seen.checks[0].threshold,
+        decision.representatives(facts.build, facts.build_min, facts.build_max),
+    )
     found = {decision.common_of(threshold, window, build, prompt) for build in possible}
     fitting = [common for common in found if common is not None and low <= common <= high]
     return fitting[0] if len(fitting) == 1 else None

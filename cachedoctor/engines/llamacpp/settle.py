@@ -25,7 +25,7 @@ Marks = Mapping[MarkName, Mark]
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
 _MAX_CLEARED = 64
-"""Conversations remembered whose idle slot was cleared; as many as there are threads."""
+"""Conversations remembered whose idle slot was cleared, or whose state was refused; as many as there are threads."""
 
 
 class Past(msgspec.Struct):
@@ -36,6 +36,8 @@ class Past(msgspec.Struct):
     lengths: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_LENGTHS))
     idle_cleared: dict[int, tuple[Mark, IdleSave]] = msgspec.field(default_factory=dict)
     """Conversation whose idle slot was cleared -> the line that says so, and the copy in the RAM cache."""
+    refused: dict[int | None, Mark] = msgspec.field(default_factory=dict)
+    """Conversation whose last state was too large for the RAM cache -> the line that says so."""
     slept: Mark | None = None
     """When the server last fell asleep."""
     woken: bool = False
@@ -61,6 +63,12 @@ class Past(msgspec.Struct):
         if len(self.idle_cleared) >= _MAX_CLEARED:
             del self.idle_cleared[next(iter(self.idle_cleared))]
         self.idle_cleared[thread] = (mark, saved)
+
+    def refuse(self, thread: int, mark: Mark) -> None:
+        """Note whose state the RAM cache did not take."""
+        if len(self.refused) >= _MAX_CLEARED:
+            del self.refused[next(iter(self.refused))]
+        self.refused[thread] = mark
 
 
 class Settled(msgspec.Struct, gc=False):
@@ -222,7 +230,8 @@ def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tu
 
 
 def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks) -> Marks:
-    """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared."""
+    """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared, its
+    state was too large for the RAM cache."""
     if seen.released_tokens:
         past.lengths.append(seen.released_tokens)
     if seen.stale is not None:
@@ -231,6 +240,9 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
         marks = {**marks, "slept": slept}
     past.woken = False
+    too_large = None if thread is None else past.refused.get(thread.id)
+    if too_large is not None and too_large.line < seen.marks["start"].line:
+        marks = {**marks, "too_large": too_large}
     if thread is not None and past.idle_cleared:
         found = past.idle_cleared.pop(thread.id, None)
         if found is not None and seen.choice.found_keep is None:
