@@ -269,6 +269,20 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
 # ---- requests that belong to other conversations
 
 
+def follow(request: Request, reference: int) -> Request:
+    """Judge a request against the turn that it goes on with by its text, which had ``reference`` tokens in the slot.
+
+    For prompts given beside the log, where the lengths alone took another conversation's turn for the one before.
+    """
+    outcome, lost, client, server = accounting.judge(
+        request.error, request.cancelled, request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens,
+        reference, cold=False,
+    )  # fmt: skip
+    return replace(
+        request, outcome=outcome, lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference
+    )
+
+
 def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:
     """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
 
