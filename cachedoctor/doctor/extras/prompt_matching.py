@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
 from cachedoctor.prompts import compare_prompts, inputs, run_diff
@@ -82,7 +83,9 @@ class GivenPrompts:
         if before is None:
             return None
         found = compare_prompts.compare(before.prompt, _sent(prompt), self._cutter, compare_prompts.Options())
-        return found if before is last else msgspec.structs.replace(found, follows=before.total)
+        if last is None or before is last or not self._apart(request, prompt, last):
+            return found
+        return msgspec.structs.replace(found, follows=before.total)
 
     def successive(self) -> list[PromptDiff]:
         """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
@@ -118,6 +121,17 @@ class GivenPrompts:
             before = next(others, before)
         self._recent.append(turn)
         return before
+
+    def _apart(self, request: Request, prompt: Prompt, last: _Turn) -> bool:
+        """Whether a request and the last turn of what lengths alone took for its conversation belong to two.
+
+        A turn that both go on with makes them branches of one. Where the slot's content went on, by the log's own
+        numbers, the bodies did not come in the order of the log.
+        """
+        kept = max(request.common_prefix_tokens or 0, request.cached_tokens or 0)
+        if last.total is None or kept >= last.total - NEAR:
+            return False
+        return not any(_goes_on(prompt, t.prompt) and _goes_on(last.prompt, t.prompt) for t in self._recent)
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens
