@@ -8,7 +8,7 @@ from typing import Any, get_args
 import made
 import msgspec
 import pytest
-from conftest import ROOT
+from conftest import CASES, ROOT, content_of, report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.spool import Spool
@@ -216,3 +216,34 @@ def _session(log: str) -> Session:
     analyzer.feed(log.encode())
     (session,) = analyzer.finish().sessions
     return session
+
+
+def too_big(refused: int | None) -> dict[str, Any]:
+    """The report of a conversation that is larger than the RAM cache, its refusal (line 202) moved behind a line.
+
+    None: it is left out.
+    """
+    folder = next(case for case in CASES if case.name == "cache-ram-state-too-big")
+    lines = content_of(folder).split(b"\n")
+    line = lines.pop(201)
+    assert b"exceeds cache size limit" in line
+    if refused is not None:
+        lines.insert(refused, line)
+    return report_of(b"\n".join(lines))
+
+
+@pytest.mark.parametrize(("refused", "codes"), [(201, ["CD304"]), (170, []), (None, [])])
+def test_what_left_the_ram_cache_before_the_last_turn_of_a_conversation_was_not_its_own(
+    refused: int | None, codes: list[str]
+) -> None:
+    """It was computed in lines 171 to 196 and came back in line 250; by then nothing had been thrown out."""
+    assert [f["code"] for f in too_big(refused)["findings"] if f["code"] == "CD304"] == codes
+
+
+def test_the_first_line_that_says_a_setting_is_its_proof() -> None:
+    """That idle slots cannot be saved only follows from the cache's being off; alone it says so as well."""
+    off = "srv    load_model: prompt cache is disabled - use `--cache-ram N` to enable it\n"
+    idle = "srv          init: --cache-idle-slots requires --cache-ram, disabling\n"
+    for log, line in ((off + idle, 1), (idle, 1), (idle + off, 1)):
+        (session,) = report_of(log)["sessions"]
+        assert session["settings"]["cache_ram_mib"] == {"value": 0, "line": line}
