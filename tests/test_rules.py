@@ -221,8 +221,14 @@ def _session(log: str) -> Session:
 
 @pytest.mark.parametrize(
     ("marks", "line"),
-    [({"evicted": 12}, 12), ({"evicted": 8}, None), ({"too_large": 11, "evicted": 14}, 11), ({"too_large": 8}, None), ({}, None)],
-)  # fmt: skip
+    [
+        ({"evicted": 12}, 12),
+        ({"evicted": 8}, None),
+        ({"too_large": 11, "evicted": 14}, 11),
+        ({"too_large": 8}, None),
+        ({}, None),
+    ],
+)
 def test_what_left_the_ram_cache_before_the_last_turn_of_a_conversation_was_not_its_own(
     marks: dict[MarkName, int], line: int | None
 ) -> None:
