@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from conftest import FIXTURES, content_of, report_of
 from made import joined, observed, recorded, request
+from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp import accounting
 from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix
 from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, Conversations
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Facts, Session
+from cachedoctor.model import Check, Facts, Session, Setting
 
 
 def counts(*, shifted: bool = False, **fields: object) -> Counts:
@@ -18,12 +21,17 @@ def counts(*, shifted: bool = False, **fields: object) -> Counts:
     return accounting.counts(observed(**fields), shifted=shifted)
 
 
-def prefix(*, shown: bool, memory: str | None = None, **fields: object) -> tuple[Prefix, Counts]:
-    """Its common prefix, where the numbers are all there."""
+def prefix(
+    *, shown: bool, memory: str | None = None, known: dict[str, Any] | None = None, **fields: object
+) -> tuple[Prefix, Counts]:
+    """Its common prefix, where the numbers are all there; ``known``: more facts of the server."""
     seen = observed(**fields)
     numbers = Counts(seen.prompt_tokens, seen.cached_tokens, seen.processed_tokens, {})
-    facts = Facts(0, "x", memory=memory)  # type: ignore[arg-type]
-    return accounting.prefix(seen, accounting.held(seen), numbers, facts, shown=shown), numbers
+    facts = Facts(0, "x", memory=memory, **(known or {}))  # type: ignore[arg-type]
+    held = accounting.held(seen)
+    if seen.choice.found_keep is not None:  # the conversation that came back from RAM is found by its length
+        held = replace(held, tokens=seen.held_tokens)
+    return accounting.prefix(seen, held, numbers, facts, shown=shown), numbers
 
 
 def judge(reference: int | None, *, cold: bool = False, **fields: object) -> Loss:
@@ -172,6 +180,78 @@ def test_shares_that_contradict_each_other_say_nothing() -> None:
     """90 % of 1,000 and 10 % of 1,000 cannot both be the prefix."""
     found, _ = prefix(shown=False, prompt_tokens=1000, cached_tokens=0, similarity=0.9, f_keep=0.1, held_tokens=1000)
     assert found.tokens is None
+
+
+@pytest.mark.parametrize(
+    ("what", "bounds"),
+    [
+        ({"prompt_tokens": 2104, "held_tokens": 2109, "similarity": 1.0, "f_keep": 0.998}, (2104, 2104)),
+        ({"prompt_tokens": 2800, "held_tokens": 2000, "similarity": 0.714, "f_keep": 1.0}, (1999, 2000)),
+    ],
+)
+def test_a_common_prefix_is_no_longer_than_either(what: dict[str, Any], bounds: tuple[int, int]) -> None:
+    """1.000 of 2,104 reaches to 2,105.05 and 1.000 of 2,000 to 2,001: rounding makes no tokens."""
+    found, _ = prefix(shown=False, memory="hybrid", cached_tokens=0, **what)
+    assert found.between == bounds
+    assert found.tokens == bounds[1]
+
+
+def test_what_came_back_from_ram_is_bounded_by_both_shares() -> None:
+    """0.911 of a prompt of 2,047 is 1,864 or 1,865, 0.911 of what came back, 2,046, is 1,863 or 1,864."""
+    found, _ = prefix(
+        shown=False, prompt_tokens=2047, cached_tokens=0, held_tokens=2046, found_keep=0.911, found_sim=0.911
+    )
+    assert (found.tokens, found.between) == (1864, (1864, 1864))
+
+
+@pytest.mark.parametrize(
+    ("memory", "known", "threshold", "expected"),
+    [
+        ("hybrid", {"build": 9713}, 1773, 1773),
+        ("recurrent", {"build": 9713, "window": 0}, 1773, 1773),
+        ("swa", {"build": 9713, "window": 128}, 1645, 1773),
+        ("swa", {"build": 9713, "settings": {"n_swa": Setting(128, 1)}}, 1645, 1773),
+        ("swa", {"build": 9294, "window": 128}, 1645, 1774),
+        ("swa", {"build_min": 9538, "build_max": 9713, "window": 128}, 1645, 1773),
+        ("swa", {"build_min": 9294, "build_max": 9713, "window": 128}, 1645, None),
+        ("swa", {"build": 9713}, 1645, None),
+        ("swa", {"build": 9713, "window": 128}, 1300, None),
+        ("hybrid", {"build": 9713}, 0, None),
+        ("hybrid", {"build": 9713, "shows": frozenset({"images"})}, 1773, None),
+    ],
+)
+def test_a_threshold_is_the_common_prefix_less_the_window(
+    memory: str, known: dict[str, Any], threshold: int, expected: int | None
+) -> None:
+    """Up to b9537 one token more. Shares of 0.654 and 0.656 leave 1,773 and 1,774 open, as do two builds, a window that
+    is not known, a threshold that the shares exclude, and images, which may take fewer positions than tokens."""
+    found, numbers = prefix(
+        shown=True, memory=memory, known=known, prompt_tokens=2711, cached_tokens=0, forced=True,
+        checks=[Check(2116, 2694, threshold, 360)], similarity=0.654, f_keep=0.656, held_tokens=2704,
+    )  # fmt: skip
+    assert found.exact == (expected is not None)
+    assert found.tokens == (1774 if expected is None else expected)
+    assert found.between == ((1773, 1774) if expected is None else (expected, expected))
+    assert numbers.derived["common_prefix_tokens"] == (
+        "similarity and f_keep" if expected is None else "checkpoint threshold + n_swa"
+    )
+
+
+@pytest.mark.parametrize(
+    ("full", "more", "expected"),
+    [(True, {}, 2263), (False, {}, 2264), (True, {"checks": [Check(0, 2300, 0, 1)]}, 2264),
+     (True, {"found_keep": 0.543, "found_sim": 0.965}, 2264)],
+)  # fmt: skip
+def test_a_window_of_full_size_reuses_the_whole_prefix(full: bool, more: dict[str, Any], expected: int) -> None:
+    """0.965 of 2,346 and 0.543 of 4,171 leave 2,263 to 2,265; 2,263 were reused.
+
+    A prompt from RAM brings its window only.
+    """
+    found, _ = prefix(
+        shown=False, memory="swa", known={"settings": {"swa_full": Setting(full, 1)}}, prompt_tokens=2346,
+        cached_tokens=2263, similarity=0.965, f_keep=0.543, held_tokens=4171, **more,
+    )  # fmt: skip
+    assert found.tokens == expected
 
 
 def test_nothing_reused_proves_no_prefix() -> None:

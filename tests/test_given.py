@@ -66,6 +66,16 @@ def test_an_option_of_another_build_and_its_name_here(build: int, option: str, f
         assert "Leave it out" in note.words.remedies[0].text
 
 
+@pytest.mark.parametrize("build", [9294, None])
+def test_a_draft_that_counted_otherwise_is_not_called_the_same(build: int | None) -> None:
+    """Three batches are not three tokens: neither its number is passed on nor its unit kept silent."""
+    (note,) = cd406_option_unknown.inspect(server("llama-server --checkpoint-every-nb 3", build=build))
+    (remedy,) = note.words.remedies
+    assert "counts tokens" in remedy.text
+    assert "calls it" not in remedy.text
+    assert not any(command.endswith(" 3") for command in remedy.commands)
+
+
 @pytest.mark.parametrize("option", ["--no-kv-unified", "--no-cache-prompt", "--no-clear-idle"])
 def test_a_switch_off_is_not_replaced_by_what_switches_on(option: str) -> None:
     """b6900 has none of them; --kv-unified would do the opposite."""

@@ -20,6 +20,7 @@ from cachedoctor.prompts.tokenizers import tokenize
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
 TEMPLATE = str(FIXTURES / "prompts" / "template.jinja")
 HEAD = "You are the clerk of a small harbour office. " * 40
+ONE, TWO, A, B = (f"{word} boats came in today. " * 20 for word in ("Red", "Two", "All", "Big"))
 BESIDE = [folder for folder in CASES if "prompts" in case_of(folder)]
 CLIENT = {"CD101", "CD102", "CD103", "CD104", "CD105", "CD106", "CD107"}
 VALIDATOR = jsonschema.Draft202012Validator(
@@ -126,6 +127,33 @@ def test_two_conversations(tmp_path: Path) -> None:
     prompts = given(tmp_path, *bodies)
     kinds = [kind(prompts, asked(pieces(body), thread=i % 2)) for i, body in enumerate(bodies)]
     assert kinds == [None, None, "appended", "appended"]
+
+
+def alternating(folder: Path, bodies: list[dict[str, Any]], kept: int) -> int | None:
+    """``follows`` of the last of these bodies, all of one thread by their lengths; the last request kept this much."""
+    prompts = given(folder, *bodies)
+    last = len(bodies) - 1
+    found = [
+        prompts.difference(asked(pieces(b), released_tokens=1000 + i, common_prefix_tokens=kept if i == last else None))
+        for i, b in enumerate(bodies)
+    ]
+    return None if found[-1] is None else found[-1].follows
+
+
+def test_two_conversations_that_lengths_took_for_one(tmp_path: Path) -> None:
+    """The third goes on with the first, which left 1,000 tokens in the slot, not with the second."""
+    assert alternating(tmp_path, [chat(ONE), chat(A, B), chat(ONE, TWO)], 700) == 1000
+
+
+def test_branches_of_one_conversation_are_no_two(tmp_path: Path) -> None:
+    """The second turn was edited, and the edit taken back: both go on with the first."""
+    bodies = [chat(ONE), chat(ONE, TWO), chat(ONE, A, B), chat(ONE, TWO, A)]
+    assert alternating(tmp_path, bodies, 700) is None
+
+
+def test_bodies_that_contradict_the_log_move_no_request(tmp_path: Path) -> None:
+    """The slot held 1,001 tokens and all of them were kept: the bodies of parallel requests came in another order."""
+    assert alternating(tmp_path, [chat(ONE), chat(A, B), chat(ONE, TWO)], 1001) is None
 
 
 def test_the_sessions_of_a_log_are_kept_apart(tmp_path: Path) -> None:

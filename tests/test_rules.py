@@ -8,13 +8,13 @@ from typing import Any, get_args
 import made
 import msgspec
 import pytest
-from conftest import ROOT
+from conftest import ROOT, report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.spool import Spool
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.model import Judged, Mark, Request, Session, Shows, Verdict
+from cachedoctor.model import Judged, Mark, MarkName, Request, Session, Shows, Verdict
 from cachedoctor.report.wire.report_v1 import encode_request
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import (
@@ -27,6 +27,7 @@ from cachedoctor.rules.base import (
     SessionRule,
 )
 from cachedoctor.rules.setup import Setup
+from cachedoctor.rules.slots import cd304_cache_ram_too_small
 
 WORDS = FindingText("it happened", "so it is", [])
 
@@ -216,3 +217,39 @@ def _session(log: str) -> Session:
     analyzer.feed(log.encode())
     (session,) = analyzer.finish().sessions
     return session
+
+
+@pytest.mark.parametrize(
+    ("marks", "line"),
+    [
+        ({"evicted": 12}, 12),
+        ({"evicted": 8}, None),
+        ({"too_large": 11, "evicted": 14}, 11),
+        ({"too_large": 8}, None),
+        ({}, None),
+    ],
+)
+def test_what_left_the_ram_cache_before_the_last_turn_of_a_conversation_was_not_its_own(
+    marks: dict[MarkName, int], line: int | None
+) -> None:
+    """Its last turn ended at line 9: what was saved since can only have left since. Its own refusal proves most."""
+    before = Judged(made.request(last_line=9, thread=0))
+    lost = made.request(
+        index=2, first_line=15, last_line=20, thread=0, thread_turn=1, held_thread=1, outcome="reprocessed",
+        prompt_tokens=5000, cached_tokens=0, lost_tokens=4800, reference_tokens=4800,
+        marks={"start": Mark(15, b""), **{name: Mark(at, b"") for name, at in marks.items()}},
+    )  # fmt: skip
+    s = RuleContext(lost, Setup(lost.facts), [before], None, 2, 0)
+    match = cd304_cache_ram_too_small.decide(s)
+    assert (match is not None) == (line is not None)
+    if match is not None:
+        assert cd304_cache_ram_too_small.prove(s, match).primary[0].line == line
+
+
+def test_the_first_line_that_says_a_setting_is_its_proof() -> None:
+    """That idle slots cannot be saved only follows from the cache's being off; alone it says so as well."""
+    off = "srv    load_model: prompt cache is disabled - use `--cache-ram N` to enable it\n"
+    idle = "srv          init: --cache-idle-slots requires --cache-ram, disabling\n"
+    for log, line in ((off + idle, 1), (idle, 1), (idle + off, 1)):
+        (session,) = report_of(log)["sessions"]
+        assert session["settings"]["cache_ram_mib"] == {"value": 0, "line": line}

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.builds import NEWEST, SAMPLED
 
 N_UBATCH = 512
 """Default of -ub, tokens."""
@@ -99,6 +99,14 @@ class Decision(NamedTuple):
 
 CHANGES = (5456, 6180, 6751, 7079, 8156, 8352, 8672, 8929, 9294, 9538, 9713)
 """Builds from which on ``decide`` gives other answers."""
+
+
+def representatives(build: int | None, low: int | None, high: int | None) -> list[int]:
+    """Give one build for each set of rules that may apply, where the build is known or lies in a range (None: open)."""
+    if build is not None:
+        return [build]
+    least, most = low or SAMPLED[0], high or NEWEST
+    return [least, *(change for change in CHANGES if least < change <= most)]
 
 
 def decide(build: int, held: Held, common: int, new: int, projector: bool = False) -> Decision:

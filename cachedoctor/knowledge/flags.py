@@ -194,8 +194,14 @@ def entry(written: str) -> tuple[Option, Name, bool]:
     return BY_NAME[plain(written)]
 
 
-NEVER = {"--checkpoint-every-nb": CHECKPOINT_EVERY}
-"""Names that no build ever had, passed on from drafts of pull requests, and what was meant (PR #20087)."""
+NEVER = {
+    "--checkpoint-every-nb": (
+        CHECKPOINT_EVERY,
+        "its number counts tokens (8192 by default), not batches as in the draft",
+    )
+}
+"""Names that no build ever had, passed on from drafts of pull requests, what was meant (PR #20087), and what else
+differs."""
 
 INSTEAD = {
     "checkpoint_every": "llama-server places checkpoints at user messages by itself; --checkpoint-min-step N is the "

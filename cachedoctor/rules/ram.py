@@ -12,7 +12,7 @@ def copy_refused(s: RuleContext) -> bool:
         return True
     if s.setup.ram != "on" or facts.setting("ram_evictions") or r.restored_from_ram:
         return False
-    if "ram_failed" in r.marks or "evicted" in r.marks or before is None:
+    if "ram_failed" in r.marks or before is None:
         return False
     if "ram_saves" in facts.shows:
         return before.ram_saved  # infill, embeddings and reranking take a slot without saving what it held

@@ -51,11 +51,7 @@ class Setup:
     @cached_property
     def builds(self) -> list[int]:
         """One build for each set of rules that may apply."""
-        f = self.facts
-        if f.build is not None:
-            return [f.build]
-        low, high = f.build_min or builds.SAMPLED[0], f.build_max or builds.NEWEST
-        return [low, *(change for change in decision.CHANGES if low < change <= high)]
+        return decision.representatives(self.facts.build, self.facts.build_min, self.facts.build_max)
 
     @cached_property
     def prints_searches(self) -> bool:

@@ -19,6 +19,7 @@ from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.naming import printable
+from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
     SEVERITY_ORDER,
@@ -217,12 +218,14 @@ class Analyzer:
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
-        return self._diagnosis.revise(request, self._sessions[request.session], self._differences.get(request.index))
+        difference = self._differences.get(request.index)
+        return self._diagnosis.revise(_by_text(request, difference), self._sessions[request.session], difference)
 
     def _ask(self, request: Request) -> Judged:
         session, difference = self._sessions[request.session], None
         if self._prompts is not None and request.parent is None:
             difference = self._difference(request, session, self._prompts)
+            request = _by_text(request, difference)
         self._returns.note(request, session)
         return self._diagnosis.examine(request, session, difference)
 
@@ -342,3 +345,8 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
         )  # fmt: skip
+
+
+def _by_text(request: Request, difference: PromptDiff | None) -> Request:
+    """The request as a turn of the conversation that its text goes on with, where that was given."""
+    return request if difference is None or difference.follows is None else follow(request, difference.follows)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
 from cachedoctor.prompts import compare_prompts, inputs, run_diff
@@ -33,6 +35,13 @@ def _loaded(path: str) -> list[Prompt]:
     return found
 
 
+class _Turn(NamedTuple):
+    """A prompt that was matched, and the tokens that it and its reply took in the slot, where the log has them."""
+
+    prompt: Prompt
+    total: int | None
+
+
 class GivenPrompts:
     """The prompts given beside a log. Feeds on requests in the order in which they finish."""
 
@@ -48,8 +57,8 @@ class GivenPrompts:
         self._prompts: list[Prompt | None] = [run_diff.rendered(p, self._ask, self._cutter) for p in found]
         self._lengths = [self._length(p) for p in self._prompts if p is not None]
         self._next = 0
-        self._last: dict[tuple[int, int], Prompt] = {}
-        self._recent: deque[Prompt] = deque(maxlen=_RECENT)
+        self._last: dict[tuple[int, int], _Turn] = {}
+        self._recent: deque[_Turn] = deque(maxlen=_RECENT)
         self.matched = 0
         """Requests for which a prompt was found."""
 
@@ -68,10 +77,15 @@ class GivenPrompts:
         self.matched += 1
         if request.thread is None:
             return None
-        before = self._before((request.session, request.thread), prompt)
+        key = request.session, request.thread
+        last = self._last.get(key)
+        before = self._before(key, _Turn(prompt, request.released_tokens))
         if before is None:
             return None
-        return compare_prompts.compare(before, _sent(prompt), self._cutter, compare_prompts.Options())
+        found = compare_prompts.compare(before.prompt, _sent(prompt), self._cutter, compare_prompts.Options())
+        if last is None or before is last or not self._apart(request, prompt, last):
+            return found
+        return msgspec.structs.replace(found, follows=before.total)
 
     def successive(self) -> list[PromptDiff]:
         """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
@@ -90,22 +104,34 @@ class GivenPrompts:
         self.matched = len(self._prompts)
         return found
 
-    def _before(self, key: tuple[int, int], prompt: Prompt) -> Prompt | None:
-        """Give the prompt that ``prompt`` follows.
+    def _before(self, key: tuple[int, int], turn: _Turn) -> _Turn | None:
+        """Give the turn that ``turn`` follows.
 
         Lengths alone may have taken two conversations for one: where another prompt is the beginning of this one, word
         for word, and the thread's last is not, the other one was its predecessor.
         """
-        before = self._last.pop(key, None)
-        self._last[key] = prompt
+        before, prompt = self._last.pop(key, None), turn.prompt
+        self._last[key] = turn
         if len(self._last) > _MAX_THREADS:
             del self._last[next(iter(self._last))]
-        if before is not None and not _goes_on(prompt, before):
+        if before is not None and not _goes_on(prompt, before.prompt):
             # A turn in front of an edit is the beginning of both; what the other one does not begin with is another's.
-            others = (p for p in reversed(self._recent) if _goes_on(prompt, p) and not _goes_on(before, p))
+            last = before.prompt
+            others = (t for t in reversed(self._recent) if _goes_on(prompt, t.prompt) and not _goes_on(last, t.prompt))
             before = next(others, before)
-        self._recent.append(prompt)
+        self._recent.append(turn)
         return before
+
+    def _apart(self, request: Request, prompt: Prompt, last: _Turn) -> bool:
+        """Whether a request and the last turn of what lengths alone took for its conversation belong to two.
+
+        A turn that both go on with makes them branches of one. Where the slot's content went on, by the log's own
+        numbers, the bodies did not come in the order of the log.
+        """
+        kept = max(request.common_prefix_tokens or 0, request.cached_tokens or 0)
+        if last.total is None or kept >= last.total - NEAR:
+            return False
+        return not any(_goes_on(prompt, t.prompt) and _goes_on(last.prompt, t.prompt) for t in self._recent)
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens

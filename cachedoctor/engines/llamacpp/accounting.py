@@ -30,9 +30,9 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 
     tokens: int | None
     exact: bool
-    """It was printed, not estimated from rounded shares."""
+    """It was printed, or follows from a printed threshold; not estimated from rounded shares."""
     between: tuple[int, int] | None
-    """Its bounds as the log gives them, before reuse has a say; equal where it was printed."""
+    """Its bounds as the log gives them, before reuse has a say; equal where it is exact."""
     least: int | None = None
     """Its lower bound, where no more is known."""
 
@@ -43,7 +43,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     tokens: int | None
     thread: int | None
     prefix: int | None
-    exact: bool
+    """As printed."""
     similarity: float | None
     f_keep: float | None
 
@@ -99,7 +99,6 @@ def held(seen: Observed) -> Held:
     tokens, thread, prefix, similarity, keep = (
         seen.held_tokens, seen.held_thread, choice.lcp, choice.similarity, choice.f_keep,
     )  # fmt: skip
-    exact = prefix is not None
     if choice.t_last == -1:
         tokens, thread = 0, None
     if tokens is None:
@@ -108,50 +107,34 @@ def held(seen: Observed) -> Held:
     if found_keep is not None and found_sim is not None:
         same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
         tokens, prefix = same if same is not None else (None, None)
-        thread, exact, similarity, keep = None, same is not None, found_sim, found_keep
-    return Held(tokens, thread, prefix, exact, similarity, keep)
+        thread, similarity, keep = None, found_sim, found_keep
+    return Held(tokens, thread, prefix, similarity, keep)
 
 
 def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
-    """Fill in the common prefix where it was not printed: from thresholds, rounded shares, from what was reused.
+    """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
-    lcp, exact, cached, length = found.prefix, found.exact, numbers.cached, found.tokens
+    lcp, cached = found.prefix, numbers.cached
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    between = None
-    if exact and lcp is not None:
+    between, whole, least = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown), None
+    exact, near = lcp is not None, None
+    if lcp is not None:
         between = (lcp, lcp)
-    elif found.similarity is not None or found.f_keep is not None:
-        between = _from_shares(found, numbers.prompt)
-    least = None
-    if seen.checks and not exact:
-        bounds = intervals.narrowed(intervals.by_threshold(seen, facts, numbers.prompt), between)
-        if bounds is not None and bounds[1] is not None:
-            between = bounds[0], bounds[1]
-        elif bounds is not None:
-            least = bounds[0]
-        if between is not None and between[1] - between[0] <= 1:
-            lcp, exact = between[0], between[0] == between[1]
-            numbers.derived["common_prefix_tokens"] = "the threshold of checkpoints"
-    if lcp is None and between is not None and _is_estimate(between, seen):
-        low, high = between
-        lcp = (low + high + 1) // 2
-        if length is not None and low <= length <= high:
-            lcp = length
-        if cached:
-            uncut = facts.memory == "attention" or (facts.memory is None and not shown) or length is None
-            if uncut and low <= cached <= high:
-                lcp = cached  # what was reused is the prefix, unless a checkpoint before it had to be taken
-            elif cached > lcp:
-                lcp = cached
+    elif seen.checks and "images" not in facts.shows:  # images may take fewer positions than tokens (M-RoPE)
+        between, least = _from_threshold(seen, facts, numbers.prompt, between)
+        near = between if between is not None and between[1] - between[0] <= 1 else None
+    if near is not None:
+        lcp, exact = near[0], near[0] == near[1]
+        numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"
+    elif lcp is None and between is not None and _is_estimate(between, seen):
+        lcp = _within(between, cached if whole is not False else None, found.tokens)
         numbers.derived["common_prefix_tokens"] = "similarity and f_keep"
-    if lcp is None and cached:  # nothing reused may also mean cache_prompt = false
-        cut = seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None
-        if facts.memory == "attention" or (shown and not cut) or length == cached:
-            lcp = cached
-            numbers.derived["common_prefix_tokens"] = "cached"
+    elif lcp is None and cached and (whole or cached == found.tokens):
+        lcp = cached  # nothing reused may also mean cache_prompt = false
+        numbers.derived["common_prefix_tokens"] = "cached"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
     return Prefix(lcp, exact, between, least)
@@ -159,13 +142,51 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
 
 def _is_estimate(between: tuple[int, int], seen: Observed) -> bool:
     """Whether the middle of two bounds is near the truth: those of shares are, those of a threshold of 0 are not."""
-    return seen.choice.found_keep is None and (
-        not seen.checks or next(iter(seen.checks)).threshold > 0 or between[1] <= NEAR
-    )
+    return not seen.checks or next(iter(seen.checks)).threshold > 0 or between[1] <= NEAR
+
+
+def _from_threshold(
+    seen: Observed, facts: Facts, prompt: int | None, shares: tuple[int, int] | None
+) -> tuple[tuple[int, int] | None, int | None]:
+    """Bounds of the common prefix that the threshold of a search for checkpoints was worked out from.
+
+    Or else its lower bound, where the window is not known. ``shares``: what rounded shares leave possible; they may be
+    of what the slot held before a prompt came from RAM.
+    """
+    bounds = intervals.narrowed(intervals.by_threshold(seen, facts, prompt), shares)
+    if bounds is None:
+        return None, None
+    low, high = bounds
+    return (None, low) if high is None else ((low, high), None)
+
+
+def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:
+    """Whether all of the common prefix was reused: the memory goes back to any token, or no line says that it did not.
+
+    None where that is open. Sliding-window memory of full size holds no more than its window of a prompt that came back
+    from RAM.
+    """
+    if seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None:
+        return False
+    full = facts.memory == "swa" and facts.setting("swa_full") is True and seen.choice.found_keep is None
+    if shown or full or facts.memory == "attention":
+        return True
+    return None if facts.memory is None else False
+
+
+def _within(between: tuple[int, int], reused: int | None, length: int | None) -> int:
+    """Choose within the bounds: what was reused, all that the slot held, or else the middle."""
+    low, high = between
+    if reused and low <= reused <= high:
+        return reused
+    return length if length is not None and low <= length <= high else (low + high + 1) // 2
 
 
 def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
-    """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals."""
+    """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals.
+
+    It is no longer than the prompt, nor than what the slot held.
+    """
     similarity, keep, length = found.similarity, found.f_keep, found.tokens
     low, high = 0.0, -1.0
     if similarity is not None and prompt:
@@ -176,7 +197,8 @@ def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
         high = keep_high if high < 0 or keep_high < high else high
     if high < 0 or high < low - 2:
         return None
-    return (int(low + 0.999) if low > 0 else 0), int(high)
+    least, most = (int(low + 0.999) if low > 0 else 0), int(high)
+    return least, max(least, min(most, prompt or most, length or most))
 
 
 def judge(

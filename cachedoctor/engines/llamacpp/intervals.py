@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from cachedoctor.knowledge import builds, decision
+from cachedoctor.knowledge import decision
 from cachedoctor.model import Between, Facts
 from cachedoctor.model.observed import Observed, Progressed
 
@@ -30,8 +30,7 @@ def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | 
         return (check.threshold, None) if check.threshold > 0 else None
     if check.threshold <= 0:
         return (0, window + 1) if window else None
-    low, high = facts.build or facts.build_min or builds.SAMPLED[0], facts.build or facts.build_max or builds.NEWEST
-    asked = [low, *(change for change in decision.CHANGES if low < change <= high)]
+    asked = decision.representatives(facts.build, facts.build_min, facts.build_max)
     lengths = [prompt] if prompt is not None else [check.threshold, 1 << 60]  # nothing new in the prompt, or something
     found = {decision.common_of(check.threshold, window, build, length) for build in asked for length in lengths}
     exact = [common for common in found if common is not None]

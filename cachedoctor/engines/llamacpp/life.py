@@ -246,21 +246,26 @@ class Life:
             self._measure_entry(size, None)
             return
         owner.ram_saved(length)
+        self.past.refused.pop(owner.thread, None)
         if size is not None:  # an entry of the cache is this state and the slot's checkpoints
             size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
         self._measure_entry(size, owner.thread)
 
-    def evict(self, slot: Slot, size: float | None, mark: Mark, *, oversize: bool) -> None:
+    def evict(self, size: float | None, mark: Mark, *, oversize: bool) -> None:
         """A prompt left the RAM cache; one that is too large never got there."""
         self._measure_entry(size, None)
+        owner = self.choosing
         if oversize:
             for other in self.slots.values():
                 other.idle_copy_gone(self._before.evictions)
         else:
             self._before.evictions += 1
+        if oversize and owner is not None and owner.thread is not None:
+            self.past.refuse(owner.thread, mark)
+        else:  # whose prompt it was is not printed
+            self._before.evicted = mark
         self.set("ram_evictions", (self.facts.setting("ram_evictions") or 0) + 1, mark, text=False)
         self.past.ram.forget()
-        (self.choosing or slot).ram_evicted(mark)
 
     def save_idle(self, slot: Slot, mark: Mark) -> None:
         """The RAM cache throws out its oldest prompt first: this one is gone once all that lie there now have left."""

@@ -104,7 +104,7 @@ def _ram_save(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 def _ram_evict(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
-    life.evict(slot, size, mark, oversize=event.message == "pc_oversize")
+    life.evict(size, mark, oversize=event.message == "pc_oversize")
 
 
 def _ram_state(life: Life, slot: Slot, event: Event, mark: Mark) -> None:

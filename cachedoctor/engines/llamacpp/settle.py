@@ -25,7 +25,7 @@ Marks = Mapping[MarkName, Mark]
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
 _MAX_CLEARED = 64
-"""Conversations remembered whose idle slot was cleared; as many as there are threads."""
+"""Conversations remembered whose idle slot was cleared, or whose state was refused; as many as there are threads."""
 
 
 class Past(msgspec.Struct):
@@ -36,6 +36,8 @@ class Past(msgspec.Struct):
     lengths: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_LENGTHS))
     idle_cleared: dict[int, tuple[Mark, IdleSave]] = msgspec.field(default_factory=dict)
     """Conversation whose idle slot was cleared -> the line that says so, and the copy in the RAM cache."""
+    refused: dict[int | None, Mark] = msgspec.field(default_factory=dict)
+    """Conversation whose last state was too large for the RAM cache -> the line that says so."""
     slept: Mark | None = None
     """When the server last fell asleep."""
     woken: bool = False
@@ -61,6 +63,12 @@ class Past(msgspec.Struct):
         if len(self.idle_cleared) >= _MAX_CLEARED:
             del self.idle_cleared[next(iter(self.idle_cleared))]
         self.idle_cleared[thread] = (mark, saved)
+
+    def refuse(self, thread: int, mark: Mark) -> None:
+        """Note whose state the RAM cache did not take."""
+        if len(self.refused) >= _MAX_CLEARED:
+            del self.refused[next(iter(self.refused))]
+        self.refused[thread] = mark
 
 
 class Settled(msgspec.Struct, gc=False):
@@ -93,7 +101,7 @@ def settle(
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
     if swapped and seen.shows_ram:
-        held, moved = _swap(seen, held, numbers, past)
+        held, moved = _swap(seen, held, numbers.prompt, past)
         revised = judge_again(moved, seen.index, talk, slots)
     prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
     between: Mapping[str, Between] = {}
@@ -203,25 +211,22 @@ def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held,
         if held.tokens not in (None, 0, seen.n_cache) and choice.found_keep is None and seen.known_length is not None:
             marks, before = {**marks, "slot_file": marks["n_past"]}, held.thread
             held = replace(held, thread=seen.known_length.thread)
-        held = replace(held, tokens=seen.n_cache, prefix=seen.n_past, exact=True)
+        held = replace(held, tokens=seen.n_cache, prefix=seen.n_past)
     if "slot_file" in marks and held.tokens is None and numbers.prompt and held.similarity and held.f_keep:
         held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
         numbers.derived["held_tokens"] = "similarity and f_keep"
     return held, before, marks
 
 
-def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held, list[Moved]]:
+def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[Held, list[Moved]]:
     """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
 
     Returns what the slot held then, and the requests that were judged as turns of that conversation and belong to
     another.
     """
-    keep, similarity, prompt = held.f_keep, held.similarity, numbers.prompt
+    keep, similarity = held.f_keep, held.similarity
     if not keep or not similarity or not prompt:
         return held, []
-    if held.prefix is None:
-        held = replace(held, prefix=round(similarity * prompt))
-        numbers.derived["common_prefix_tokens"] = "similarity"
     total = held.tokens or similarity * prompt / keep
     slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
     moved: list[Moved] = []
@@ -231,8 +236,6 @@ def _swap(seen: Observed, held: Held, numbers: Counts, past: Past) -> tuple[Held
     past.ram.forget(None if thread is None else thread.total)  # which one is gone may be unknown
     if thread is not None:
         held = replace(held, thread=thread.id, tokens=thread.total)
-        if keep >= 0.9995 and not held.exact:
-            held = replace(held, prefix=thread.total)
     return held, moved
 
 
@@ -254,7 +257,8 @@ def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tu
 
 
 def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks) -> Marks:
-    """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared."""
+    """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared, its
+    state was too large for the RAM cache."""
     if seen.released_tokens:
         past.lengths.append(seen.released_tokens)
     if seen.stale is not None:
@@ -263,6 +267,9 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
         marks = {**marks, "slept": slept}
     past.woken = False
+    too_large = None if thread is None else past.refused.get(thread.id)
+    if too_large is not None and too_large.line < seen.marks["start"].line:
+        marks = {**marks, "too_large": too_large}
     if thread is not None and past.idle_cleared:
         found = past.idle_cleared.pop(thread.id, None)
         if found is not None and seen.choice.found_keep is None:
@@ -287,6 +294,20 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
 
 
 # ---- requests that belong to other conversations
+
+
+def follow(request: Request, reference: int) -> Request:
+    """Judge a request against the turn that it goes on with by its text, which had ``reference`` tokens in the slot.
+
+    For prompts given beside the log, where the lengths alone took another conversation's turn for the one before.
+    """
+    outcome, lost, client, server = accounting.judge(
+        request.error, request.cancelled, request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens,
+        reference, cold=False,
+    )  # fmt: skip
+    return replace(
+        request, outcome=outcome, lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference
+    )
 
 
 def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:

@@ -71,6 +71,8 @@ class Before(msgspec.Struct):
     """Lines that create checkpoints, or allow them: that none was counted means that none is held."""
     evictions: int = 0
     """Prompts that left the RAM prompt cache."""
+    evicted: Mark | None = None
+    """The last line that says so."""
 
 
 class Slot(msgspec.Struct):
@@ -211,13 +213,6 @@ class Slot(msgspec.Struct):
         if self.choice is not None:
             self.choice.marks["ram_failed"] = mark
 
-    def ram_evicted(self, mark: Mark) -> None:
-        """A prompt left the RAM cache while this slot was given to a request, or served it."""
-        if self.choice is not None:
-            self.choice.marks["evicted"] = mark
-        elif self.open is not None:
-            self.open.marks["evicted"] = mark
-
     # ---- the request
 
     def launch(self, index: int, task: int, mark: Mark, asked: Asked, before: Before, *, partial: bool) -> None:
@@ -233,6 +228,8 @@ class Slot(msgspec.Struct):
             first = choice.line if choice.line < mark.line else mark.line
             if choice.found_keep is not None:
                 self.positions_known = False  # the prompt that came from RAM brought its own
+        if before.evicted is not None:
+            marks["evicted"] = before.evicted
         counts = before.makes_checkpoints
         self.open = Observed(
             index, self.id, task, first, mark.line, marks, choice, self.length, self.thread,

@@ -90,7 +90,7 @@ class Startup:
                 settings[name] = Setting({"true": True, "false": False}.get(value, value), line.number, line.text)
         changed: dict[str, Any] = {}
         if message == "pc_enabled" and "limit" in fields:
-            settings["cache_ram_mib"] = Setting(-1, line.number)
+            settings["cache_ram_mib"] = Setting(-1, line.number, line.text)
         elif message == "load_model":
             changed["model"] = re.split(r"[/\\]", fields["name"])[-1] or None
         elif message == "model_name" and facts.model is None:
@@ -103,14 +103,15 @@ class Startup:
             changed["n_ctx_slot"] = fields.get("n_ctx_slot", fields.get("n_ctx"))
             changed["n_slots"] = max(facts.n_slots or 0, line.slot + 1)
         elif message == "idle_slots_disabled" and b"--cache-ram" in line.text:
-            settings["cache_ram_mib"] = Setting(0, line.number)  # visible where the cache's own line is not
+            settings["cache_ram_mib"] = Setting(0, line.number, line.text)  # visible where the cache's own line is not
         memory = self._memory(line)
         if memory is not None:
             changed["memory"] = memory
         if message in ("init_slots", "load_model"):
             changed["starts_cold"] = True
-        if settings:
-            changed["settings"] = {**facts.settings, **settings}
+        told = {name: new for name, new in settings.items() if not _said(facts.settings.get(name), new)}
+        if told:
+            changed["settings"] = {**facts.settings, **told}
         return changed
 
     def _memory(self, line: Line) -> Memory | None:
@@ -138,6 +139,11 @@ class Startup:
         if self._windowed:
             return "swa"
         return "attention" if self._attention else None
+
+
+def _said(before: Setting | None, now: Setting) -> bool:
+    """Whether an earlier line says the same: that one is the proof, and a later line may only follow from it."""
+    return before is not None and before.line is not None and before.value == now.value
 
 
 def _build(facts: Facts, fields: dict[str, Any]) -> dict[str, Any]:

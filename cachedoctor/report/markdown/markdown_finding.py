@@ -164,7 +164,7 @@ def _steps(row: RequestRow) -> list[str]:
         steps.append(f"Send {other} until slot {row.slot} holds {count(row.held_tokens, 'token')}.")
     same = ""
     if row.common_prefix_tokens is not None:
-        about = "about the first " if "common_prefix_tokens" in row.derived else "the first "
+        about = "about the first " if "common_prefix_tokens" in row.bounds else "the first "
         same = f", of which {about}{row.common_prefix_tokens:,} are what the slot holds"
     turn = "the next turn of that conversation, " if before else ""
     steps.append(f"Send {turn}a prompt of {count(prompt, 'token')}{same}.")

@@ -50,8 +50,7 @@ def _since(name: Name | None, low: int | None) -> str:
 def _right_name(written: str, value: object, env: bool, low: int | None, high: int | None) -> Remedy:
     """Say what this build calls it, what took its place, or that it has to be left out."""
     plain = flags.plain(written)
-    option: Option = flags.NEVER[plain] if plain in flags.NEVER else flags.BY_NAME[plain][0]
-    on = plain in flags.NEVER or flags.BY_NAME[plain][2]
+    option, on, unlike = _meant(plain)
     if env:
         variable = next((n.text for n in option.env if n.exists(low, high)), None)
         if variable is not None:
@@ -60,7 +59,8 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
     right = name_for(option, low, high, off=off)
     if right is not None:
         tail = "" if option.kind == "switch" else f" {_value_text(value)}"
-        return Remedy(f"This build calls it {right}.", [f"llama-server ... {right}{tail}"])
+        said = f"Take {right}: {unlike}." if unlike else f"This build calls it {right}."
+        return Remedy(said, [f"llama-server ... {right}{tail}"])
     last = option.names[0].last if option.names else None
     if option.key in flags.INSTEAD and last is not None and low is not None and low > last:
         return Remedy(f"Leave it out: {flags.INSTEAD[option.key]}.")
@@ -70,7 +70,17 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
     if lacking(option, low, high, off=off):
         return Remedy(f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when}).")
     later = f" From b9538 on {flags.INSTEAD[option.key]}." if option.key in flags.INSTEAD else ""
-    return Remedy(f"Leave it out, or use what your build has: {by_build(option, off=off)}.{later}")
+    also = f"; {unlike}" if unlike else ""
+    return Remedy(f"Leave it out, or use what your build has: {by_build(option, off=off)}{also}.{later}")
+
+
+def _meant(plain: str) -> tuple[Option, bool, str]:
+    """Return the option that a name stands for, whether it switches on, and what differs from a draft of it."""
+    if plain in flags.NEVER:
+        option, unlike = flags.NEVER[plain]
+        return option, True, unlike
+    option, _, on = flags.BY_NAME[plain]
+    return option, on, ""
 
 
 def _value_text(value: object) -> str:

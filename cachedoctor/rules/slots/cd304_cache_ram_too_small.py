@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, RuledOut
+from cachedoctor.model import Confidence, MarkName, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.base import FindingText, Group, Line, Match, Proof, RequestRule, RuleContext, marked, n, times
 from cachedoctor.rules.slots.taken import CHANGED_HEAD, other_held
 
 _BETTER = (*(f"CD{number}" for number in range(101, 300)), "CD305", "CD306", "CD402")
 """Causes in the prompt, the memory or the slot: where one is known, a return to a slot of unknown content proves nothing."""
 
 
+def _proof(s: RuleContext) -> list[Line]:
+    """Lines by which the RAM cache may have lost this conversation since its last turn; what left before was not it."""
+    since = s.history[-1].last_line if s.history else 0
+    marks = s.request.marks
+    named: list[tuple[MarkName, str]] = [
+        ("too_large", "this conversation did not fit into the RAM cache"),
+        ("evicted", "a prompt left the RAM cache"),
+    ]
+    return [(marks[name], label) for name, label in named if name in marks and marks[name].line > since][:1]
+
+
 def decide(s: RuleContext) -> Match | None:
     """Fire when prompts were evicted, or too large to be taken, and a conversation came back in vain."""
     r = s.request
-    if s.facts.said("ram_evictions") is None or s.facts.setting("cache_ram_mib") == 0:
+    if not _proof(s) or s.facts.setting("cache_ram_mib") == 0:
         return None
     sure: Confidence = "high" if s.own_slot is False and r.ram_looked else "medium"
     if other_held(s):
@@ -26,16 +37,15 @@ def decide(s: RuleContext) -> Match | None:
 
 def prove(s: RuleContext, _: Match) -> Proof:
     """Show that prompts left the cache, and the search in it."""
-    primary, *related = marked(
+    related = marked(
         s.request,
-        ("evicted", "a prompt left the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "the slot's content does not match"),
         ("timing", "tokens recomputed"),
     )
     first = s.facts.said("ram_evictions")
     numbers = {"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line}
-    return Proof(primary, related[:3], numbers)
+    return Proof(_proof(s)[0], related[:3], numbers)
 
 
 def say(g: Group) -> FindingText:
