@@ -92,9 +92,8 @@ def _memory(lines: list[str]) -> list[str]:
 
 def _choice(lines: list[str]) -> list[str]:
     """The choice of the slot and the RAM cache's block, up to the launch."""
-    end = _first(lines, LAUNCHED)
-    chosen = lines[:end]
-    return chosen if chosen and SELECTED.search(chosen[0]) else []
+    begin, end = _first(lines, SELECTED), _first(lines, LAUNCHED)
+    return [] if begin is None or (end is not None and end < begin) else lines[begin:end]
 
 
 def bare(lines: list[str]) -> list[str]:
@@ -115,9 +114,14 @@ CUTS: dict[str, Callable[[list[str]], list[str]]] = {
 """Ranges of the lines of one request."""
 
 
-def wrapped(columns: int) -> Callable[[list[str]], list[str]]:
-    """Lines as a window of so many columns copies them."""
-    return lambda lines: [line[at : at + columns] for line in lines for at in range(0, max(len(line), 1), columns)]
+def wrapped(columns: int, indent: str = "") -> Callable[[list[str]], list[str]]:
+    """Lines as a window of so many columns copies them; what is continued may be indented."""
+
+    def wrap(line: str) -> list[str]:
+        step = columns - len(indent)
+        return [line[:columns], *(indent + line[at : at + step] for at in range(columns, len(line), step))]
+
+    return lambda lines: [part for line in lines for part in wrap(line)]
 
 
 def _json(key: str, **more: str) -> Callable[[list[str]], list[str]]:
@@ -126,6 +130,7 @@ def _json(key: str, **more: str) -> Callable[[list[str]], list[str]]:
 
 FORMS: dict[str, Callable[[list[str]], list[str]]] = {
     **{f"wrapped at {columns}": wrapped(columns) for columns in (80, 100, 120, 140)},
+    "wrapped and indented": wrapped(100, "    "),
     "bare": bare,
     "quoted": lambda lines: [f"> {line}" for line in lines],
     "JSON log": _json("log", stream="stderr"),

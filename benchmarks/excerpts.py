@@ -46,7 +46,7 @@ FAULTY, HEALTHY = 2, 1
 """Requests of each log and group in a sample."""
 COST = 1_000
 """Tokens of a loss that is worth a word."""
-TWO = "two requests"
+TWO, PLAIN = "two requests", "single request"
 FORCED, OTHERS = "FORCED", "others"
 ERAS = ("b6628-", "b6751-b9093", "b9294-b9713", "b9873+")
 A_TO_C = ("A choice..batch", "B choice..FORCED", "C search..batch")
@@ -249,6 +249,12 @@ def healthy_table(answers: list[Answer]) -> None:
             print(f"{name:25}{sum(counts.values()):>6}" + "".join(f"{counts[column]:>13}" for column in columns))
 
 
+def changed_by(form: str, answers: list[Answer]) -> int:
+    """How many requests are told something else in a form than in plain lines."""
+    plain = {(a.cut.log, a.cut.task): a.said for a in answers if a.cut.name == PLAIN}
+    return sum(a.said != plain[a.cut.log, a.cut.task] for a in answers if a.cut.name == form)
+
+
 def misses(faulty: list[Answer], healthy: list[Answer]) -> list[str]:
     """What is wanted and was not reached, in words."""
     out = []
@@ -260,12 +266,15 @@ def misses(faulty: list[Answer], healthy: list[Answer]) -> list[str]:
         share = right(by_cut[name])
         if share is not None and share < least:
             out.append(f"{name}: {share:.0%} right, wanted {least:.0%}")
-    plain = right(Counter(a.verdict for a in faulty if a.cut.name == "single request"))
+    plain = right(Counter(a.verdict for a in faulty if a.cut.name == PLAIN))
     for name in cutting.FORMS:
         share, least = right(Counter(a.verdict for a in faulty if a.cut.name == name)), (plain or 0) * OF_PLAIN
         least = min(least, SHARES[D_AND_F[0]]) if name == "bare" else least
         if share is not None and share < least:
             out.append(f"{name}: {share:.0%} right, the plain lines {percent(plain)}")
+    for name in (form for form in cutting.FORMS if form.startswith("JSON")):
+        if changed := changed_by(name, faulty + healthy):
+            out.append(f"{name}: {changed} requests are told something else than in plain lines, wanted 0")
     alone = [a for a in faulty if a.cut.name == ALONE]
     terse = sum(a.said == f"note {honest.TERSE} low" for a in alone)
     if terse < len(alone):

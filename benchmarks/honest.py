@@ -1,4 +1,4 @@
-"""Which answers to an excerpt are honest where the whole log says more: by the definitions of the causes, not by output.
+"""Which answers to an excerpt are honest where the whole log says more: by the definitions of causes, not by output.
 
 A cut can take away what a cause is told by. Then another name is right, if it claims no more than the lines left do:
 
@@ -41,8 +41,8 @@ LESS: dict[str, set[str]] = {
     "volatile-prefix": _CHANGED_HEAD | {"history-rewritten"},
     "tools-changed": _CHANGED_HEAD | {"history-rewritten"},
     "image-changed": _CHANGED_HEAD | {"history-rewritten", "no-usable-checkpoint"},
-    # where the client changed its history, and the turns before that were reused: an edit somewhere, or, where the memory
-    # cannot go back, what the server lost below it
+    # where the client changed its history, and the turns before that were reused: an edit somewhere, or, where the
+    # memory cannot go back, what the server lost below it
     "reasoning-stripped": _CHANGED_HISTORY,
     "history-truncated": _CHANGED_HISTORY
     | _CHANGED_HEAD,  # that what follows the head is a later part of the old prompt
@@ -121,7 +121,7 @@ def verdict(finding: Finding, findings: list[Finding], causes: Set[str], has_che
 
 
 def judged(findings: list[Finding], causes: Set[str], has_checks: bool) -> str | None:
-    """What the findings of a cut come to, None without any: a wrong one that is sure outweighs all, else the best counts."""
+    """What the findings of a cut come to, if any: a wrong one that is sure outweighs all, else the best one counts."""
     if any(finding.name == UNKNOWN for finding in findings):
         return UNREAD
     said = [f for f in findings if f.name not in NO_ANSWER and not (f.name in STATED - causes and f.severity == "note")]
