@@ -70,6 +70,8 @@ class Cut(NamedTuple):
     era: str
     causes: frozenset[str]
     lines: list[str]
+    beside: frozenset[str] = frozenset()
+    """The causes of other requests that have lines in the cut."""
 
 
 class Answer(NamedTuple):
@@ -177,7 +179,10 @@ def cuts_of(log: Whole, everything: bool) -> Iterator[Cut]:
         before = [r for r in log.rows if r["slot"] == row["slot"] and r["first_line"] < row["first_line"]]
         if before and not log.is_healthy and number == 0:
             lines = cutting.two_requests(log.lines, _asked(before[-1]), asked)
-            yield Cut(log.name, asked.task, TWO, group, era, causes, lines)
+            first = before[-1]["first_line"]
+            among = [r for r in log.rows if r["last_line"] >= first and r["first_line"] <= row["last_line"]]
+            beside = frozenset().union(*(log.causes(r) for r in among)) - causes
+            yield Cut(log.name, asked.task, TWO, group, era, causes, lines, beside)
 
 
 def answer(cut: Cut, healthy: bool) -> Answer:
@@ -188,7 +193,8 @@ def answer(cut: Cut, healthy: bool) -> Answer:
     if healthy:
         return Answer(cut, _too_much(findings), said)
     has_checks = any(cutting.CHECK.search(line) for line in cut.lines)
-    judged = honest.judged(report.findings, cut.causes, has_checks)
+    about = [finding for finding in findings if finding.name not in cut.beside]
+    judged = honest.judged(about, cut.causes, has_checks)
     return Answer(cut, judged or (honest.ALL_CLEAR if is_all_clear(report) else honest.UNTOLD), said)
 
 
