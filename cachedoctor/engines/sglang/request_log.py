@@ -14,7 +14,7 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.sglang import literals
 from cachedoctor.knowledge.texts import longest_prefix
 from cachedoctor.model import Answer, Answers
-from cachedoctor.model.bounds import MOST
+from cachedoctor.model.bounds import COUNT
 
 _EACH = 10_000
 """Answers that are kept one by one."""
@@ -175,7 +175,7 @@ def _tell(found: LoggedRequest, meta: dict[str, Any]) -> None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST else None
+    return COUNT.of(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _put(store: OrderedDict[str, _T], key: str, value: _T) -> None:
