@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from cachedoctor.knowledge.texts import sound
 from cachedoctor.model.bounds import AMOUNT, Range
 
 Value = str | int | float | bool | None
@@ -85,4 +86,4 @@ def string(text: str) -> str | None:
         read = ast.literal_eval(found[0])
     except (ValueError, SyntaxError, MemoryError):
         return None
-    return read if isinstance(read, str) else None
+    return sound(read) if isinstance(read, str) else None

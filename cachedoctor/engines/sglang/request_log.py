@@ -12,7 +12,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.sglang import literals
-from cachedoctor.knowledge.texts import longest_prefix
+from cachedoctor.knowledge.texts import longest_prefix, sound_json
 from cachedoctor.model import Answer, Answers
 from cachedoctor.model.bounds import COUNT
 
@@ -145,7 +145,7 @@ class _Record(msgspec.Struct):
 
 def _from_json(text: str) -> LoggedRequest | None:
     try:
-        record = msgspec.json.decode("{" + text, type=_Record)
+        record = msgspec.json.decode("{" + sound_json(text), type=_Record)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     obj = record.obj or {}
