@@ -240,7 +240,10 @@ class Diagnosis:
 
     def _inspect(self, rule: SessionRule, session: Session) -> list[SessionFinding]:
         try:
-            return rule.inspect(session)
+            found = rule.inspect(session)
+            if not all(said.proven_in(session) for said in found):
+                raise ValueError("a finding without a line")
+            return found
         except Exception as error:  # one broken rule must not end the run
             self.failures[rule.code] = described(error)
             return []
