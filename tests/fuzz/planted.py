@@ -79,6 +79,11 @@ def check(data: bytes) -> None:
     if data[1] % 8 == 0:
         dump, told = extras()[data[1] // 8 % len(extras())]
         beside = _extras(_planted(dump, groups), _planted(told, groups))
+    outputs(log, beside)
+
+
+def outputs(log: bytes, beside: ExtraInputs | None = None) -> None:
+    """Write all that can be written of a log, and read it back."""
     _reports(log, beside)
     _stream(log)
     _others(log)
