@@ -49,11 +49,15 @@ def conclude(
 
 
 def complain(errors: Iterable[SourceError], analyzer: Analyzer) -> None:
-    """Name inputs that could not be read and rules that failed, on the standard error."""
+    """Name inputs that could not be read, and say that a part of us failed, on the standard error."""
     for error in errors:
         terminal.complain(error.message, error.hint)
     if analyzer.crashed:
-        terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
+        terminal.complain(
+            "a rule, or what reads a server, failed; the report names it",
+            "this is a bug: please report it",
+            "internal error",
+        )
 
 
 def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "warning", "error"] = "never") -> int:

@@ -11,6 +11,7 @@ import msgspec
 
 from cachedoctor.envelope.prefixes import ISO
 from cachedoctor.envelope.shapes import is_shaped
+from cachedoctor.knowledge.texts import sound_json
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
 _SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
@@ -85,7 +86,7 @@ def rewritten(line: bytes, text: bytes) -> bytes:
 def read_json(line: bytes) -> Piece | Message | None:
     """Decode a docker or ``--log-jsonl`` record; None for any other or broken JSON."""
     try:
-        record = _DECODER.decode(line)
+        record = _DECODER.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if record.log is not None and record.stream in ("stdout", "stderr"):
@@ -138,7 +139,7 @@ def _logger_prefix(record: _Json) -> str:
 
 
 def _rewritten_json(line: bytes, text: str) -> bytes:
-    record = _DECODER.decode(line)
+    record = _DECODER.decode(sound_json(line))
     if record.log is not None and record.stream in ("stdout", "stderr"):
         end = "\n" if record.log.endswith("\n") else ""
         time = record.time if isinstance(record.time, str) and _STAMP.fullmatch(record.time.encode()) else None

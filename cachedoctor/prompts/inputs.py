@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cachedoctor.knowledge.texts import sound, sound_json
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import request_bodies, slots_dump
 from cachedoctor.prompts.prompt import Prompt
@@ -126,7 +127,7 @@ def _values(text: str, path: str) -> list[Any] | None:
     """The JSON values of a file, one or many, on lines or not; None when it is plain text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
-    decoder = json.JSONDecoder()
+    decoder, text = json.JSONDecoder(), sound_json(text)
     values: list[Any] = []
     end = len(text.rstrip())
     at = len(text) - len(text.lstrip())
@@ -190,7 +191,7 @@ def _unknown(values: list[Any], path: str) -> CacheDoctorError:
     if isinstance(first, dict) and ("choices" in first or "usage" in first):
         return CacheDoctorError(f"{path}: is a response; the prompt is in the request", SHAPES)
     keys = ", ".join(str(key)[:40] for key in list(first)[:6]) if isinstance(first, dict) else type(first).__name__
-    return CacheDoctorError(f"{path}: JSON of unknown shape ({request_bodies.clean(keys) or 'empty'})", SHAPES)
+    return CacheDoctorError(f"{path}: JSON of unknown shape ({sound(keys) or 'empty'})", SHAPES)
 
 
 def _too_deep(path: str) -> CacheDoctorError:

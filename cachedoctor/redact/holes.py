@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable
 
 from cachedoctor.knowledge import flags
+from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.redact.known_words import ARCHITECTURES, CHAT_FORMATS, ENDPOINTS, METADATA, METHODS, SAMPLERS, TYPES
 from cachedoctor.redact.tokens import Tokens
 
-NUMBERS = frozenset("dfnx")
-"""Kinds that hold nothing but a number."""
+PLAIN = NUMBERS | {"x"}
+"""Kinds of holes that hold nothing but a number."""
 _TOKEN_OF = {"path": "path", "host": "host", "url": "url", "json": "json"}
 
 Keep = Callable[[bytes], "bytes | None"]

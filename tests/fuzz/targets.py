@@ -38,7 +38,7 @@ from cachedoctor.report.wire import diff_v1, line_v1, report_v1
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import unpacked
-from fuzz import seeds
+from fuzz import planted, seeds
 
 MOST = 200_000
 """Bytes of unpacked data in one run: enough for every path, little enough for many runs."""
@@ -300,14 +300,15 @@ class Target(NamedTuple):
     seeds: Callable[[], list[bytes]]
 
 
-def _indices() -> list[bytes]:
+def _indices(count: int = 1) -> list[bytes]:
     rng = random.Random(5)
-    return [rng.randbytes(4 * size) for size in (8, 40, 120)]
+    return [rng.randbytes(4 * size) for size in (8, 40, 120) * count]
 
 
 TARGETS = {
     "log": Target(log, seeds.logs),
     "messages": Target(messages, _indices),
+    "planted": Target(planted.check, lambda: _indices(6)),
     "envelope": Target(envelope, seeds.logs),
     "line": Target(line, seeds.messages),
     "source": Target(source, seeds.packed),

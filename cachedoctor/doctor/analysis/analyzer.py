@@ -18,6 +18,7 @@ from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
+from cachedoctor.doctor.faults import Faults
 from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
@@ -92,11 +93,12 @@ class Analyzer:
         """What changed in the last requests that were given beside the log, by their number."""
         self._settled = False
         self._number = 0
+        self._faults = Faults(self._failed)
         self._servers = Servers(
-            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener,
+            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
         )  # fmt: skip
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
-        self._measuring = StatsServers(self._lives.begin, self._keep, listener)
+        self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
         self._excerpt = HeldBack()
         self._interrupted = False
@@ -119,6 +121,7 @@ class Analyzer:
             self._close_trackers()
             self._diagnosis.forget()
             self._reuse.finish()
+            self._faults.servers.clear()
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
         self._intake = Intake(path, line)
@@ -137,10 +140,12 @@ class Analyzer:
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
         self._segments(self._excerpt.release())
-        for tracker in self._servers.trackers:
-            self._examine(tracker)
-            tracker.quiet()
+        self._servers.each(self._quiet)
         return self._collect()
+
+    def _quiet(self, tracker: Tracker) -> None:
+        self._examine(tracker)
+        tracker.quiet()
 
     def close(self) -> None:
         """End of the open input."""
@@ -183,15 +188,17 @@ class Analyzer:
 
     def _collect(self) -> list[str]:
         """Examine what the ends of inputs and requests left; give the codes of findings that are new."""
-        for tracker in self._servers.trackers:
-            self._examine(tracker)
-            tracker.session.last_line = max(tracker.session.last_line, self._servers.last_line(tracker))
-            overdue = self._spool.overdue
-            if overdue is not None:
-                tracker.give_up(overdue)
-                self._examine(tracker)
+        self._servers.each(self._bring_up)
         new, self._new = self._new, []
         return new
+
+    def _bring_up(self, tracker: Tracker) -> None:
+        self._examine(tracker)
+        tracker.session.last_line = max(tracker.session.last_line, self._servers.last_line(tracker))
+        overdue = self._spool.overdue
+        if overdue is not None:
+            tracker.give_up(overdue)
+            self._examine(tracker)
 
     def _examine(self, tracker: Tracker) -> None:
         """Ask the rules about the finished requests, however the input was cut into chunks.
@@ -241,10 +248,17 @@ class Analyzer:
         return difference
 
     def _close_trackers(self) -> None:
-        for tracker in self._servers.trackers:
-            self._examine(tracker)
-            tracker.close_open()
+        self._servers.each(self._end)
         self._collect()
+
+    def _end(self, tracker: Tracker) -> None:
+        self._examine(tracker)
+        tracker.close_open()
+
+    def _failed(self, words: str) -> None:
+        """Say of the open input, or of the last one, that a part of it is missing."""
+        info = self._inputs[-1]
+        info.error = words if info.error is None else f"{info.error}; {words}"
 
     @property
     def trackers(self) -> list[Tracker]:
@@ -273,8 +287,8 @@ class Analyzer:
 
     @property
     def crashed(self) -> bool:
-        """Whether a rule failed."""
-        return self._diagnosis.crashed
+        """Whether a part of us failed: a rule, or what reads an engine. The report says which."""
+        return self._diagnosis.crashed or self._faults.any
 
     def finish(self, interrupted: bool = False) -> Report:
         """Close everything and give the report."""
@@ -298,7 +312,7 @@ class Analyzer:
         return Shard(
             self._inputs, self._sessions, self._sums, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
-            {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled,
+            {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
@@ -319,6 +333,7 @@ class Analyzer:
             self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
         self._reuse.merge(part.reuse, len(self._sessions))
         self._diagnosis.merge(part.groups, part.doubtful, part.crashed)
+        self._faults.any |= part.faulty
         self._sessions += part.sessions
         self._number += part.requests
         self._sums.merge(part.sums)

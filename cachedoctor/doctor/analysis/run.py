@@ -70,7 +70,7 @@ def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: 
             else:
                 analyzer.idle()
     except SourceError as error:
-        info.error = printable(error.message)
+        info.error = printable(error.message) if info.error is None else f"{info.error}; {printable(error.message)}"
         analyzer.close()
         return error
     analyzer.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cachedoctor.doctor.catalogues import catalogue, single_lines
+from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
 from cachedoctor.engines.catalogue.scanner import Scanner
@@ -18,6 +19,7 @@ from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment, Session
+from cachedoctor.report.words.server_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
@@ -37,6 +39,7 @@ class Servers:
         build: int | None,
         lists_requests: bool,
         listener: Listener | None,
+        faults: Faults,
     ) -> None:
         """Begin without an input.
 
@@ -47,7 +50,9 @@ class Servers:
             build: of llama.cpp, when the log does not say it.
             lists_requests: what is only of interest where every request is listed is read as well.
             listener: hears of every line.
+            faults: knows the servers that are not read any further.
         """
+        self._faults = faults
         self._new_session = new_session
         self._number = number
         self._examine = examine
@@ -97,10 +102,8 @@ class Servers:
         else:  # one by one; of several servers in one file the requests count in the order of the lines
             merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
             for origin, event in merged:
-                tracker = self._tracker(origin)
-                tracker.feed(event)
-                if tracker.finished and self._listener is None:  # who hears of the event before its request
-                    self._examine(tracker)
+                if (LLAMA, origin) not in self._faults.servers:
+                    self._take(origin, event)
         return self._recognised()
 
     def read_leniently(self, segments: list[Segment]) -> int:
@@ -114,35 +117,71 @@ class Servers:
         tagged = [self._tagged(excerpt.segment) for excerpt in excerpts]
         events = [[(excerpt.segment.origin, event) for event in excerpt.events] for excerpt in excerpts]
         for origin, event in heapq.merge(*tagged, *events, key=lambda pair: pair[1].line):
-            tracker = self._tracker(origin)
-            if isinstance(event.fields, Partly):
-                tracker.feed_partly(event)
-            else:
-                tracker.feed(event)
-            if tracker.finished and self._listener is None:
-                self._examine(tracker)
+            if (LLAMA, origin) not in self._faults.servers:
+                self._take(origin, event)
         self._partly += sum(map(len, events))
         return self._recognised()
 
     def _recognised(self) -> int:
         return self._partly + sum(scanner.recognised for scanner in self._scanners.values())
 
+    def _take(self, origin: str | None, event: Event) -> None:
+        try:
+            tracker = self._tracker(origin)
+            if isinstance(event.fields, Partly):
+                tracker.feed_partly(event)
+            else:
+                tracker.feed(event)
+            if tracker.finished and self._listener is None:  # who hears of the event before its request
+                self._examine(tracker)
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
+
+    def each(self, do: Callable[[Tracker], None]) -> None:
+        """Do something with the tracker of every server that is still read."""
+        for origin, tracker in list(self._trackers.items()):
+            if (LLAMA, origin) in self._faults.servers:
+                continue
+            try:
+                do(tracker)
+            except Exception as error:  # one server must not end the run
+                self._give_up(origin, error)
+
+    def _give_up(self, origin: str | None, error: Exception) -> None:
+        """Read a server no further; the requests that ended before are judged."""
+        self._faults.take((LLAMA, origin), error)
+        tracker = self._trackers.get(origin)
+        if tracker is None:
+            return
+        try:
+            self._examine(tracker)
+        except Exception as again:
+            self._faults.take((LLAMA, origin), again)
+
     def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
         scanner = self._scanner(segment.origin)
-        for event in scanner.scan(segment):
-            # lines of others stand in between: only one by one are the requests of all counted in the order of lines
-            torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
-            for part in scanner.singly(event) if torn else (event,):
-                yield segment.origin, part
+        try:
+            for event in scanner.scan(segment):
+                # lines of others stand in between: only one by one are the requests of all counted in their order
+                torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
+                for part in scanner.singly(event) if torn else (event,):
+                    yield segment.origin, part
+        except Exception as error:  # one server must not end the run
+            self._give_up(segment.origin, error)
 
     def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
+        if (LLAMA, origin) in self._faults.servers:
+            return
         tracker = self._trackers.get(origin)
-        for event in events:
-            if tracker is None:
-                tracker = self._tracker(origin)
-            tracker.feed(event)
-            if len(tracker.finished) >= _TOGETHER:
-                self._examine(tracker)
+        try:
+            for event in events:
+                if tracker is None:
+                    tracker = self._tracker(origin)
+                tracker.feed(event)
+                if len(tracker.finished) >= _TOGETHER:
+                    self._examine(tracker)
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
 
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.detect import ENGINES, Engine, Row, Tracker
 from cachedoctor.engines.looks import Found
@@ -32,6 +33,7 @@ class StatsServers:
         new_session: Callable[[str, str | None], Session],
         keep: Callable[[Row], None],
         listener: Listener | None,
+        faults: Faults,
     ) -> None:
         """Begin without an input.
 
@@ -39,7 +41,9 @@ class StatsServers:
             new_session: makes one for a path and an origin.
             keep: takes every sample and batch.
             listener: hears of every line.
+            faults: knows the servers that are not read any further.
         """
+        self._faults = faults
         self._new_session = new_session
         self._keep = keep
         self._listener = listener
@@ -84,15 +88,15 @@ class StatsServers:
         for segment in behind:
             engine = self._forks[segment.origin]
             server = self._servers.get((engine.name, segment.origin)) or self._server(engine, segment.origin)
-            self._drive(server, segment)
+            self._drive(engine, server, segment)
 
     def _look(self, engine: Engine, segment: Segment) -> None:
         server = self._servers.get((engine.name, segment.origin))
         if server is not None:
-            self._drive(server, segment)
+            self._drive(engine, server, segment)
         elif (found := engine.looks.search(segment.data)) is not None:
             _, rest = _divided(segment, found)
-            self._drive(self._server(engine, segment.origin), rest)
+            self._drive(engine, self._server(engine, segment.origin), rest)
 
     @property
     def active(self) -> bool:
@@ -113,12 +117,17 @@ class StatsServers:
         server = self._servers[engine.name, origin] = _Server(Scanner(reader.catalogue, reader.plan), tracker)
         return server
 
-    def _drive(self, server: _Server, segment: Segment) -> None:
-        tracker = server.tracker
-        for event in server.scanner.scan(segment):
-            tracker.feed(event)
-            if self._listener is not None and tracker.session is not None:
-                self._listener.event(event, self._path, segment.origin, tracker.session)
+    def _drive(self, engine: Engine, server: _Server, segment: Segment) -> None:
+        tracker, known_as = server.tracker, (engine.name, segment.origin)
+        if known_as in self._faults.servers:
+            return
+        try:
+            for event in server.scanner.scan(segment):
+                tracker.feed(event)
+                if self._listener is not None and tracker.session is not None:
+                    self._listener.event(event, self._path, segment.origin, tracker.session)
+        except Exception as error:  # one server must not end the run
+            self._faults.take(known_as, error)
         if tracker.session is not None:
             tracker.session.last_line = max(tracker.session.last_line, server.scanner.last_line)
 

@@ -149,7 +149,7 @@ class Tracker:
         writer = writer_of(event.text)
         stream = self._stream(session, writer)
         if stream is not None and stream.speaks(writer.rank):
-            stream.retracted(writer.rank, max(event.fields["requests"], 0), _mark(event))
+            stream.retracted(writer.rank, event.fields["requests"], _mark(event))
 
     def _flushed(self, session: Session, event: Event) -> None:
         writer = writer_of(event.text)

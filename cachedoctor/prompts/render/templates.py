@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import CacheDoctorError
 
 
@@ -33,7 +34,7 @@ def chat_template(source: str) -> ChatTemplate:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         raise CacheDoctorError(f"{source}: cannot be read: {reason}") from error
     try:
-        data = json.loads(text)
+        data = json.loads(sound_json(text))
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict):
