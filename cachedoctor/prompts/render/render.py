@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.chat import Mark, Style, convert, join
-from cachedoctor.prompts.prompt import PlacedSpan, Prompt
+from cachedoctor.prompts.prompt import CHAT, PlacedSpan, Prompt
 from cachedoctor.prompts.render import marks
 from cachedoctor.prompts.render.templates import ChatTemplate, chat_template
 from cachedoctor.prompts.request_bodies import clean
@@ -51,7 +51,7 @@ def with_template(
     of /v1/messages.
     """
     body = prompt.body
-    if body is None or prompt.kind not in ("openai-chat", "anthropic-messages", "openai-responses"):
+    if body is None or prompt.kind not in CHAT:
         return prompt
     if isinstance(template, str):
         template = ChatTemplate(template, bos, eos)

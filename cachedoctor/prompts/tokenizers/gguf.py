@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.regular_files import open_file
 
 MAGIC = b"GGUF"
 MAX_ENTRIES = 65_536
@@ -105,7 +106,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     ``array.array``. Tensors are never read. Raises ``CacheDoctorError`` for everything that is not a sound GGUF.
     """
     try:
-        with open(path, "rb") as file:
+        with open_file(path, _HINT) as file:
             return _entries(_Reader(file, os.fstat(file.fileno()).st_size))
     except _DamagedError as error:
         raise CacheDoctorError(f"{path} is no usable GGUF file: {error}", _HINT) from None
