@@ -13,8 +13,8 @@ CPU_SECONDS = 10
 """Processor time for all that the child is asked, but for what ``CHARS_PER_SECOND`` adds."""
 WALL_SECONDS = 12.0
 """The same by the clock, of the time that the parent waits."""
-CHARS_PER_SECOND = 100_000
-"""Characters that earn another second of both; a tokenizer of a model reads some 500,000 a second."""
+CHARS_PER_SECOND = 50_000
+"""Characters that earn another second of both; a large vocabulary reads some 350,000 a second."""
 MEMORY_MIB = 400
 """Of its own; the largest vocabularies in use (Gemma, 262,000 tokens and 515,000 merges) take some 300."""
 _SHARED_MIB = 1024

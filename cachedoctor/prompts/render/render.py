@@ -165,6 +165,8 @@ class _Engine:
         self.deadline = monotonic() + MAX_SECONDS
         try:
             return work()
+        except MemoryError:  # the child's own end, see confined_worker
+            raise
         except Exception as error:  # a template is a foreign program: it may fail with anything
             first = (clean(str(error)).splitlines() or [type(error).__name__])[0][:200]
             line = getattr(error, "lineno", None)
