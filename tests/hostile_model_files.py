@@ -101,14 +101,6 @@ TEMPLATES: dict[str, str] = {
 }
 """By what they do; each is rendered with one short message."""
 
-HARMLESS = frozenset(
-    {
-        "unique", "sum", "in a range of floats", "striptags", "wordwrap", "urlize", "expandtabs", "slice", "batch",
-        "many blocks", "repeated lists", "long chain of filters",
-    }
-)  # fmt: skip
-"""Templates that a fast machine may come to the end of: an answer is as good as an error."""
-
 
 def _model(**changes: Any) -> dict[str, Any]:
     return SPEC | {"model": SPEC["model"] | changes}
@@ -151,13 +143,13 @@ TOKENIZERS: dict[str, Callable[[], object]] = {
     "Prepend of 50 MB": lambda: _normal({"type": "Prepend", "prepend": "y" * 50_000_000}),
     "Prepend of 2 MB": lambda: _normal({"type": "Prepend", "prepend": "y " * 1_000_000}),
     "Prepend again and again": lambda: _normal(*[{"type": "Prepend", "prepend": "y" * 1_000}] * 50_000),
-    "steps in steps": lambda: SPEC | {"normalizer": _nested(900)},
+    "steps in steps": lambda: _nested(900),
     "steps by the million": lambda: _normal(*[{"type": "Lowercase"}] * 500_000),
     "merges by the million": lambda: _model(merges=[["a", "b"]] * 3_000_000),
     "merges without end": lambda: _model(merges=[["a" * n, "a"] for n in range(1, 3_000)]),
     "merges that are numbers": lambda: _model(merges=[1, 2, 3]),
-    "ids that are words": lambda: _model(vocab={key: "x" for key in SPEC["model"]["vocab"]}),
-    "ids without end": lambda: _model(vocab={key: 10**300 for key in SPEC["model"]["vocab"]}),
+    "ids that are words": lambda: _model(vocab=dict.fromkeys(SPEC["model"]["vocab"], "x")),
+    "ids without end": lambda: _model(vocab=dict.fromkeys(SPEC["model"]["vocab"], 10**300)),
     "ids that are lists": lambda: _model(vocab={key: [[]] for key in SPEC["model"]["vocab"]}),
     "a vocabulary of millions": lambda: _model(vocab={f"t{n}": n for n in range(3_000_000)}),
     "a token of 50 MB": lambda: _model(vocab={"a" * 50_000_000: 1}),
@@ -175,24 +167,12 @@ TOKENIZERS: dict[str, Callable[[], object]] = {
 }
 """Contents of a ``tokenizer.json``, each made when it is asked for; the prompt is ``PROMPT``."""
 
-LASTING = frozenset(
-    {
-        "pattern with a back reference", "pattern that looks ahead", "pattern of nothing", "pattern with a count",
-        "steps in steps", "merges without end", "merges that are numbers", "half a surrogate", "pattern that calls itself",
-        "added tokens of one letter", "pattern of choices", "pattern that fuzzes", "added tokens by the million",
-        "pattern of a million characters", "pattern of brackets", "steps by the million",
-    }
-)  # fmt: skip
-"""Tokenizers that may well give an answer: the library finds a way, or the prompt does not show what they do."""
-
 PROMPT = "a" * 4_000 + "! Why was this computed again?"
 
 
-def _nested(depth: int) -> dict[str, Any]:
-    step: dict[str, Any] = {"type": "Lowercase"}
-    for _ in range(depth):
-        step = {"type": "Sequence", "normalizers": [step]}
-    return step
+def _nested(depth: int) -> bytes:
+    steps = '{"type":"Sequence","normalizers":[' * depth + '{"type":"Lowercase"}' + "]}" * depth
+    return json.dumps(SPEC | {"normalizer": "@"}).replace('"@"', steps).encode()
 
 
 def _string(text: bytes) -> bytes:
