@@ -16,13 +16,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import cachedoctor
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.confined import limits
 from cachedoctor.prompts.confined.pipe_messages import Message, read, write
 
 _WORKER = "cachedoctor.prompts.confined_worker"
-_ROOT = str(Path(cachedoctor.__file__).parent.parent)
+_ROOT = str(Path(__file__).parents[3])
+"""Folder that the package lies in."""
 _START = (
     f"import sys; sys.path[:0] = [p for p in sys.argv[1:] if p not in sys.path]; from {_WORKER} import main; main()"
 )
