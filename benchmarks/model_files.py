@@ -90,8 +90,11 @@ def cases(folder: Path) -> Iterator[tuple[str, Callable[[], list[str]]]]:
         yield name, lambda make=make: diff(texts, "--tokenizer", made.write(make(), folder / "t.json"))
     for name, model in made.MODELS.items():
         for option, inputs in (("--template", bodies), ("--tokenizer", texts)):
-            yield f"{name} as {option}", lambda model=model, option=option, inputs=inputs: diff(
-                inputs, option, made.write(model(), folder / "t.gguf")
+            yield (
+                f"{name} as {option}",
+                lambda model=model, option=option, inputs=inputs: diff(
+                    inputs, option, made.write(model(), folder / "t.gguf")
+                ),
             )
     for name, place in made.PLACES.items():
         path = place(folder)

@@ -6,7 +6,6 @@ template engine when it is asked for one.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from array import array
@@ -97,7 +96,7 @@ class Worker:
 def main() -> None:
     """Answer requests from the standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
-    source, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    source, out = sys.stdin.buffer, sys.stdout.buffer
     limits.confine()
     worker = Worker()
     while (request := read(source)) is not None:

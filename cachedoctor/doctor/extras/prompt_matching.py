@@ -47,8 +47,7 @@ class GivenPrompts:
         self.faults: list[tuple[str, FailedError]] = []
         """Files that failed at their work, and how: without them the analysis goes on with what it has."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
-        sides = self._with_files(found, tokenizer, template)
-        self._cutter, self._prompts, self._lengths = sides
+        self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._next = 0
         self._last: dict[tuple[int, int], Prompt] = {}
         self._recent: deque[Prompt] = deque(maxlen=_RECENT)
@@ -90,7 +89,7 @@ class GivenPrompts:
         try:
             return compare_prompts.compare(before, prompt, self._cutter, compare_prompts.Options())
         except FailedError as error:
-            if not self.faults:
+            if self._cutter.name not in (path for path, _ in self.faults):
                 self.faults.append((self._cutter.name, error))
             return None
 

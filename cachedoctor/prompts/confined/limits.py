@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-CPU_SECONDS = 10
+CPU_SECONDS = 8
 """Processor time for all that the child is asked, but for what ``CHARS_PER_SECOND`` adds."""
-WALL_SECONDS = 12.0
+WALL_SECONDS = 10.0
 """The same by the clock, of the time that the parent waits."""
 CHARS_PER_SECOND = 50_000
 """Characters that earn another second of both; a large vocabulary reads some 350,000 a second."""
