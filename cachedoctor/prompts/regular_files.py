@@ -42,6 +42,8 @@ def read_file(path: str | os.PathLike[str], most: int, hint: str, *, pipes: bool
         OSError: it cannot be read.
     """
     with open_file(path, hint, pipes=pipes) as file:
+        if os.fstat(file.fileno()).st_size > most:  # nothing of it has to be read
+            raise _too_large(str(os.fspath(path)), most, hint)
         return read_all(file, str(os.fspath(path)), most, hint)
 
 
@@ -49,5 +51,9 @@ def read_all(file: BinaryIO, name: str, most: int, hint: str) -> bytes:
     """Read an open file to its end; raises ``CacheDoctorError`` where that is behind ``most`` bytes."""
     data = file.read(most + 1)
     if len(data) > most:
-        raise CacheDoctorError(f"{name}: is larger than {most // MIB:,} MiB", hint)
+        raise _too_large(name, most, hint)
     return data
+
+
+def _too_large(name: str, most: int, hint: str) -> CacheDoctorError:
+    return CacheDoctorError(f"{name}: is larger than {most // MIB:,} MiB", hint)

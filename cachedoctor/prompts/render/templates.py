@@ -10,6 +10,7 @@ import msgspec
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.regular_files import MIB, open_file, read_file
 from cachedoctor.prompts.tokenizers.gguf import MAGIC, read_metadata
+from cachedoctor.prompts.tokenizers.gguf import chat_template as gguf_template
 
 MAX_MIB = 16
 """Of a file that holds a template; tokenizer_config.json has up to 2."""
@@ -66,8 +67,8 @@ def _token(value: Any) -> str:
 
 def _from_gguf(source: str) -> ChatTemplate:
     data = read_metadata(source)
-    text = data.get("tokenizer.chat_template")
-    if not isinstance(text, str):
+    text = gguf_template(data, source)
+    if text is None:
         raise CacheDoctorError(f"{source}: this GGUF has no chat template", "give one with --template")
     tokens = data.get("tokenizer.ggml.tokens")
 

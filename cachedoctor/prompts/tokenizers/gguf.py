@@ -25,6 +25,8 @@ MAX_STRINGS = 4 * 1024 * 1024
 """Strings of one array; the largest vocabularies have some 260,000 tokens and 600,000 merges."""
 MAX_BYTES = 256 * 1024 * 1024
 """Bytes of the whole metadata; the largest vocabularies need about 20 MiB."""
+MAX_TEMPLATE = 4 * 1024 * 1024
+"""Characters; the longest in use have some 30,000."""
 MAX_DEPTH = 3
 """Arrays inside each other."""
 
@@ -112,6 +114,16 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         raise CacheDoctorError(f"{path} is no usable GGUF file: {error}", _HINT) from None
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
+
+
+def chat_template(meta: dict[str, Any], path: str | Path) -> str | None:
+    """The chat template among the metadata, if any; raises ``CacheDoctorError`` for one without measure."""
+    found = meta.get("tokenizer.chat_template")
+    if not isinstance(found, str):
+        return None
+    if len(found) > MAX_TEMPLATE:
+        raise CacheDoctorError(f"{path} holds a chat template of {len(found):,} characters", _HINT)
+    return found
 
 
 def _entries(reader: _Reader) -> dict[str, Any]:
