@@ -196,7 +196,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
-    complain(errors, analyzer)
+    complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on)
 
 

@@ -11,8 +11,7 @@ from cachedoctor.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
-    from cachedoctor.model import Report
-    from cachedoctor.sources.base import SourceError
+    from cachedoctor.model import CacheDoctorError, Report
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
 SERVERS = "llama-server, vLLM or SGLang"
@@ -48,7 +47,7 @@ def conclude(
     return report, interrupted
 
 
-def complain(errors: Iterable[SourceError], analyzer: Analyzer) -> None:
+def complain(errors: Iterable[CacheDoctorError], analyzer: Analyzer) -> None:
     """Name inputs that could not be read, and say that a part of us failed, on the standard error."""
     for error in errors:
         terminal.complain(error.message, error.hint)

@@ -31,6 +31,7 @@ from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.from_path import from_path
 from cachedoctor.report import sanitize
 from cachedoctor.report.text import diff_text, line_text, text_report
 from cachedoctor.report.text.text_safe import visible
@@ -237,7 +238,7 @@ def tokenizer(data: bytes) -> None:
     """A tokenizer cuts text into pieces that begin in order, or is refused."""
     with _file(data, ".gguf" if data.startswith(b"GGUF") else ".json") as path:
         try:
-            made = tokenize.load(str(path))
+            made = from_path(str(path))
             for sample in ("Hello  world, 12\n\u65e5\u672c <|im_start|> \x00", "", " a"):
                 tokens = made.encode(sample)
                 assert tokens.starts == sorted(tokens.starts)

@@ -346,10 +346,21 @@ class Analyzer:
         if not last.parted:
             last.parted = self._prompts.successive()
 
+    def _name_faults(self) -> None:
+        """Name the files beside the log that failed at their work among the inputs, each once."""
+        for path, error in self._prompts.faults if self._prompts is not None else []:
+            info = InputInfo(printable(path), error=printable(error.message))
+            if info in self._inputs:
+                continue
+            self._inputs.append(info)
+            if self._listener is not None:
+                self._listener.opened(len(self._inputs) - 1, info)
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
         sessions = self._lives.reported()
         self._compare_bodies(sessions)
+        self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.chat import Mark, Style, convert, join
-from cachedoctor.prompts.prompt import PlacedSpan, Prompt
+from cachedoctor.prompts.prompt import CHAT, PlacedSpan, Prompt
 from cachedoctor.prompts.render import marks
 from cachedoctor.prompts.render.templates import ChatTemplate, chat_template
 
@@ -51,7 +51,7 @@ def with_template(
     of /v1/messages.
     """
     body = prompt.body
-    if body is None or prompt.kind not in ("openai-chat", "anthropic-messages", "openai-responses"):
+    if body is None or prompt.kind not in CHAT:
         return prompt
     if isinstance(template, str):
         template = ChatTemplate(template, bos, eos)
@@ -165,6 +165,8 @@ class _Engine:
         self.deadline = monotonic() + MAX_SECONDS
         try:
             return work()
+        except MemoryError:  # the child's own end, see confined_worker
+            raise
         except Exception as error:  # a template is a foreign program: it may fail with anything
             first = (sound(str(error)).splitlines() or [type(error).__name__])[0][:200]
             line = getattr(error, "lineno", None)
