@@ -5,10 +5,11 @@ Two containers in one compose log are two servers: ``llama-a | slot ...`` and ``
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cachedoctor.doctor.analysis.line_order import Step
 from cachedoctor.doctor.catalogues import catalogue, single_lines
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
@@ -86,27 +87,45 @@ class Servers:
         """Number of the last line of the input that a server wrote."""
         return self._scanner(tracker.origin).last_line
 
-    def read(self, segments: list[Segment]) -> int:
-        """Take segments; gives how many lines of the input were recognised so far."""
+    def read(self, segment: Segment) -> None:
+        """Take a segment of the only server that wrote to a block, with nobody listening."""
+        self._stored = segment.stored
+        self._drive(segment.origin, self._scanner(segment.origin).scan(segment))
+
+    def steps(self, segments: list[Segment]) -> list[Iterator[Step]]:
+        """Give the events of segments one by one: of several servers the requests count in the order of the lines."""
         self._stored = segments[0].stored if segments else {}
-        if len(segments) == 1 and self._listener is None:
-            self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
-        else:  # one by one; of several servers in one file the requests count in the order of the lines
-            merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
-            for origin, event in merged:
-                tracker = self._tracker(origin)
-                tracker.feed(event)
-                if tracker.finished and self._listener is None:  # who hears of the event before its request
-                    self._examine(tracker)
+        return [self._steps(segment) for segment in segments]
+
+    @property
+    def recognised(self) -> int:
+        """How many lines of the input were recognised so far."""
         return sum(scanner.recognised for scanner in self._scanners.values())
 
-    def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
-        scanner = self._scanner(segment.origin)
+    def _steps(self, segment: Segment) -> Iterator[Step]:
+        origin = segment.origin
+        scanner = self._scanner(origin)
+        take, tell = partial(self._take, origin), partial(self._tell, origin)
         for event in scanner.scan(segment):
+            if isinstance(scanner, SingleScanner) and scanner.is_extra:
+                yield Step(event.line, tell, event)
+                continue
             # lines of others stand in between: only one by one are the requests of all counted in the order of lines
             torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
             for part in scanner.singly(event) if torn else (event,):
-                yield segment.origin, part
+                yield Step(part.line, take, part)
+
+    def _take(self, origin: str | None, event: Event) -> None:
+        tracker = self._tracker(origin)
+        tracker.feed(event)
+        self._tell(origin, event)  # who listens hears of the event before its request
+        if tracker.finished:
+            self._examine(tracker)
+
+    def _tell(self, origin: str | None, event: Event) -> None:
+        if self._listener is not None:
+            tracker = self._trackers.get(origin)
+            self._listener.event(event, self._path, origin, None if tracker is None else tracker.session)
 
     def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
         tracker = self._trackers.get(origin)
@@ -120,19 +139,12 @@ class Servers:
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            listener = self._listener
-            scanner = Scanner(catalogue(), self._plan) if listener is None else self._telling(origin, listener)
+            if self._listener is None:
+                scanner = Scanner(catalogue(), self._plan)
+            else:
+                scanner = SingleScanner(single_lines(), self._plan, PROGRESS)
             self._scanners[origin] = scanner
         return scanner
-
-    def _telling(self, origin: str | None, listener: Listener) -> Scanner:
-        def tell(event: Event) -> None:
-            tracker = self._trackers.get(origin)
-            listener.event(event, self._path, origin, None if tracker is None else tracker.session)
-            if tracker is not None:
-                self._examine(tracker)
-
-        return SingleScanner(single_lines(), self._plan, PROGRESS, tell)
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)
