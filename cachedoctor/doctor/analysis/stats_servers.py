@@ -87,7 +87,8 @@ class StatsServers:
             if not engine.fork and (rest := self._rest(engine, segment)) is not None
         ]
         found += [(self._forks[segment.origin], segment) for segment in behind]
-        found.sort(key=lambda pair: pair[1].number(0))  # servers are in the order in which they began
+        for engine, segment in sorted(found, key=lambda pair: pair[1].number(0)):
+            self._server(engine, segment.origin)  # they are in the order in which they began, not in that of engines
         return [self._steps(self._server(engine, segment.origin), segment) for engine, segment in found]
 
     def _rest(self, engine: Engine, segment: Segment) -> Segment | None:
