@@ -188,7 +188,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         extras=job.extras,
     )
     try:
-        errors, interrupted = _feed(job, analyzer, progress)
+        errors, interrupted = _feed(job, analyzer, progress, interrupts)
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
@@ -217,8 +217,10 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
-def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[SourceError], bool]:
-    from cachedoctor.doctor.analysis.run import drive, feed_all
+def _feed(
+    job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interrupts
+) -> tuple[list[SourceError], bool]:
+    from cachedoctor.doctor.analysis.run import drive_followed, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
 
     try:
@@ -233,10 +235,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[Sourc
                     terms = Terms(job.build, job.given, keeps, limit, job.settings.options)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
             return feed_all(analyzer, job.paths, limit, progress.read), False
-        from cachedoctor.sources.follow import FollowSource
-
-        error = drive(analyzer, FollowSource(job.follow))
-        return [] if error is None else [error], False
+        return drive_followed(analyzer, job.follow, interrupts.deferred())
     except KeyboardInterrupt:
         return [], True
 

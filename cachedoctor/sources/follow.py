@@ -19,6 +19,11 @@ POLL_SECONDS = 0.05
 
 _TAIL = 64 * 1024
 """Bytes remembered of what was read: they tell the copy of a file from other files."""
+_COARSE = 0.1
+"""Seconds after which a change of a folder shows in its time, whatever the clock of the system."""
+_LAST = 8 * 1024 * 1024
+"""Bytes that are still read when the following is to end: far more than a server writes between two looks. Who ends it
+while a long log is still read to its present end does not wait for that."""
 _CHECKED = 1024
 """Bytes of them read again at every look: when they changed, the file was cut and has grown again."""
 
@@ -31,7 +36,7 @@ class FollowSource:
     """The file at ``path`` from its beginning and everything that is written to that name later, like ``tail -F``.
 
     ``poll`` is the pause in seconds between two looks at a silent file. When ``stop`` turns true, what is there is
-    still read, then ``chunks`` ends. Rotations that happen between two looks are found by their names
+    still read (``_LAST`` bytes at most), then ``chunks`` ends. Rotations that happen between two looks are found by their names
     (``order.rotations``), by rename or by copy. What nobody can read any more at the next look is lost: bytes that were
     cut away without a copy, and a file that came and went, or was compressed, within one pause.
     """
@@ -48,16 +53,18 @@ class FollowSource:
         Raises ``SourceError`` when there is no such file at the start, or when it cannot be read or followed.
         """
         queue = [_open_regular(self.path)]
-        generations = Generations(self.path)
+        generations, end = Generations(self.path), _End(self._stop)
         generations.begin(key_of(os.fstat(queue[0].fileno())))
         try:
             while queue:
                 turn = _Turn(self.path, queue[0], generations)
                 last = b"\n"
                 # Each file has its own byte order mark.
-                for chunk in utf8(turn.followed(self._poll, self._stop) if len(queue) == 1 else turn.rest()):
+                for chunk in utf8(turn.followed(self._poll, end) if len(queue) == 1 else turn.rest()):
                     last = chunk[-1:] or last
                     yield chunk
+                    if end.is_due(chunk):
+                        return
                 done = queue.pop(0)
                 queue += turn.successors
                 if done not in queue:
@@ -66,6 +73,28 @@ class FollowSource:
                     yield b"\n"
         finally:
             close(queue)
+
+
+class _End:
+    """When the following is to end."""
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop = stop
+        self._left: int | None = None
+        """Bytes that are still read; None as long as nobody wants it to end."""
+
+    def __call__(self) -> bool:
+        """Whether it is to end where nothing more is written."""
+        if self._left is None and self._stop():
+            self._left = _LAST
+        return self._left is not None
+
+    def is_due(self, chunk: bytes) -> bool:
+        """Whether this chunk was the last one."""
+        if self._left is None:
+            return False
+        self._left -= len(chunk)
+        return self._left < 0
 
 
 class _Turn:
@@ -78,7 +107,7 @@ class _Turn:
         self._generations = generations
         self._done = 0
         self._tail = b""
-        self._looked: int | None = None
+        self._looked: tuple[int, bool, bool] | None = None
         self.successors: list[FileIO] = []
         """What to read next, the same file again when it was cut; none when the following ends."""
 
@@ -153,9 +182,12 @@ class _Turn:
         if named is not None and named.st_size:
             return True
         folder = _status(os.path.dirname(self._path) or ".")
-        changed = None if folder is None else folder.st_mtime_ns
-        before, self._looked = self._looked, changed
-        return changed != before
+        if folder is None:
+            return False
+        # Its time is coarse: what changes right behind a look may leave it as it was.
+        rests = time.time() - folder.st_mtime > _COARSE
+        before, self._looked = self._looked, (folder.st_mtime_ns, rests, cut)
+        return self._looked != before
 
     def _handed_over(self, cut: bool) -> Iterator[bytes]:
         """Find the successors, if any, and yield what is left of this file or, when it was cut, of its copy."""
