@@ -3,11 +3,12 @@
 usage: rotations.py [--storms 20] [--requests 1700] [--seed 1]
 
 A storm is a server that writes requests without a pause, a rotator beside it that knows nothing of the server, and
-``cachedoctor analyze --follow``, which is ended with Ctrl-C as soon as the last line is written. Half of the storms copy the log
-and cut it (logrotate's copytruncate), half rename it and have the server open a new one some milliseconds later; names are
-shifted numbers or dates, and pauses between rotations are random, from none to some of the follower's looks. No rotated
-file is deleted. What the server writes between the copy and the cut is lost by the rotator: a request counts when all
-of its lines stand in the files at the end, and is lost when the report does not have it.
+``cachedoctor analyze --follow``. Half of the storms copy the log and cut it (logrotate's copytruncate), half rename it
+and have the server open a new one some milliseconds later; names are shifted numbers or dates, and pauses between
+rotations are random, from none to several of the follower's looks. The last rotation comes behind the last line, and
+Ctrl-C right behind it. No rotated file is deleted. What the server writes between the copy and the cut is lost by the
+rotator: a request counts when all of its lines stand in the files at the end, and is lost when the report does not have
+it. Exit status 1 when one was lost, or read twice.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from plan import Plan
 from process import ours
@@ -38,8 +39,10 @@ from command import HEAD, TURN
 STORMS, REQUESTS, SEED = 20, 1700, 1
 QUICK = 4, 300
 KINDS = ("copy", "rename")
-PAUSES = (0.0, 0.002, 0.01, 0.03, 0.08, 0.2)
-"""Seconds between two rotations; a follower looks every 0.05 s."""
+PAUSES = ((0.0, 0.001), (0.005, 0.01), (0.02, 0.03), (0.05, 0.06), (0.0, 0.2))
+"""Seconds between two rotations, from and to, of the storms of each kind in turns; a follower looks every 0.05 s."""
+MOST = 900
+"""Rotations of a storm: names of rotated files have three digits at most."""
 SPEED = 1000
 """Requests a second that the server writes at most."""
 TOKENS = 1900
@@ -72,7 +75,6 @@ class Server:
 
     def write(self, count: int) -> None:
         """Write ``count`` requests line by line, some of the lines in two goes."""
-        self._file.write(HEAD.encode())
         for task in range(count):
             turn = TURN.format(task=task, tokens=TOKENS, similarity="", diff="")
             for line in turn.encode().splitlines(keepends=True):
@@ -90,8 +92,10 @@ class Server:
 class Rotator:
     """Rotates a log until it is told to end."""
 
-    def __init__(self, path: Path, server: Server, kind: str, chance: random.Random) -> None:
-        self._path, self._server, self._chance = path, server, chance
+    def __init__(self, path: Path, server: Server, kind: str, seed: int) -> None:
+        self._path, self._server = path, server
+        self._chance = chance = random.Random(seed)
+        self._pauses = PAUSES[seed // len(KINDS) % len(PAUSES)]
         self._rotate = self._copy if kind == "copy" else self._rename
         self._is_dated = chance.random() < 0.5
         self.rotations = 0
@@ -99,8 +103,9 @@ class Rotator:
     def rotate_until(self, done: threading.Event) -> None:
         """Rotate with random pauses; the last rotation comes behind the last line."""
         while not done.is_set():
-            time.sleep(self._chance.choice(PAUSES))
-            self._rotate()
+            time.sleep(self._chance.uniform(*self._pauses))
+            if self.rotations < MOST:
+                self._rotate()
 
     def files(self) -> list[Path]:
         """Everything that was rotated, oldest first, and the log."""
@@ -129,14 +134,15 @@ class Rotator:
 
 def storm(kind: str, seed: int, requests: int, folder: Path) -> Storm:
     """Have a log of ``requests`` rotated while it is followed."""
-    chance, log, report = random.Random(seed), folder / "server.log", folder / "report.json"
-    log.touch()
-    follower = subprocess.Popen(ours("analyze", "--follow", log, "-f", "json", "-o", report), stderr=subprocess.PIPE)
+    chance, log, told = random.Random(seed), folder / "server.log", folder / "stream.jsonl"
+    log.write_text(HEAD)
     server = Server(log, chance)
-    rotator = Rotator(log, server, kind, random.Random(seed + 1))
+    rotator = Rotator(log, server, kind, seed)
     done = threading.Event()
     rotating = threading.Thread(target=rotator.rotate_until, args=(done,))
-    time.sleep(1)  # the follower has started
+    with told.open("wb") as out:
+        follower = subprocess.Popen(ours("analyze", "--follow", log, "-f", "jsonl"), stdout=out, stderr=subprocess.PIPE)
+    wait_until_it_reads(told)
     rotating.start()
     server.write(requests)
     done.set()
@@ -145,10 +151,30 @@ def storm(kind: str, seed: int, requests: int, folder: Path) -> Storm:
     _, said = follower.communicate(timeout=PATIENCE)
     if follower.returncode != 130:
         raise SystemExit(f"the follower ended with {follower.returncode}: {said!r}")
-    found = Counter(r["task"] for r in json.loads(report.read_bytes())["requests"] if r["prompt_tokens"] == TOKENS)
+    found = Counter(reported(told).values())
     left = complete(rotator.files(), requests)
     lost, twice = left - set(found), sum(count > 1 for count in found.values())
     return Storm(kind, seed, rotator.rotations, requests, len(left), len(lost), twice)
+
+
+def wait_until_it_reads(told: Path) -> None:
+    """Wait until the follower has read the first lines; files that were rotated before are not asked for."""
+    end = time.monotonic() + PATIENCE
+    while b'"message":"listening"' not in told.read_bytes():
+        if time.monotonic() > end:
+            raise SystemExit("the follower reads nothing")
+        time.sleep(0.01)
+
+
+def reported(told: Path) -> dict[int, int]:
+    """The task of every request of the stream of which all is known, by its index."""
+    lines = [json.loads(line) for line in told.read_bytes().splitlines()]
+    return {line["index"]: line["task"] for line in lines if line["type"] == "request" and is_whole(line)}
+
+
+def is_whole(request: dict[str, Any]) -> bool:
+    """Whether it has what its lines say."""
+    return request["prompt_tokens"] == request["processed_tokens"] == TOKENS
 
 
 def complete(files: list[Path], requests: int) -> set[int]:

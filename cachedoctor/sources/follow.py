@@ -12,7 +12,7 @@ from cachedoctor.sources import codec
 from cachedoctor.sources.base import IDLE_SECONDS, READ_SIZE, SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.file import open_log, read_some
-from cachedoctor.sources.generations import Generation, Generations, close, key_of, read_at
+from cachedoctor.sources.generations import Generation, Generations, Key, close, key_of, read_at
 
 POLL_SECONDS = 0.05
 """Twenty looks a second cost a few thousandths of a core."""
@@ -174,12 +174,13 @@ class _Turn:
 
     def _may_have_successors(self, cut: bool) -> bool:
         """Whether it is worth a look at the folder; a file at rest costs no more than a look at its name."""
-        named = _status(self._path)
-        if named is not None and key_of(named) == self._key and not cut:
+        named, is_ours = _status(self._path), _is_at(self._path, self._key)
+        if is_ours and self._tail and not cut:
             return False
         # As long as the new file is empty, the server may still be writing to the old one (it has not reopened its
-        # log yet): then only another rotation, which changes the folder, can bring something.
-        if named is not None and named.st_size:
+        # log yet): then only another rotation, which changes the folder, can bring something. So it is with a file of
+        # which nothing was read: it may have been copied and cut since the last look.
+        if named is not None and named.st_size and (cut or not is_ours):
             return True
         folder = _status(os.path.dirname(self._path) or ".")
         if folder is None:
@@ -202,15 +203,20 @@ class _Turn:
             at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
             later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
             self.successors = [g.file for g in later]
-            if cut and (later or at >= 0) and all(g.key != self._key for g in later):
-                # It is empty, and goes on behind its copies; unless it was deleted: then it is what others replaced.
-                deleted = not os.fstat(self._file.fileno()).st_nlink
-                self.successors.insert(0 if deleted else len(later), self._file)
+            if (later or (cut and at >= 0)) and all(g.key != self._key for g in later):
+                self._place_in(self.successors, cut)
             if cut and at >= 0:
                 yield from self._copied(found[at])
             if self.successors:
                 self._generations.learn(found)
         close(g.file for g in found if g.file not in self.successors)
+
+    def _place_in(self, successors: list[FileIO], cut: bool) -> None:
+        """Have this file, which is empty, go on behind its copies; one that was deleted is what others replaced."""
+        if cut and not os.fstat(self._file.fileno()).st_nlink:
+            successors.insert(0, self._file)
+        elif cut or (not self._tail and _is_at(self._path, self._key)):
+            successors.append(self._file)
 
     def _was_preceded(self) -> bool:
         """Whether the file was copied and cut before we saw its first bytes: then these have to wait."""
@@ -241,6 +247,11 @@ def _status(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:
         return None
+
+
+def _is_at(path: str, key: Key) -> bool:
+    status = _status(path)
+    return status is not None and key_of(status) == key
 
 
 def _hole(file: FileIO) -> int:
