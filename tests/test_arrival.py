@@ -101,7 +101,11 @@ def rows(lines: list[dict[str, Any]]) -> dict[str, Any]:
     report: dict[str, Any] = {f"{kind}s": last(of(lines, kind)) for kind in ("request", "session")}
     report["inputs"] = of(last([line for line in lines if line["type"] == "input"]), "input", "index")
     report["findings"] = of([line for line in lines if line.get("final")], "finding", "final")
-    report |= {"samples": of(lines, "sample"), "batches": of(lines, "batch"), "not_evaluated": of(lines, "not_evaluated")}
+    report |= {
+        "samples": of(lines, "sample"),
+        "batches": of(lines, "batch"),
+        "not_evaluated": of(lines, "not_evaluated"),
+    }
     (summary,) = of(lines, "summary")
     return report | {key: summary[key] for key in ("totals", "restart", "interrupted", "slots", "ignored")}
 

@@ -57,6 +57,7 @@ def watch(
     Exit status: as analyze; 130 after Ctrl-C.
     """
     chosen = settings.resolve(ctx, config, no_config)
+    chosen.announce()
     path = given_or_piped(ctx, log)
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)

@@ -36,9 +36,10 @@ class FollowSource:
     """The file at ``path`` from its beginning and everything that is written to that name later, like ``tail -F``.
 
     ``poll`` is the pause in seconds between two looks at a silent file. When ``stop`` turns true, what is there is
-    still read (``_LAST`` bytes at most), then ``chunks`` ends. Rotations that happen between two looks are found by their names
-    (``order.rotations``), by rename or by copy. What nobody can read any more at the next look is lost: bytes that were
-    cut away without a copy, and a file that came and went, or was compressed, within one pause.
+    still read (``_LAST`` bytes at most), the copies of what was cut away included, then ``chunks`` ends. Rotations that
+    happen between two looks are found by their names (``order.rotations``), by rename or by copy. What nobody can read
+    any more at the next look is lost: bytes that were cut away without a copy, and a file that came and went, or was
+    compressed, within one pause.
     """
 
     def __init__(self, path: str, poll: float = POLL_SECONDS, stop: Callable[[], bool] = _never) -> None:
