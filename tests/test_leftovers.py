@@ -1,4 +1,4 @@
-"""What is left of a run that was killed or whose reader went away: nothing beside its output, nothing for long elsewhere."""
+"""What is left of a run that was killed, or whose reader went away: nothing, after the next run at the latest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +113,7 @@ def test_what_is_in_use_or_not_ours_stays(room: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture(params=["without a name", "with a name", "linked nowhere"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How a new file comes to its place."""
     if request.param == "with a name":
         monkeypatch.setattr(new_file, "_UNNAMED", None)
@@ -124,7 +123,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
             raise FileNotFoundError(2, "No such file or directory")
 
         monkeypatch.setattr(os, "link", refuse)
-    yield request.param
+    return str(request.param)
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
