@@ -5,6 +5,7 @@ Every fault is one line that names the file and the key. Knows TOML and types. K
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -141,7 +142,9 @@ def _text(path: Path) -> str:
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     if len(data) > _MOST:
         raise CacheDoctorError(f"{path}: is larger than a MiB", "give a file of settings")
-    return data.decode("utf-8", "surrogateescape")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what PowerShell's > writes
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
 def _table(path: Path, text: str) -> dict[str, Any] | None:

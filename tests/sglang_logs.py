@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cachedoctor.doctor.analysis.line_order import take_all
 from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.model import BatchPeriod, PrefillBatch, Segment, Session
@@ -53,7 +54,7 @@ def read(*lines: str, cut: int | None = None) -> Read:
     for first, part in ((0, lines[:cut]), (cut or 0, lines[cut:] if cut else ())):
         if part:
             segment = Segment(None, "".join(line + "\n" for line in part).encode(), first + 1)
-            measuring.read(*measuring.divide([segment]))
+            take_all(measuring.steps(*measuring.divide([segment])))
     return Read(sessions, batches)
 
 

@@ -152,3 +152,14 @@ def test_what_no_reader_of_toml_takes_is_one_line(tmp_path):
     for name, said in (("digits.toml", "is no TOML"), ("dots.toml", "more than 100 dots"), ("pipe", "it is no file")):
         with pytest.raises(CacheDoctorError, match=said):
             config.read_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["cachedoctor.toml", "pyproject.toml"])
+def test_a_byte_order_mark_is_no_fault(tmp_path, name, encoding):
+    """Editors on Windows write one, and > of PowerShell."""
+    head = "[tool.cachedoctor]\n" if name == "pyproject.toml" else ""
+    (tmp_path / name).write_bytes(f"{head}fail-on = 'error'\n".encode(encoding))
+    found = config.find(tmp_path)
+    assert found == tmp_path / name
+    assert config.read_file(found)["fail-on"].value == "error"

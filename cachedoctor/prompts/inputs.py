@@ -48,13 +48,16 @@ def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt
     if path != "-" and Path(path).is_dir():
         return _directory(Path(path))
     try:
-        if path == "-":
-            data = read_all(sys.stdin.buffer, "<stdin>", MAX_BYTES, _PART)
-        else:
+        if path != "-":
             data = read_file(path, MAX_BYTES, _PART, pipes=True)
+        elif sys.stdin is None:
+            raise OSError(0, "the standard input is closed")
+        else:
+            data = read_all(sys.stdin.buffer, "<stdin>", MAX_BYTES, _PART)
     except (OSError, ValueError) as error:  # ValueError: a name that holds NUL
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
-        raise CacheDoctorError(f"{path}: cannot be read: {reason}") from error
+        hint = "give a file or a directory that may be read, or pipe a prompt in"
+        raise CacheDoctorError(f"{path}: cannot be read: {reason}", hint) from error
     return parse(data, "<stdin>" if path == "-" else path, slot, reply)
 
 

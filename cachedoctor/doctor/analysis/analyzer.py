@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import cachedoctor
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
+from cachedoctor.doctor.analysis.line_order import take_all
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -162,10 +163,14 @@ class Analyzer:
         if not segments:
             return []
         before, behind = self._measuring.divide(segments)
-        requests = self._servers.read_leniently(before) if excerpt else self._servers.read(before)
-        self._measuring.read(before, behind)
+        before, partly = self._servers.mended(before) if excerpt else (before, [])
+        others = self._measuring.steps(before, behind)
+        if not others and not partly and len(before) == 1 and self._listener is None:
+            self._servers.read(before[0])
+        else:
+            take_all([*self._servers.steps(before), *partly, *others])
         found = self._measuring.recognised()
-        found[LLAMA] = requests
+        found[LLAMA] = self._servers.recognised
         info = self._inputs[-1]
         info.recognised = found.total()
         if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):

@@ -88,6 +88,8 @@ class Tracker:
             return session
         if session is None and event.message in _ANYONES:
             return None
+        if session is not None and session.path == self._path:
+            session.last_line = max(session.last_line, event.line - 1)
         self._forget()
         self.session = session = self._new_session(self._path, self._origin)
         session.engine = "sglang"
