@@ -22,12 +22,23 @@ _BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
 _LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
 """What a credential that is known by its own shape stands in."""
+_DIGIT = re.compile(r"\d", re.ASCII)
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _JOINED = re.compile(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
 _BASE64 = re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+-]|\.\w)", re.ASCII)
 _HEX = re.compile(r"(?<![\w/+.-])(?:[0-9a-f]{32,}|[0-9A-F]{32,})(?![\w/+-]|\.\w)", re.ASCII)
+_KINDS = {
+    _BASE64: [re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]")],
+    _HEX: [re.compile(kind) for kind in ("[A-Fa-f]", "[0-9]")],
+}
+"""What occurs in those that are taken for keys."""
+_NEEDS: dict[str, set[str]] = {}
+"""What contexts need, by the word in it; most texts hold none of these."""
+for _context in CONTEXTS:
+    for _need in _context.needs:
+        _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
 _IDS = re.compile(
-    r"(?:toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu|tooluse)"
+    r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu|tooluse)"
     r"[_-](?:[0-9a-f]{2}_)?\Z"
 )
 """Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
@@ -131,11 +142,12 @@ def _merged(found: list[Region]) -> list[Region]:
 
 def _found(text: str) -> Iterator[Region]:
     low = text.lower()
-    contexts = [context for context in CONTEXTS if any(need in low for need in context.needs)]
+    there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
+    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
     early = [region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)]
     yield from early
     for word in _LONG_WORD.finditer(text):
-        if not word[0].islower() or any(char in "0123456789" for char in word[0]):
+        if _DIGIT.search(word[0]) or not (word[0].islower() or word[0].isupper() or word[0].istitle()):
             yield from _in_word(text, *word.span())
     for context in contexts:
         if context.is_late:
@@ -194,7 +206,7 @@ def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
             yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
     for pattern in (_BASE64, _HEX):
         for found in pattern.finditer(text, start, end):
-            if is_random(found[0].rstrip("=")):
+            if all(kind.search(found[0]) for kind in _KINDS[pattern]):
                 yield _long(text, *found.span())
     for found in _JOINED.finditer(text, start, end):
         yield from _drawn(text, *found.span())

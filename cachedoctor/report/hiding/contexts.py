@@ -27,18 +27,26 @@ class Context(NamedTuple):
     """Whether the shape of a credential says better what it is."""
 
 
-_L = r"(?<![A-Za-z0-9])"
+_L = r"(?<![A-Za-z0-9<])"
+"""Behind no letter of a word, nor in what stands for something hidden."""
 _QUOTE = r"[\"'`]"
 _VALUE = r"(?P<hide>(?:[^\s\"',;\\]|\\(?![\"'])){4,})"
 """A value up to its end; in JSON that is quoted once more, the end is an escaped quote."""
 _SCHEMES = r"bearer |basic |token |apikey |digest |negotiate "
-_IS = r"\\{0,3}[\"'`]?(?:\]?\s{0,3}(?:=>|:=|[=:])\s{0,3})\\{0,3}[\"'`]?"
+_IS = r"\\{0,3}(?:[\"'`]\]?)?(?:\s{0,3}(?:=>|:=|[=:])\s{0,3})\\{0,3}[\"'`]?"
 _NO = r"(?!<|" + _SCHEMES + r")"
-_COUNT = r"(?!\d{1,9}\b)"
-_PASS = r"(?:password|passwd|passphrase|passwort|kennwort|contrase[nñ]a|mot[ _]de[ _]passe|пароль|密码|密碼|パスワード|비밀번호)"
-_STRONG = r"(?:api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key|signing[-_ ]?key|encryption[-_ ]?key" \
+_COUNT = r"(?!(?:\d{1,9}|true|false|null|none)\b)"
+_PASS = r"(?<!<)(?:password|passwd|passphrase|passwort|kennwort|contrase[nñ]a|mot[ _]de[ _]passe|пароль|密码|密碼|パスワード|비밀번호)"
+_STRONG = r"(?<!<)(?:api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key|signing[-_ ]?key|encryption[-_ ]?key" \
     r"|secret(?:[-_ ]?(?:access[-_ ]?)?key)?|auth[-_ ]?token|access[-_ ]?token|refresh[-_ ]?token|bot[-_ ]?token)"  # fmt: skip
-_KEYS = "key", "token", "secret", "authorization", "cookie", "pwd"
+
+
+def _assigned(*names: str) -> tuple[str, ...]:
+    """Give what a name is followed by where it is given a value: most lines of a server hold ``tokens``."""
+    return tuple(name + end for name in names for end in "=: \"'`\\]")
+
+
+_KEYS = "key", *_assigned("token"), "secret", "authorization", "cookie", "pwd"
 _PASSES = "pass", "wort", "contrase", "пароль", "密码", "密碼", "パスワード", "비밀번호", "pwd"
 _AUTH = "bearer", "basic", "authorization"
 _COMMAND = r"\b[^|;\n]{0,120}?\s"
@@ -60,16 +68,16 @@ CONTEXTS = (
     Context("named, with blanks", (*_KEYS, *_PASSES),
             r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|pwd|authorization|set-cookie|cookie))"
             r"\\{0,3}[\"'`]?\s{0,3}[=:]\s{0,3}(?:\"(?P<user>[^\"\\\n<]{4,300})\"|'(?P<hide>[^'\\\n<]{4,300})')", "<secret>"),
-    Context("setting", ("secret", "passw", "key", "token", "_pass", "_pwd", "auth", "credential", "dsn"),
+    Context("setting", ("secret", "passw", "key", *_assigned("token", "_pass", "_pwd", "_auth", "_credential", "_credentials")),
             r"\b[A-Za-z]\w{0,40}(?:Secret|Password|Passwd|ApiKey|AccessKey|AccountKey|PrivateKey|[a-z]Token|PASSWORD|SECRET"
             r"|_TOKEN|_KEY|_key|_PASS|_PWD|_AUTH|_CREDENTIALS?)" + _IS + r"(?!\d{1,9}\b|<)" + _VALUE, "<secret>", False),
-    Context("short setting", ("key", "pwd", "pass", "pat", "auth", "salt", "credential", "license"),
+    Context("short setting", _assigned("key", "pwd", "pass", "passcode", "pat", "auth", "salt", "credential", "credentials", "license", "licence"),
             _L + r"(?:\w{0,40}[_-])?(?:key|pwd|pass|passcode|pat|auth|salt|credentials?|licen[sc]e)" + _IS + _NO
             + r"(?P<hide>[^\s\"',;<>\\&]{12,})", "<secret>", must_be="drawn"),
-    Context("cookie of a session", ("session", "sess", "sid", "csrf"),
-            _L + r"(?:[a-z_]{0,20}(?:sess(?:ion)?(?:id|[_-]id|[_-]token)|sid|csrf(?:token)?|_session))=(?!<)"
+    Context("cookie of a session", ("session=", "id=", "token="),
+            _L + r"(?:[a-z_]{0,20}(?:sess(?:ion)?(?:id|[_-]id|[_-]token)|sid|csrf[_-]?token|_session))=(?!<)"
             r"(?P<hide>[A-Za-z0-9%_.+/=-]{12,})", "<secret>", must_be="drawn"),
-    Context("said", (*_KEYS, *_PASSES, "pin"),
+    Context("said", (*_PASSES, "pin "),
             r"(?:" + _PASS + r"|" + _L + r"(?:pin|pwd))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2} (?:is|was|=|:|ist|lautet|est|es|будет)"
             r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{4,})", "<secret>", must_be="unlike"),
     Context("key said", _KEYS,
@@ -97,7 +105,7 @@ CONTEXTS = (
             r"\b(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
             r"|api\.telegram\.org/(?:file/)?bot|[\w.-]{1,80}\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/"
             r"|chat\.googleapis\.com/v1/spaces/|[\w.-]{1,80}\.logic\.azure\.com)(?!<)(?P<hide>[\w:/@?&=%.~-]{6,})", "<secret>"),
-    Context("key beside", (*_KEYS, *_PASSES), r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|key))s?\W{1,6}(?!<)"
+    Context("key beside", (*_KEYS, *_PASSES), r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|keys?))\W{1,6}(?!<)"
             r"(?P<hide>[A-Za-z0-9_+/=.~!@#$%^&*-]{15,}[A-Za-z0-9=])", "<secret>", must_be="drawn", is_late=True),
     Context("mail", ("@",), r"(?<![\w.+-])(?P<hide>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})\b", "<mail>", False, yields=True),
     Context("home", ("/home/", "/users/"), r"(?:/home/|/Users/)(?!<)(?P<hide>[^/\s'\"]+(?: [^/\s'\"]+(?=/))*)", "<user>", False),
