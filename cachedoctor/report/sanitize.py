@@ -263,8 +263,8 @@ def _printed(prompt: str, is_cut: bool) -> str:
     """``is_cut``: whether the server cut the text anywhere before it printed it."""
     before, bar, after = prompt.partition(_BAR)
     if not bar:
-        return _beginning("".join(without_cut_words([hidden(prompt)])) if is_cut else hidden(prompt))
-    before, after = without_cut_words(parted([before, after]))
+        return _beginning(hidden("".join(without_cut_words([prompt])) if is_cut else prompt))
+    before, after = parted(without_cut_words([before, after]))
     return _ending(before) + bar + _beginning(after)
 
 
@@ -279,7 +279,7 @@ def value(text: str, most: int = _SIDE) -> str:
     before, bar, after = text.partition(_BAR)
     if not bar:
         return _beginning(hidden(text[:_LOOK]), len(text[_LOOK:]), most)
-    left, right = without_cut_words(parted([before[-_LOOK:], after[:_LOOK]]))
+    left, right = parted(without_cut_words([before[-_LOOK:], after[:_LOOK]]))
     return _ending(left, len(before[:-_LOOK])) + bar + _beginning(right, len(after[_LOOK:]))
 
 

@@ -42,7 +42,9 @@ _IDS = re.compile(
     r"[_-](?:[0-9a-f]{2}_)?\Z"
 )
 """Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
-_UUID = re.compile(r"[0-9A-Fa-f]{0,12}(?:-[0-9A-Fa-f]{1,12}){1,5}\Z")
+_UUID = re.compile(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
+_EDGE = 6
+"""Characters of a part of a cut word that is hidden."""
 _NO_SECRET = frozenset(
     "required incorrect wrong invalid missing not the set empty none null true false optional protected correct changed"
     " expired secret hidden also only used stored sent given needed based hashed encrypted being valid too unknown password"
@@ -70,8 +72,12 @@ def hidden(text: str) -> str:
 
 def parted(pieces: list[str]) -> list[str]:
     """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
-    shown = list(pieces)
-    for region in reversed(_regions("".join(pieces))):  # what stands before a change keeps its place
+    shown, found = list(pieces), _regions("".join(pieces))
+    begin = 0
+    for piece in pieces:  # by itself a piece begins and ends a word
+        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in _regions(piece)]
+        begin += len(piece)
+    for region in reversed(_merged(found)):  # what stands before a change keeps its place
         new, begin = region.shown, 0
         for at, piece in enumerate(pieces):
             first, last = max(region.start - begin, 0), min(region.end - begin, len(piece))
@@ -79,14 +85,14 @@ def parted(pieces: list[str]) -> list[str]:
                 shown[at] = shown[at][:first] + new + shown[at][last:]
                 new = region.rest
             begin += len(piece)
-    return [hidden(piece) for piece in shown]
+    return shown
 
 
 def without_cut_words(pieces: list[str]) -> list[str]:
     """Hide the first and the last word of a text that a server cut anywhere, where they look drawn.
 
-    A key that is cut has lost what it could be known by. A word that reaches up to where two pieces meet is left: it
-    is what the prompts differ in.
+    A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is no
+    word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
     """
     if len(pieces) == 1:
         return [_without_last(_without_first(pieces[0], None), None)]
@@ -110,17 +116,20 @@ def _without_last(text: str, kept: int | None) -> str:
 
 
 def _is_cut_key(word: str) -> bool:
-    return _UUID.match(word) is None and any(is_random_short(piece) for piece in _PIECE.findall(word))
+    return _UUID.search(word) is not None or any(len(p) >= _EDGE and not is_word(p) for p in _PIECE.findall(word))
 
 
 # ---- where secrets are
 
 
 def _regions(text: str) -> list[Region]:
-    found = list(_found(text))
     view = decoded(text)
-    if view is not None:
-        found += [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
+    if view is None:
+        found = list(_found(text))
+    else:
+        found = [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
+        if "\\" in text:  # a path of Windows, or a password, is no text with escapes
+            found = [*_found(text, words=False), *found]
     return _merged(found) if found else found
 
 
@@ -140,13 +149,14 @@ def _merged(found: list[Region]) -> list[Region]:
     return out
 
 
-def _found(text: str) -> Iterator[Region]:
+def _found(text: str, *, words: bool = True) -> Iterator[Region]:
+    """Find secrets by what stands around them, and, where ``words`` are read, by their own shape."""
     low = text.lower()
     there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
     contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
     early = [region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)]
     yield from early
-    for word in _LONG_WORD.finditer(text):
+    for word in _LONG_WORD.finditer(text) if words else ():
         if _DIGIT.search(word[0]) or not (word[0].islower() or word[0].isupper() or word[0].istitle()):
             yield from _in_word(text, *word.span())
     for context in contexts:

@@ -56,7 +56,7 @@ CONTEXTS = (
             r"(?P<hide>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
             r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))", "<key>"),
     Context("PuTTY key", ("private-lines",), r"Private-Lines: ?\d{1,4}(?P<hide>(?:\s[A-Za-z0-9+/=]{4,100}){1,60})", "<key>"),
-    Context("scheme", ("authorization",), r"\bauthorization\b\W{1,4}(?:" + _SCHEMES + r")(?!<)(?P<hide>[^\s\"',;]{6,})", "<token>"),
+    Context("scheme", ("authorization",), r"\bauthorization\b[^\w<]{1,4}(?:" + _SCHEMES + r")(?!<)(?P<hide>[^\s\"',;]{6,})", "<token>"),
     Context("bearer", ("bearer",), _L + r"bearer\s+(?!<)(?P<hide>[\w.~+/=-]{6,})", "<token>"),
     Context("basic", ("basic",), _L + r"basic\s+(?!<)(?P<hide>[A-Za-z0-9+/_-]{6,}={0,2})", "<token>", must_be="unlike"),
     Context("password", _PASSES, _PASS + _IS + r"(?!<)" + _VALUE, "<secret>"),
@@ -78,13 +78,13 @@ CONTEXTS = (
             _L + r"(?:[a-z_]{0,20}(?:sess(?:ion)?(?:id|[_-]id|[_-]token)|sid|csrf[_-]?token|_session))=(?!<)"
             r"(?P<hide>[A-Za-z0-9%_.+/=-]{12,})", "<secret>", must_be="drawn"),
     Context("said", (*_PASSES, "pin "),
-            r"(?:" + _PASS + r"|" + _L + r"(?:pin|pwd))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2} (?:is|was|=|:|ist|lautet|est|es|будет)"
-            r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{4,})", "<secret>", must_be="unlike"),
+            r"(?:" + _PASS + r"|" + _L + r"(?:pin|pwd))(?: (?:for|of|to) [^\s:=]{1,40}| [^\s:=]{1,20}){0,2}(?: (?:is|was|ist|lautet|est|es|будет)\b:?| ?[:=])"
+            r" {1,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{4,})", "<secret>", must_be="unlike"),
     Context("key said", _KEYS,
             r"(?:" + _STRONG + r"|" + _L + r"(?:token|key))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2} (?:is|was|ist|lautet|est|es)"
             r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn"),
     Context("words of a wallet", ("mnemonic", "seed", "recovery"),
-            r"(?:mnemonic|seed|recovery)(?:[ _-](?:phrase|words?|key))?\W{1,6}(?:is\W{1,3})?(?P<hide>(?:[a-z]{3,8}[ ,]{1,2}){5,23}[a-z]{3,8})",
+            r"(?:mnemonic|seed|recovery)(?:[ _-](?:phrase|words?|key))?[^\w<]{1,6}(?:is[^\w<]{1,3})?(?P<hide>(?:[a-z]{3,8}[ ,]{1,2}){5,23}[a-z]{3,8})",
             "<secret>", must_be="mnemonic"),
     Context("option", ("--",), r"(?:--(?:[a-z]+-){0,4}(?:token|password|passwd|passphrase|api-key|secret|key|pass|pwd)(?:\s{1,3}|=)[\"'`]?)"
             r"(?![<-]|\d{1,9}\b)(?P<hide>[^\s\"'`,;]{4,})", "<secret>"),
@@ -94,8 +94,9 @@ CONTEXTS = (
     Context("user and password", ("-u", "--user", "-U"),
             r"\s(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"'%]{1,64}[:%](?P<hide>[^\s\"'<]{3,})", "<secret>", False),
     Context("netrc", ("login",), r"\blogin\s+\S{1,64}\s+(?:password|passwd)\s+(?P<hide>[^\s<]{3,})", "<secret>"),
+    Context("password beside", ("pass",), _PASS + r"\s{1,3}[\"'`]?(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn"),
     Context("user in front", ("login", "user", "account"),
-            r"\b(?:login|username|user|account)\b\W{1,4}[\w.@+-]{1,64}\W{1,4}(?:and |with |und )?(?:the )?(?:password|pass|pw)\W{1,4}(?P<hide>[^\s\"',;<]{4,})",
+            r"\b(?:login|username|user|account)\b[^\w<]{1,4}[\w.@+-]{1,64}[^\w<]{1,4}(?:and |with |und )?(?:the )?(?:password|pass|pw)[^\w<]{1,4}(?P<hide>[^\s\"',;<>]{4,})",
             "<secret>", must_be="unlike"),
     Context("query", ("key=", "sig=", "signature=", "token=", "auth=", "code=", "secret="),
             r"[?&;](?:[a-z_-]{0,20}[_-])?(?:key|sig|signature|token|auth|code|secret|x-amz-signature)=(?!<)(?P<hide>[^\s&\"'<>]{4,})", "<secret>"),
@@ -105,7 +106,7 @@ CONTEXTS = (
             r"\b(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
             r"|api\.telegram\.org/(?:file/)?bot|[\w.-]{1,80}\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/"
             r"|chat\.googleapis\.com/v1/spaces/|[\w.-]{1,80}\.logic\.azure\.com)(?!<)(?P<hide>[\w:/@?&=%.~-]{6,})", "<secret>"),
-    Context("key beside", (*_KEYS, *_PASSES), r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|keys?))\W{1,6}(?!<)"
+    Context("key beside", (*_KEYS, *_PASSES), r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|keys?))[^\w<]{1,6}(?!<)"
             r"(?P<hide>[A-Za-z0-9_+/=.~!@#$%^&*-]{15,}[A-Za-z0-9=])", "<secret>", must_be="drawn", is_late=True),
     Context("mail", ("@",), r"(?<![\w.+-])(?P<hide>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})\b", "<mail>", False, yields=True),
     Context("home", ("/home/", "/users/"), r"(?:/home/|/Users/)(?!<)(?P<hide>[^/\s'\"]+(?: [^/\s'\"]+(?=/))*)", "<user>", False),
