@@ -72,11 +72,11 @@ def hidden(text: str) -> str:
 
 def parted(pieces: list[str]) -> list[str]:
     """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
-    shown, found = list(pieces), _regions("".join(pieces))
-    begin = 0
+    shown, found, begin = list(pieces), [], 0
     for piece in pieces:  # by itself a piece begins and ends a word
         found += [r._replace(start=r.start + begin, end=r.end + begin) for r in _regions(piece)]
         begin += len(piece)
+    found += _regions("".join(pieces))
     for region in reversed(_merged(found)):  # what stands before a change keeps its place
         new, begin = region.shown, 0
         for at, piece in enumerate(pieces):
@@ -128,8 +128,9 @@ def _regions(text: str) -> list[Region]:
         found = list(_found(text))
     else:
         found = [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
-        if "\\" in text:  # a path of Windows, or a password, is no text with escapes
-            found = [*_found(text, words=False), *found]
+        # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
+        if "\\" in text or not text.isascii():
+            found = [*_found(text, words=not text.isascii()), *found]
     return _merged(found) if found else found
 
 
@@ -157,13 +158,23 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
     early = [region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)]
     yield from early
     for word in _LONG_WORD.finditer(text) if words else ():
-        if _DIGIT.search(word[0]) or not (word[0].islower() or word[0].isupper() or word[0].istitle()):
+        if _may_be_key(word[0]):
             yield from _in_word(text, *word.span())
     for context in contexts:
         if context.is_late:
             yield from _in(context, text)
         elif context.yields:
             yield from (r for r in _in(context, text) if not any(r.start < o.end and o.start < r.end for o in early))
+
+
+def _may_be_key(word: str) -> bool:
+    if _DIGIT.search(word):
+        return True
+    return not (word.islower() or word.istitle() or (word.isupper() and len(word) < _CAPITALS))
+
+
+_CAPITALS = 16
+"""Capital letters in a row that are no word any more."""
 
 
 @cache
