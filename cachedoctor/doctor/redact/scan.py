@@ -1,4 +1,4 @@
-"""Finds the lines of vLLM and SGLang in a block, one by one and all of them."""
+"""Finds the lines of other engines than llama-server in a block, one by one and all of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from cachedoctor.doctor.explain import versioned
+from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.engines.detect import ENGINES, Engine
@@ -17,7 +18,9 @@ _FILE = re.compile(rb"[\w/]+\.py(?=:\d)")
 class EngineReader(NamedTuple):
     """What reads and words the lines of one engine."""
 
-    words: Vocabulary
+    words: Vocabulary | None
+    """None for a program that has no words of its own for its lines."""
+    rows: tuple[Message, ...]
     spans: Spans
     files: frozenset[bytes]
     """Names of source files in the samples of its rows."""
@@ -25,16 +28,16 @@ class EngineReader(NamedTuple):
 
 @cache
 def _reader(engine: Engine) -> EngineReader:
-    words = versioned.vocabulary(engine.name)
-    files = frozenset(name for row in words.rows for name in _FILE.findall(row.sample.encode()))
-    return EngineReader(words, Spans(engine.reader().catalogue), files)
+    words = versioned.vocabulary(engine.name) if engine.name in versioned.NAMES else None
+    catalogue = engine.reader().catalogue
+    files = frozenset(name for row in catalogue.rows for name in _FILE.findall(row.sample.encode()))
+    return EngineReader(words, tuple(catalogue.rows), Spans(catalogue), files)
 
 
 class EngineLines:
     """The lines of one log."""
 
     def __init__(self) -> None:
-        self._engines = [engine for engine in ENGINES if engine.name in versioned.NAMES]
         self._active: set[tuple[str, str | None]] = set()
 
     def read(self, data: bytes, origin: str | None = None) -> dict[int, tuple[EngineReader, Recognised]]:
@@ -44,7 +47,7 @@ class EngineLines:
         origin are read as its own: web servers print lines that look like nobody's.
         """
         found: dict[int, tuple[EngineReader, Recognised]] = {}
-        for engine in self._engines:
+        for engine in ENGINES:
             if (engine.name, origin) in self._active or engine.looks.search(data) is not None:
                 self._active.add((engine.name, origin))
                 reader = _reader(engine)

@@ -1,0 +1,39 @@
+"""Writes the lines of the small programs around llama.cpp anew for ``redact``: prefix, message, values."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from cachedoctor.doctor.redact.scan import EngineReader
+from cachedoctor.engines.catalogue.spans import Recognised
+from cachedoctor.redact import holes_programs
+from cachedoctor.redact.holes import DIGITS_MAX, NUMBERS
+from cachedoctor.redact.redact_lines import UNKNOWN
+from cachedoctor.redact.tokens import Tokens
+
+
+@cache
+def _known(reader: EngineReader) -> frozenset[bytes]:
+    """Words that stand before the messages of a program in the samples of its rows."""
+    found: set[bytes] = set()
+    for row in reader.rows:
+        sample = b"\n" + row.sample.encode() + b"\n"
+        for line in reader.spans.read(sample):
+            found.update(holes_programs.WORD.findall(sample[line.start : line.message]))
+    return frozenset(found)
+
+
+def write(data: bytes, reader: EngineReader, found: Recognised, tokens: Tokens) -> bytes:
+    """Write a line anew; of one that only begins like a message the begin stays."""
+    parts = [holes_programs.prefix(data[found.start : found.message], _known(reader), tokens)]
+    done, rest = found.message, data[found.end : found.stop]
+    for hole in found.holes:
+        raw = data[hole.start : hole.end]
+        if hole.kind in NUMBERS and len(raw) <= DIGITS_MAX and not raw.endswith(b")"):
+            continue
+        parts += [data[done : hole.start], holes_programs.replaced(hole.name, hole.kind, raw, tokens)]
+        done = hole.end
+    parts.append(data[done : found.end])
+    if rest.strip():
+        parts.append(b" " + (UNKNOWN if found.row is None else tokens.give("text", rest)))
+    return b"".join(parts)
