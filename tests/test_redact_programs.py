@@ -58,7 +58,7 @@ def test_a_secret_at_any_place_of_any_line_is_gone(name: str) -> None:
          "Total:44.21s",) * 2,
         ('time=2026-08-19T19:34:53.601+02:00 level=INFO source=routes.go:1984 msg="Listening on 10.1.2.3:11434 (version 0.3)"',
          'time=2026-08-19T19:34:53.601+02:00 level=INFO source=routes.go:1984 msg="Listening on <host-1>:11434 (version 0.3)"'),
-        ('time=zq level=ZQZQ source=/home/zq/a.go:7 msg="Cache miss" left=8090',
+        ('time=zq level=ZQZQ source=/srv/zq/a.go:7 msg="Cache miss" left=8090',
          'time=- level=INFO source=x.go:1 msg="Cache miss" left=8090'),
         ("INFO [ my_zq_function] slot is processing task | tid=\"12\" timestamp=1 id_slot=0 id_task=5",
          "INFO [ function] slot is processing task | tid=\"12\" timestamp=1 id_slot=0 id_task=5"),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from cachedoctor.report.hiding import own
 from cachedoctor.report.hiding.contexts import CONTEXTS, Context
 from cachedoctor.report.hiding.credentials import CREDENTIALS
 from cachedoctor.report.hiding.decoding import decoded
@@ -51,6 +52,10 @@ _NO_SECRET = frozenset(
     " authentication auth string file field here there what that this your from same".split()
 )
 """Words that follow ``password is``."""
+
+
+_WALLET = 10
+"""Words of a wallet that are hidden: it has 12 and more, and a server may cut some."""
 
 
 class Region(NamedTuple):
@@ -152,6 +157,8 @@ def _merged(found: list[Region]) -> list[Region]:
 
 def _found(text: str, *, words: bool = True) -> Iterator[Region]:
     """Find secrets by what stands around them, and, where ``words`` are read, by their own shape."""
+    for start, end in own.found(text):
+        yield Region(start, end, "<hidden>", "<hidden>")
     low = text.lower()
     there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
     contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
@@ -199,8 +206,10 @@ def _looks(must_be: str, value: str) -> bool:
     plain = value.rstrip(".!?)")
     if must_be == "unlike":
         return plain.lower() not in _NO_SECRET and len(plain) >= 4
+    if must_be == "no word":
+        return not is_word(plain)
     if must_be == "mnemonic":
-        return len(re.findall("[a-z]+", value)) in (6, 12, 15, 18, 21, 24) or len(re.findall("[a-z]+", value)) > 10
+        return len(value.split()) >= _WALLET
     return _is_drawn(plain)
 
 

@@ -6,7 +6,7 @@ or ends where it can not go on.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Context(NamedTuple):
@@ -19,8 +19,9 @@ class Context(NamedTuple):
     """Its groups ``hide``, or ``user`` and ``hide``, are what is hidden."""
     instead: str
     ignore_case: bool = True
-    must_be: str = "any"
-    """``drawn``: only a value that looks drawn is hidden; ``unlike``: only one that is no word."""
+    must_be: Literal["any", "drawn", "no word", "unlike", "mnemonic"] = "any"
+    """Which values are hidden: those that look drawn; those that are no word; all but words that say how something is
+    (``password is required``); as many words as a wallet has."""
     yields: bool = False
     """Whether another row that fits there is right, and this one is not."""
     is_late: bool = False
@@ -58,7 +59,7 @@ CONTEXTS = (
     Context("PuTTY key", ("private-lines",), r"Private-Lines: ?\d{1,4}(?P<hide>(?:\s[A-Za-z0-9+/=]{4,100}){1,60})", "<key>"),
     Context("scheme", ("authorization",), r"\bauthorization\b[^\w<]{1,4}(?:" + _SCHEMES + r")(?!<)(?P<hide>[^\s\"',;]{6,})", "<token>"),
     Context("bearer", ("bearer",), _L + r"bearer\s+(?!<)(?P<hide>[\w.~+/=-]{6,})", "<token>"),
-    Context("basic", ("basic",), _L + r"basic\s+(?!<)(?P<hide>[A-Za-z0-9+/_-]{6,}={0,2})", "<token>", must_be="unlike"),
+    Context("basic", ("basic",), _L + r"basic\s+(?!<)(?P<hide>[A-Za-z0-9+/_-]{6,}={0,2})", "<token>", must_be="no word"),
     Context("password", _PASSES, _PASS + _IS + r"(?!<)" + _VALUE, "<secret>"),
     Context("named", _KEYS,
             r"(?:" + _STRONG + r"|(?:" + _L + r")(?:token|pwd|authorization|set-cookie|cookie)\b)" + _IS + _NO + _COUNT
@@ -84,14 +85,14 @@ CONTEXTS = (
             r"(?:" + _STRONG + r"|" + _L + r"(?:token|key))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2} (?:is|was|ist|lautet|est|es)"
             r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn"),
     Context("words of a wallet", ("mnemonic", "seed", "recovery"),
-            r"(?:mnemonic|seed|recovery)(?:[ _-](?:phrase|words?|key))?[^\w<]{1,6}(?:is[^\w<]{1,3})?(?P<hide>(?:[a-z]{3,8}[ ,]{1,2}){5,23}[a-z]{3,8})",
+            r"(?:mnemonic|seed|recovery)(?:[ _-](?:phrase|words?|key))?[^\w<]{1,6}(?:is[^\w<]{1,3})?(?P<hide>(?:[a-z]{3,8}[ ,]{1,2}){9,23}[a-z]{3,8})",
             "<secret>", must_be="mnemonic"),
     Context("option", ("--",), r"(?:--(?:[a-z]+-){0,4}(?:token|password|passwd|passphrase|api-key|secret|key|pass|pwd)(?:\s{1,3}|=)[\"'`]?)"
             r"(?![<-]|\d{1,9}\b)(?P<hide>[^\s\"'`,;]{4,})", "<secret>"),
     Context("short option", ("mysql", "mariadb", "sshpass", "redis-cli", "docker login", "mosquitto", "ldap"),
             _L + r"(?:mysql(?:dump|admin|sh)?|mariadb|sshpass|redis-cli|docker login|mosquitto_[ps]ub|ldap\w{3,8})"
             + _COMMAND + r"-(?:p|a|P|w)[ =]?[\"']?(?![<-])(?P<hide>[^\s\"'<-][^\s\"']{3,})", "<secret>", False),
-    Context("user and password", ("-u", "--user", "-U"),
+    Context("user and password", ("-u", "--user"),
             r"\s(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"'%]{1,64}[:%](?P<hide>[^\s\"'<]{3,})", "<secret>", False),
     Context("netrc", ("login",), r"\blogin\s+\S{1,64}\s+(?:password|passwd)\s+(?P<hide>[^\s<]{3,})", "<secret>"),
     Context("password beside", ("pass",), _PASS + r"\s{1,3}[\"'`]?(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn"),
