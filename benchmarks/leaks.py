@@ -3,9 +3,9 @@
 usage: leaks.py [--every N] [--seed N] [--list]
 
 Each kind is planted in each way into a log whose finding quotes it: in the texts around the place where two prompts
-diverge, in the path of a model, in an error. Shown is a credential of which eight drawn characters in a row (all of a shorter one)
-stand in the output, also after what the planting did to them is undone. Kinds are written from the formats that services
-document; drawn characters are given as {A20}: 20 of an alphabet below. Without ``redact`` at most 2 % may be shown
+diverge, in the path of a model, in an error. Shown is a credential of which eight drawn characters in a row (all of a
+shorter part) stand in the output, also after what the planting did to them is undone. Kinds are written from the formats
+that services document, not from the table that hides them; {A20} are 20 characters drawn from an alphabet below. Without ``redact`` at most 2 % may be shown
 in any format and none of the large services, with ``redact`` none. Exits 1 when more are.
 """
 
@@ -50,7 +50,10 @@ ALPHABETS = {
     "D": _DIGITS,
     "K": "qpzry9x8gf2tvdw0s3jn54khce6mua7l".upper(),
 }
-_WORDS = "absorb cactus dolphin elegant fabric galaxy harvest island jacket kitten lumber magnet noodle olive".split()
+_WORDS = [
+    "absorb", "cactus", "dolphin", "elegant", "fabric", "galaxy", "harvest", "island", "jacket", "kitten", "lumber",
+    "magnet", "noodle", "olive",
+]  # fmt: skip
 
 _LARGE = """
 OpenAI project                  sk-proj-{W74}T3BlbkFJ{W74}
@@ -398,7 +401,8 @@ def logs(text: str) -> Iterator[tuple[str, bytes]]:
         if " | " in planted:  # the server prints one
             yield way, log_of(f"Now {planted} or", f"Now {planted} and on", text)
         else:
-            yield way, log_of(f"Now {planted} | 59 UTC", f"Now | {planted} and on", planted)
+            path = text if "\\" in planted else planted  # of which the model's name is what follows the last one
+            yield way, log_of(f"Now {planted} | 59 UTC", f"Now | {planted} and on", path)
     for way, cut in CUTS.items():
         before, after = cut(text)
         yield way, log_of(f"{before} | {after}", f"{before} | x{after[1:]}", "x.gguf")
@@ -441,7 +445,11 @@ class Output:
         run = min(RUN, len(part))
         for text in self._texts:
             hints = (at for at in range(0, len(part) - 4, 4) if part[at : at + 5] in text)  # eight in a row hold one
-            if any(part[s : s + run] in text for at in hints for s in range(max(0, at - 3), min(at + 1, len(part) - run + 1))):
+            if any(
+                part[s : s + run] in text
+                for at in hints
+                for s in range(max(0, at - 3), min(at + 1, len(part) - run + 1))
+            ):
                 return True
         return False
 
@@ -456,7 +464,7 @@ class Leak(NamedTuple):
 
 def leaks(kinds: list[Kind], seed: int) -> tuple[Counter[str], list[Leak]]:
     """How often each format was asked, and what it showed."""
-    source = random.Random(seed)  # noqa: S311  # nothing here has to be kept secret
+    source = random.Random(seed)  # nothing here has to be kept secret
     asked: Counter[str] = Counter()
     found = []
     always = {name: set(output.split("\n")) for name, output in outputs(log_of("a | b", "a | c", "x"))}

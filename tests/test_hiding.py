@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from conftest import ROOT
@@ -109,7 +110,10 @@ def test_what_is_no_secret_stays(text: str) -> None:
     [
         (["k3Yq9Zx is all. Then", "it goes on and k3Y9xQ"], ["<cut> is all. Then", "it goes on and <cut>"]),
         (["ersion=2.1.101.e51; cch=", "b791f;"], ["ersion=2.1.101.e51; cch=", "b791f;"]),
-        (["session 123e4567-e89b-12d3-a456-426", "614174000b1a"], ["session 123e4567-e89b-12d3-a456-426", "614174000b1a"]),
+        (
+            ["session 123e4567-e89b-12d3-a456-426", "614174000b1a"],
+            ["session 123e4567-e89b-12d3-a456-426", "614174000b1a"],
+        ),
         (["ding words stay as", "they are, the la"], ["ding words stay as", "they are, the la"]),
         (["4f60a1b2-3c4d-5e6f-7a8b-9c0d then"], ["<cut> then"]),
     ],
@@ -151,7 +155,7 @@ def test_every_character_knows_where_it_is_written(text: str) -> None:
     assert view is not None
     ends = [view.span(at, at + 1) for at in range(len(view.text))]
     assert all(a < b for a, b in ends)
-    assert all(b <= c for (_, b), (c, _) in zip(ends, ends[1:], strict=False))
+    assert all(b <= c for (_, b), (c, _) in pairwise(ends))
     for (start, end), char in zip(ends, view.text, strict=True):
         inside = decoded(text[start:end])
         assert (text[start:end] if inside is None else inside.text) == char

@@ -13,7 +13,7 @@ from cachedoctor.envelope.prefixes import ISO
 from cachedoctor.envelope.shapes import is_shaped
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
-_LOGGED = frozenset("DEBUG INFO WARNING WARN ERROR CRITICAL FATAL TRACE SUCCESS NOTSET".split())
+_LOGGED = frozenset({"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "TRACE", "SUCCESS"})
 """Levels of Python loggers; another word in their place may be a user's."""
 _NUMBER_MAX = 10**15
 """Numbers of records are smaller: processes, and microseconds of thirty years."""
@@ -150,9 +150,9 @@ def _rewritten_json(line: bytes, text: str) -> bytes:
     if record.levelname is not None and record.message is not None:
         kept = text.removeprefix(_logger_prefix(record))
         plain = record.asctime if _ASCTIME.match(record.asctime or "") else None
-        level = record.levelname if record.levelname in _LOGGED else "INFO"
+        logged = record.levelname if record.levelname in _LOGGED else "INFO"
         process = record.process if record.process is not None and 0 <= record.process < _NUMBER_MAX else None
-        return _bare(_Json(asctime=plain, levelname=level, process=process, message=kept))
+        return _bare(_Json(asctime=plain, levelname=logged, process=process, message=kept))
     level = record.level if record.level in _LEVELS or record.level == "none" else None
     clock = record.time if isinstance(record.time, int) and abs(record.time) < _NUMBER_MAX else None
     kept = text.removeprefix(_console_prefix(record.time, record.level))

@@ -58,7 +58,8 @@ def _option(raw: bytes) -> bytes | None:
 
 
 _ERRORS = re.compile(
-    rb"(?:request|input) \(\d{1,15} tokens\) (?:exceeds the available context size \(\d{1,15} tokens\), try increasing it"
+    rb"(?:request|input) \(\d{1,15} tokens\) (?:"
+    rb"exceeds the available context size \(\d{1,15} tokens\), try increasing it"
     rb"|is larger than the max context size \(\d{1,15} tokens\)\. skipping"
     rb"|is too large to process\. increase the physical batch size \(current batch size: \d{1,15}\))"
     rb"|the request exceeds the available context size(?:, try increasing it"
@@ -67,7 +68,9 @@ _ERRORS = re.compile(
     rb"|too large to process\. increase the physical batch size)"
     rb"|failed to process (?:image|mtmd chunk)|Context size has been exceeded\.|Compute error\.|Invalid input batch\."
 )
-_TOO_LONG = re.compile(rb"(\(\d{1,15} tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)")
+_TOO_LONG = re.compile(
+    rb"(\(\d{1,15} tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)"
+)
 _NUMBERED = re.compile(rb"\(\d{1,15} tokens\)")
 
 

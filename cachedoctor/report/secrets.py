@@ -1,24 +1,23 @@
 """Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
 
-How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant (``hiding/decoding.py``);
-what is hidden is cut out of it as it is written. Knows no report. What it does not know it shows; ``cachedoctor
+How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
+(``hiding/decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it shows; ``cachedoctor
 redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
 from cachedoctor.report.hiding import own
-from cachedoctor.report.hiding.contexts import CONTEXTS, Context
+from cachedoctor.report.hiding.contexts import CONTEXTS, Context, MustBe
 from cachedoctor.report.hiding.credentials import CREDENTIALS
 from cachedoctor.report.hiding.decoding import decoded
 from cachedoctor.report.hiding.randomness import is_random, is_random_short, is_word
 
-_DONE = re.compile(r"<(?:key|secret|token|mail|user|password|hidden)>")
 _BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
 _LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
@@ -39,18 +38,20 @@ for _context in CONTEXTS:
     for _need in _context.needs:
         _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
 _IDS = re.compile(
-    r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu|tooluse)"
-    r"[_-](?:[0-9a-f]{2}_)?\Z"
+    r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
+    r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
 )
 """Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
 _UUID = re.compile(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
 _EDGE = 6
 """Characters of a part of a cut word that is hidden."""
-_NO_SECRET = frozenset(
-    "required incorrect wrong invalid missing not the set empty none null true false optional protected correct changed"
-    " expired secret hidden also only used stored sent given needed based hashed encrypted being valid too unknown password"
-    " authentication auth string file field here there what that this your from same".split()
-)
+_NO_SECRET = frozenset({
+    "required", "incorrect", "wrong", "invalid", "missing", "not", "the", "set", "empty", "none", "null", "true",
+    "false", "optional", "protected", "correct", "changed", "expired", "secret", "hidden", "also", "only", "used",
+    "stored", "sent", "given", "needed", "based", "hashed", "encrypted", "being", "valid", "too", "unknown",
+    "password", "authentication", "auth", "string", "file", "field", "here", "there", "what", "that", "this",
+    "your", "from", "same",
+})  # fmt: skip
 """Words that follow ``password is``."""
 
 
@@ -162,7 +163,9 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
     low = text.lower()
     there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
     contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
-    early = [region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)]
+    early = [
+        region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)
+    ]
     yield from early
     for word in _LONG_WORD.finditer(text) if words else ():
         if _may_be_key(word[0]):
@@ -185,22 +188,21 @@ _CAPITALS = 16
 
 
 @cache
-def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
-    return re.compile(pattern, flags)
+def place(context: Context) -> re.Pattern[str]:
+    """Compile the pattern of a place."""
+    flags = re.I if context.ignore_case else 0
+    return re.compile(context.pattern, flags | re.S if context.is_of_lines else flags)
 
 
 def _in(context: Context, text: str) -> Iterator[Region]:
-    flags = re.I if context.ignore_case else 0
-    if context.name == "private key":
-        flags = re.S
-    for found in _compiled(context.pattern, flags).finditer(text):
+    for found in place(context).finditer(text):
         for group, at in found.re.groupindex.items():
-            if found[at] is not None and found[at] and _looks(context.must_be, found[at]):
+            if found[at] and _looks(context.must_be, found[at]):
                 shown = "<user>" if group == "user" and context.name == "address" else context.instead
                 yield Region(*found.span(at), shown, shown.removesuffix("@"))
 
 
-def _looks(must_be: str, value: str) -> bool:
+def _looks(must_be: MustBe, value: str) -> bool:
     if must_be == "any":
         return True
     plain = value.rstrip(".!?)")
@@ -220,8 +222,8 @@ def _is_drawn(value: str) -> bool:
 
 
 @cache
-def _shapes() -> re.Pattern[str]:
-    """All credentials in one pattern; the number of the last group says which one fits."""
+def shapes() -> re.Pattern[str]:
+    """Compile all credentials into one pattern; the number of the last group says which one fits."""
     rows = (f"(?P<_{number}>{row.begin}){row.rest}" for number, row in enumerate(CREDENTIALS))
     return re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(rows) + ")", re.ASCII)
 
@@ -229,7 +231,7 @@ def _shapes() -> re.Pattern[str]:
 def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
     for found in _TOKEN.finditer(text, start, end):
         yield from _with_bar(text, Region(*found.span(), "<token>", "<token>"))
-    for found in _shapes().finditer(text, start, end):
+    for found in shapes().finditer(text, start, end):
         begin = found[found.lastgroup or 0]
         rest = text[found.start() + len(begin) : found.end()]
         if _fits(CREDENTIALS[int((found.lastgroup or "_0")[1:])].must_be, rest):
@@ -260,16 +262,22 @@ def _fits(must_be: str, rest: str) -> bool:
 
 def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
     """Find parts of a word that look drawn; parts next to them that are no words are of the same key."""
-    pieces = list(_PIECE.finditer(text, start, end))
+    pieces, last = list(_PIECE.finditer(text, start, end)), -1
     for at, piece in enumerate(pieces):
-        if not is_random(piece[0]) or _HEX_ONLY.match(piece[0]) or _IDS.search(text, max(0, piece.start() - 16), piece.start()):
+        if at <= last or not _is_drawn_piece(text, piece):
             continue
-        first = last = at
+        first, last = at, at
         while first > 0 and not is_word(pieces[first - 1][0]):
             first -= 1
         while last + 1 < len(pieces) and not is_word(pieces[last + 1][0]):
             last += 1
         yield _long(text, pieces[first].start(), pieces[last].end())
+
+
+def _is_drawn_piece(text: str, piece: re.Match[str]) -> bool:
+    if not is_random(piece[0]) or _HEX_ONLY.match(piece[0]):
+        return False
+    return _IDS.search(text, max(0, piece.start() - 16), piece.start()) is None
 
 
 _HEX_ONLY = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")

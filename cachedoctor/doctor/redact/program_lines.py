@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from cachedoctor.doctor.redact.scan import EngineReader
+from cachedoctor.doctor.redact.scan import ProgramReader
 from cachedoctor.engines.catalogue.spans import Recognised
 from cachedoctor.redact import holes_programs
 from cachedoctor.redact.holes import DIGITS_MAX, NUMBERS
@@ -12,20 +10,9 @@ from cachedoctor.redact.redact_lines import UNKNOWN
 from cachedoctor.redact.tokens import Tokens
 
 
-@cache
-def _known(reader: EngineReader) -> frozenset[bytes]:
-    """Words that stand before the messages of a program in the samples of its rows."""
-    found: set[bytes] = set()
-    for row in reader.rows:
-        sample = b"\n" + row.sample.encode() + b"\n"
-        for line in reader.spans.read(sample):
-            found.update(holes_programs.WORD.findall(sample[line.start : line.message]))
-    return frozenset(found)
-
-
-def write(data: bytes, reader: EngineReader, found: Recognised, tokens: Tokens) -> bytes:
+def write(data: bytes, reader: ProgramReader, found: Recognised, tokens: Tokens) -> bytes:
     """Write a line anew; of one that only begins like a message the begin stays."""
-    parts = [holes_programs.prefix(data[found.start : found.message], _known(reader), tokens)]
+    parts = [holes_programs.prefix(data[found.start : found.message], reader.before, tokens)]
     done, rest = found.message, data[found.end : found.stop]
     for hole in found.holes:
         raw = data[hole.start : hole.end]

@@ -1,15 +1,13 @@
-"""Writes the lines of other engines than llama-server anew for ``redact``: prefix, message, values."""
+"""Writes the lines of vLLM and SGLang anew for ``redact``: prefix, message, values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from cachedoctor.doctor.redact import program_lines
 from cachedoctor.doctor.redact.scan import EngineReader
 from cachedoctor.doctor.redact.values import ValueRewriter
 from cachedoctor.engines.catalogue.base import Message
-from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised
 from cachedoctor.redact.holes import DIGITS_MAX, NUMBERS
 from cachedoctor.redact.redact_lines import UNKNOWN
@@ -31,32 +29,30 @@ class EngineLineRewriter:
 
     def write(self, data: bytes, reader: EngineReader, found: Recognised) -> bytes:
         """Write a line anew; of one that only begins like a message the begin stays."""
-        if reader.words is None:
-            return program_lines.write(data, reader, found, self._tokens)
-        prefix = self._prefix(reader.words, reader.files, data[found.start : found.message])
+        prefix = self._prefix(reader, data[found.start : found.message])
         rest = data[found.end : found.stop]
         if found.row is None:
             blank = b" " if rest[:1].isspace() else b""
             return prefix + data[found.message : found.end] + (blank + UNKNOWN if rest.strip() else b"")
-        parts = [prefix, *self._values(reader.words, found.row, data, found)]
+        parts = [prefix, *self._values(reader, found.row, data, found)]
         if rest.strip():
             parts.append(b" " + self._tokens.give("text", rest))
         return b"".join(parts)
 
-    def _values(self, words: Vocabulary, row: Message, data: bytes, found: Recognised) -> Iterator[bytes]:
+    def _values(self, reader: EngineReader, row: Message, data: bytes, found: Recognised) -> Iterator[bytes]:
         done = found.message
         for hole in found.holes:
             raw = data[hole.start : hole.end]
             if hole.kind in NUMBERS and len(raw) <= DIGITS_MAX and not raw.endswith(b")"):
                 continue
             yield data[done : hole.start]
-            yield self._restating.value(words, row, hole.name, hole.kind, raw)
+            yield self._restating.value(reader.words, row, hole.name, hole.kind, raw)
             done = hole.end
         yield data[done : found.end]
 
-    def _prefix(self, words: Vocabulary, files: frozenset[bytes], prefix: bytes) -> bytes:
+    def _prefix(self, reader: EngineReader, prefix: bytes) -> bytes:
         """Keep process, time, level and place; what else stands before a message is a user's, or a progress bar."""
-        parts, _, unknown = words.prefix(prefix)
+        parts, _, unknown = reader.words.prefix(prefix)
         known = prefix[len(unknown) :]
         if not parts:
             place = _PLACE.search(unknown)
@@ -65,14 +61,14 @@ class EngineLineRewriter:
         if parts.get("process") and not _PROCESS.fullmatch(parts["process"]):
             known = known.replace(parts["process"], b"Process", 1)
         before = self._tokens.give("text", unknown)
-        return (before + b" " if before else b"") + b"".join(self._places(files, known))
+        return (before + b" " if before else b"") + b"".join(self._places(reader, known))
 
-    def _places(self, files: frozenset[bytes], known: bytes) -> Iterator[bytes]:
+    def _places(self, reader: EngineReader, known: bytes) -> Iterator[bytes]:
         """Keep the name of a source file that the engine has."""
         place = _PLACE.search(known.rstrip() + b" ") if b".py:" in known else None
-        if place is None or place[1] in files:
+        if place is None or place[1] in reader.files:
             yield known
         else:
             yield known[: place.start(1)]
-            yield place[1].rpartition(b"/")[2] if place[1].rpartition(b"/")[2] in files else b"x.py"
+            yield place[1].rpartition(b"/")[2] if place[1].rpartition(b"/")[2] in reader.files else b"x.py"
             yield known[place.end(1) :]

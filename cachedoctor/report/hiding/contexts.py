@@ -1,12 +1,14 @@
 """Secrets that are known by what stands around them: a table, one row for each place.
 
-Knows names of settings, headers, addresses, commands and paths. Every pattern takes linear time: what repeats is bounded,
-or ends where it can not go on.
+Knows names of settings, headers, addresses, commands and paths. Every pattern takes linear time: what repeats is
+bounded, or ends where it can not go on.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
+
+MustBe = Literal["any", "drawn", "no word", "unlike", "mnemonic"]
 
 
 class Context(NamedTuple):
@@ -19,11 +21,13 @@ class Context(NamedTuple):
     """Its groups ``hide``, or ``user`` and ``hide``, are what is hidden."""
     instead: str
     ignore_case: bool = True
-    must_be: Literal["any", "drawn", "no word", "unlike", "mnemonic"] = "any"
+    must_be: MustBe = "any"
     """Which values are hidden: those that look drawn; those that are no word; all but words that say how something is
     (``password is required``); as many words as a wallet has."""
     yields: bool = False
     """Whether another row that fits there is right, and this one is not."""
+    is_of_lines: bool = False
+    """Whether it may go on in further lines."""
     is_late: bool = False
     """Whether the shape of a credential says better what it is."""
 
@@ -55,7 +59,8 @@ _COMMAND = r"\b[^|;\n]{0,120}?\s"
 CONTEXTS = (
     Context("private key", ("private key",),
             r"(?P<hide>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
-            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))", "<key>"),
+            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))", "<key>", False,
+            is_of_lines=True),
     Context("PuTTY key", ("private-lines",), r"Private-Lines: ?\d{1,4}(?P<hide>(?:\s[A-Za-z0-9+/=]{4,100}){1,60})", "<key>"),
     Context("scheme", ("authorization",), r"\bauthorization\b[^\w<]{1,4}(?:" + _SCHEMES + r")(?!<)(?P<hide>[^\s\"',;]{6,})", "<token>"),
     Context("bearer", ("bearer",), _L + r"bearer\s+(?!<)(?P<hide>[\w.~+/=-]{6,})", "<token>"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 _CLASS = {**dict.fromkeys("abcdefghijklmnopqrstuvwxyz", "a"), **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "A")}
 _CLASS |= dict.fromkeys("0123456789", "0")
@@ -55,4 +56,4 @@ def is_random_short(text: str, least: int = _EDGE) -> bool:
 def changes(text: str) -> int:
     """Count the characters that are of another class (lower, upper, digit, other) than the one before."""
     classes = [_CLASS.get(char, "") for char in text]
-    return sum(a != b for a, b in zip(classes, classes[1:], strict=False))
+    return sum(a != b for a, b in pairwise(classes))
