@@ -4,9 +4,10 @@ usage: leaks.py [--every N] [--seed N] [--list]
 
 Each kind is planted in each way into a log whose finding quotes it: in the texts around the place where two prompts
 diverge, in the path of a model, in an error. Shown is a credential of which eight drawn characters in a row (all of a
-shorter part) stand in the output, also after what the planting did to them is undone. Kinds are written from the formats
-that services document, not from the table that hides them; {A20} are 20 characters drawn from an alphabet below. Without ``redact`` at most 2 % may be shown
-in any format and none of the large services, with ``redact`` none. Exits 1 when more are.
+shorter part) stand in the output, also after what the planting did to them is undone. Kinds are written from the
+formats that services document, not from the table that hides them; {A20} are 20 characters drawn from an alphabet.
+Without ``redact`` at most 2 % may be shown in any format and none of the large services, with ``redact`` none. Exits 1
+when more are.
 """
 
 from __future__ import annotations
