@@ -92,6 +92,7 @@ def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
         "Qwen3NextForCausalLM DeepseekV32ForCausalLM Qwen2_5_VLForConditionalGeneration",
         "gpt-oss-120b-mxfp4-00001-of-00003.gguf Meta-Llama-3.1-70B-Instruct-IQ4_XS.gguf",
         "toolu_01A09q90qw90lq917835lq9x and call_AbC123dEf456GhI789jKl012 and chatcmpl-9xYz8WvU7tSr6QpO5nMl4KjI",
+        '"id":"chatcmpl-L91xHXkA3MjygSNKfEcxLKkBCgcX7lX8"',
         "the password is required, and the token is invalid",
         "basic knowledge of basic authentication",
         '"timings_per_token":false,"max_tokens":1024',

@@ -178,13 +178,13 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
 
 
 def _may_be_key(word: str) -> bool:
-    if _DIGIT.search(word):
+    if _DIGIT.search(word) or (len(word) >= _CAPITALS and ("-" in word or "_" in word)):
         return True
     return not (word.islower() or word.istitle() or (word.isupper() and len(word) < _CAPITALS))
 
 
 _CAPITALS = 16
-"""Capital letters in a row that are no word any more."""
+"""Letters of one case that are no word any more where they are capitals, or are joined."""
 
 
 @cache
@@ -263,6 +263,10 @@ def _fits(must_be: str, rest: str) -> bool:
 def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
     """Find parts of a word that look drawn; parts next to them that are no words are of the same key."""
     pieces, last = list(_PIECE.finditer(text, start, end)), -1
+    is_id = len(pieces) > 1 and _IDS.search(text, start, pieces[1].start()) is not None
+    if not is_id and _is_drawn_whole([piece[0] for piece in pieces]):
+        yield _long(text, start, end)
+        return
     for at, piece in enumerate(pieces):
         if at <= last or not _is_drawn_piece(text, piece):
             continue
@@ -272,6 +276,17 @@ def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
         while last + 1 < len(pieces) and not is_word(pieces[last + 1][0]):
             last += 1
         yield _long(text, pieces[first].start(), pieces[last].end())
+
+
+_WHOLE = 40
+"""Characters of a key with dashes in it that has no part long enough to tell."""
+
+
+def _is_drawn_whole(pieces: list[str]) -> bool:
+    whole = "".join(pieces)
+    if len(whole) < _WHOLE or len(pieces) == 1 or _HEX_ONLY.match(whole) or not is_random(whole):
+        return False
+    return 5 * sum(len(piece) for piece in pieces if not is_word(piece)) >= 4 * len(whole)
 
 
 def _is_drawn_piece(text: str, piece: re.Match[str]) -> bool:

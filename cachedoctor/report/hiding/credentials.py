@@ -29,9 +29,9 @@ _C = Credential
 
 CREDENTIALS = (
     # ---- models and what is built with them
-    _C("OpenAI, Anthropic, OpenRouter, DeepSeek, Moonshot, Stability", r"sk-(?:ant-|proj-|or-|svcacct-|admin-|lf-)?", _ANY,
-       "gitleaks openai-api-key, anthropic-api-key", "mixed"),
+    _C("OpenAI, Anthropic, OpenRouter", r"sk-(?:ant|proj|or|svcacct|admin)-", _ANY, "gitleaks openai-api-key, anthropic-api-key"),
     _C("Langfuse", r"(?:sk|pk)-lf-", _H + r"{6,}[0-9a-f-]*", "langfuse.com/docs"),
+    _C("OpenAI, DeepSeek, Moonshot, Stability", r"sk-", _ANY, "gitleaks openai-api-key", "mixed"),
     _C("Hugging Face", r"hf_", _ANY, "huggingface.co/docs/hub/security-tokens", "mixed"),
     _C("Hugging Face organization", r"api_org_", _A + r"{8,}", "gitleaks huggingface-organization-api-token", "drawn"),
     _C("Groq", r"gsk_", _ANY, "console.groq.com/docs", "mixed"),
