@@ -122,7 +122,11 @@ def _without_last(text: str, kept: int | None) -> str:
 
 
 def _is_cut_key(word: str) -> bool:
-    return _UUID.search(word) is not None or any(len(p) >= _EDGE and not is_word(p) for p in _PIECE.findall(word))
+    return _UUID.search(word) is not None or any(map(_is_part_of_key, _PIECE.findall(word)))
+
+
+def _is_part_of_key(piece: str) -> bool:
+    return len(piece) >= _EDGE and (not is_word(piece) or (piece.isupper() and len(piece) > _EDGE))
 
 
 # ---- where secrets are
