@@ -370,7 +370,7 @@ CUTS: dict[str, Callable[[str], tuple[str, str]]] = {
 
 _LOG = """\
 0.00.000.272 I srv          init: initializing ...
-0.00.006.179 I srv    load_model: loading model '/models/{path}'
+0.00.006.179 I srv    load_model: loading model '/models/{model}'
 0.00.045.884 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'
 0.00.052.415 I srv          init: listening on http://127.0.0.1:8080
 {first}0.00.371.357 I slot get_availabl: id  0 | task -1 |  - checking sim = 0.030 (58/2035) > 0.100
@@ -392,7 +392,8 @@ def log_of(old: str, new: str, path: str) -> bytes:
     """A log whose finding quotes ``old`` and ``new``, of a model with this path."""
     diff = _SIDE.format(side="old", text=old) + _SIDE.format(side="new", text=new)
     first, second = _TURN.format(task=0, tokens=1900, diff=""), _TURN.format(task=9, tokens=2035, diff=diff)
-    return _LOG.format(path=path, first=first, second=second).encode()
+    model = "x.gguf" if "/" in path or "\\" in path else path  # of a path only what follows the last one is quoted
+    return _LOG.format(model=model, path=path, first=first, second=second).encode()
 
 
 def logs(text: str) -> Iterator[tuple[str, bytes]]:
@@ -402,8 +403,7 @@ def logs(text: str) -> Iterator[tuple[str, bytes]]:
         if " | " in planted:  # the server prints one
             yield way, log_of(f"Now {planted} or", f"Now {planted} and on", text)
         else:
-            path = text if "\\" in planted else planted  # of which the model's name is what follows the last one
-            yield way, log_of(f"Now {planted} | 59 UTC", f"Now | {planted} and on", path)
+            yield way, log_of(f"Now {planted} | 59 UTC", f"Now | {planted} and on", planted)
     for way, cut in CUTS.items():
         before, after = cut(text)
         yield way, log_of(f"{before} | {after}", f"{before} | x{after[1:]}", "x.gguf")
