@@ -58,6 +58,10 @@ def _keys() -> Iterable[SettingKey]:
     levels = "one of never, note, warning, error"
     yield SettingKey("fail-on", FailOn, levels, "never", "", "exit with 1 when a finding is that severe")
     yield SettingKey("color", Color, "one of auto, always, never", "auto", "", "colours of a text report")
+    wanted = (
+        'a list of words, in which # is a digit, ? any character, * the rest of a word, e.g. ["Falcon", "EMP-####"]'
+    )
+    yield SettingKey("hide", list[str], wanted, [], "", "words that reports hide besides what looks like a secret")
     for threshold in THRESHOLDS:
         whole = Annotated[int, msgspec.Meta(ge=0)]
         wanted = f"a whole number of {threshold.unit}, 0 or more"

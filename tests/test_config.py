@@ -32,11 +32,11 @@ def fault(path):
 def test_every_key_can_be_set(tmp_path):
     text = (
         'select = ["CD1", "log-too-terse"]\nignore = ["CD105"]\nformat = "json"\nfail-on = "note"\n'
-        'color = "never"\nwarn-tokens = 5_000\nmin-prompt-tokens = 0\n'
+        'color = "never"\nhide = ["Falcon", "EMP-####"]\nwarn-tokens = 5_000\nmin-prompt-tokens = 0\n'
     )
     said = {
         "select": ["CD1", "log-too-terse"], "ignore": ["CD105"], "format": "json", "fail-on": "note",
-        "color": "never", "warn-tokens": 5000, "min-prompt-tokens": 0,
+        "color": "never", "hide": ["Falcon", "EMP-####"], "warn-tokens": 5000, "min-prompt-tokens": 0,
     }  # fmt: skip
     assert values(write(tmp_path / "cachedoctor.toml", text)) == said
     assert values(write(tmp_path / "pyproject.toml", f"[tool.cachedoctor]\n{text}")) == said

@@ -64,6 +64,18 @@ def test_a_file_that_nobody_named_says_which_rules_it_silences(project):
     assert here(inner, "analyze", "server.log").stderr == b""
 
 
+def test_words_of_a_user_are_hidden(project):
+    """Wherever a report quotes, and whatever surrounds them; a pattern that would hide everything is refused."""
+    log = (FIRST + SECOND).replace("/models/hybrid.gguf", "/models/Falcon-EMP-4711.gguf").encode()
+    (project / "falcon.log").write_bytes(log)
+    (project / "cachedoctor.toml").write_text('hide = ["falcon", "EMP-####"]\n')
+    done = here(project, "analyze", "falcon.log", "-f", "json")
+    assert json.loads(done.stdout)["sessions"][0]["model"] == "<hidden>-<hidden>.gguf"
+    plain = here(project, "analyze", "falcon.log", "-f", "json", CACHEDOCTOR_HIDE="gguf")
+    assert json.loads(plain.stdout)["sessions"][0]["model"] == "Falcon-EMP-4711.<hidden>"
+    one_line(here(project, "analyze", "falcon.log", CACHEDOCTOR_HIDE="a*"), "CACHEDOCTOR_HIDE")
+
+
 @pytest.mark.sweep
 def test_flags_can_be_repeated_and_joined(project):
     done = here(project, "analyze", "server.log", "-f", "json", "--ignore", "CD101", "--ignore", "log-cut,CD102")

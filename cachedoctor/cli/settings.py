@@ -147,8 +147,20 @@ def _check(values: dict[str, Value]) -> None:
         raise CacheDoctorError(f"{_place(format, 'format')}: {format.value}: no such format", hint)
     if not values["select"].value:
         raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD stands for all of them")
+    _hide(values["hide"])
     for key in ("select", "ignore"):
         names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
+
+
+def _hide(value: Value) -> None:
+    from cachedoctor.model import CacheDoctorError
+    from cachedoctor.report.hiding import own
+
+    try:
+        own.use(value.value)
+    except ValueError as error:
+        hint = "a word in which # is a digit, ? any character, * the rest of a word"
+        raise CacheDoctorError(f"{_place(value, 'hide')}: {error}", hint) from error
 
 
 def _place(value: Value, key: str) -> str:

@@ -14,6 +14,10 @@ from cachedoctor.envelope.shapes import is_shaped
 from cachedoctor.knowledge.texts import sound_json
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
+_LOGGED = frozenset({"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "TRACE", "SUCCESS"})
+"""Levels of Python loggers; another word in their place may be a user's."""
+_NUMBER_MAX = 10**15
+"""Numbers of records are smaller: processes, and microseconds of thirty years."""
 _SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
 _ASCTIME = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
 _STAMP = re.compile(ISO)
@@ -147,9 +151,11 @@ def _rewritten_json(line: bytes, text: str) -> bytes:
     if record.levelname is not None and record.message is not None:
         kept = text.removeprefix(_logger_prefix(record))
         plain = record.asctime if _ASCTIME.match(record.asctime or "") else None
-        return _bare(_Json(asctime=plain, levelname=record.levelname, process=record.process, message=kept))
+        logged = record.levelname if record.levelname in _LOGGED else "INFO"
+        process = record.process if record.process is not None and 0 <= record.process < _NUMBER_MAX else None
+        return _bare(_Json(asctime=plain, levelname=logged, process=process, message=kept))
     level = record.level if record.level in _LEVELS or record.level == "none" else None
-    clock = record.time if isinstance(record.time, int) else None
+    clock = record.time if isinstance(record.time, int) and abs(record.time) < _NUMBER_MAX else None
     kept = text.removeprefix(_console_prefix(record.time, record.level))
     return _bare(_Json(type="log", time=clock, level=level, msg=kept))
 

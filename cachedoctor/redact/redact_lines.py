@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cachedoctor.redact.holes import PLAIN, replaced
+from cachedoctor.redact.holes import DIGITS_MAX, PLAIN, replaced
 from cachedoctor.redact.known_words import FUNCTIONS
 from cachedoctor.redact.printed import Printed
 from cachedoctor.redact.tokens import Tokens
@@ -33,9 +33,6 @@ _PREFIX = re.compile(
     + rb")"
 )
 """What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
-
-_DIGITS_MAX = 24
-"""Characters of a number that a server prints; 64 bits have 20."""
 
 
 class FieldSpan(NamedTuple):
@@ -63,7 +60,7 @@ class LineRedactor:
         """
         parts, done = [_NAME.sub(self._function, line[:at])], at
         for span in spans:
-            if span.kind in PLAIN and span.end - span.start <= _DIGITS_MAX and line[span.end - 1 : span.end] != b")":
+            if span.kind in PLAIN and span.end - span.start <= DIGITS_MAX and line[span.end - 1 : span.end] != b")":
                 continue
             parts.append(line[done : span.start])
             parts.append(self._value(message, span, line[span.start : span.end]))
