@@ -38,7 +38,7 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found.append("stuck")
         if r.dropped is not None:
             found.append("dropped")
-        if r.checks or (r.held_positions and r.forced):
+        if r.checks or (r.forced and (r.held_positions or r.oldest_position == 0)):
             found.append("looked")
         if r.truncate_failed_at is not None:
             found.append("failed")

@@ -19,6 +19,7 @@ from cachedoctor.rules.base import (
     n,
     times,
 )
+from cachedoctor.rules.checkpoints import held_whole, serves
 
 GROWS = 0.05
 """Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
@@ -74,7 +75,8 @@ def decide(s: RuleContext) -> Match | None:
 
 def prove(s: RuleContext, _: Match) -> Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
-    r = s.request
+    r, most = s.request, s.lcp_at_most or 0
+    beyond = bool(r.checks) and all(serves(c, most, s) is False for c in r.checks) and not held_whole(s)
     primary, *related = marked(
         r,
         ("n_past", "common prefix with what the slot held"),
@@ -85,14 +87,13 @@ def prove(s: RuleContext, _: Match) -> Proof:
         ("timing", "tokens recomputed"),
         ("new", "the new prompt, after the bar"),
         ("old", "what the slot held, after the bar"),
-        ("check", "a checkpoint beyond the common prefix"),
+        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was looked at"),
     )
-    most = s.lcp_at_most or 0
     numbers = {
         "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
         "most": most,
-        "beyond": sum(c.pos_max + 1 > most for c in r.checks),
-        "checks": len(r.checks),
+        "beyond": len(r.checks) if beyond else 0,
+        "begin": any(c.pos_min < most < c.pos_max for c in r.checks),
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": _takes_turns(s),
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
@@ -134,11 +135,16 @@ def say(g: Group) -> FindingText:
         else f"within the first {n(f['most'])} tokens"
     )
     out = [RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
-    if f["checks"] and f["beyond"] == f["checks"]:
+    if f["beyond"]:
+        lie = (
+            "end beyond the common prefix of {} tokens, and begin too late to be cut back to it"
+            if f["begin"]
+            else "lie beyond the common prefix of {} tokens"
+        )
         out.append(
             RuledOut(
                 "swa-threshold-misfire",
-                f"all {f['checks']} checkpoints lie beyond the common prefix of {n(f['most'])} tokens: no threshold could have used them",
+                f"all {f['beyond']} checkpoints {lie.format(n(f['most']))}: no threshold could have used them",
             )
         )
     return FindingText(
