@@ -164,6 +164,11 @@ class Observed(msgspec.Struct, gc=False):
     """Context checkpoints: looked at, restored, created, erased."""
     restored_at: tuple[int, int] | None = None
     """(pos_min, pos_max) of the checkpoint that was restored."""
+    restore_failed: int | None = None
+    """Tokens covered by a checkpoint that could not be restored."""
+    stored_position: int | None = None
+    batch_position: int | None = None
+    """Where the memory ended, and where a batch that was refused for it began."""
     stale: tuple[Mark, int] | None = None
     """The line of an earlier request that changed text which the restored checkpoint still stands for, and its
     position."""

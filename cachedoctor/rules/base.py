@@ -14,6 +14,8 @@ import msgspec
 from cachedoctor.model import (
     Confidence,
     First,
+    Incident,
+    IncidentName,
     Judged,
     Mark,
     MarkName,
@@ -59,7 +61,7 @@ Trigger = Literal[
     "partial",
     "restarted",  # the session followed another one
     "lora", "idle_cleared",  # tokens were lost, and the request has this mark
-    "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
+    "checkpoint_failed", "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
 ]  # fmt: skip
 """What a request shows at first sight (triggers.py)."""
 
@@ -285,6 +287,10 @@ def _needs_nothing(_: Session) -> None:
     return None
 
 
+def _states_nothing(_: Session) -> list[SessionFinding]:
+    return []
+
+
 class Rule(msgspec.Struct):
     """A cause: how to see it, how to say it."""
 
@@ -319,6 +325,8 @@ class RequestRule(Rule):
     severity: Literal["by-cost"] | Severity = "by-cost"
     engine: str = "llama.cpp"
     """Whose requests it is about."""
+    alone: Callable[[Session], list[SessionFinding]] = _states_nothing
+    """What lines of a session state by themselves, where no request of its input shows the cause."""
 
 
 class SessionRule(Rule):
@@ -354,6 +362,16 @@ def marked(request: Request, *wanted: tuple[MarkName, str]) -> list[Line]:
     """
     found = [(request.marks[name], label) for name, label in wanted if name in request.marks]
     return found or [(request.marks["start"], "the request")]
+
+
+def stated(session: Session, name: IncidentName) -> Incident | None:
+    """Return the first line of this kind that states something by itself."""
+    return session.incidents.get(name)
+
+
+def unfinished(session: Session) -> bool:
+    """No request stands in the log from its start to its end: its lines have to speak for themselves."""
+    return session.last_whole is None
 
 
 def said_by(setting: Setting | None, label: str) -> list[Line]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cachedoctor.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
 
-_MARKED: frozenset[Trigger] = frozenset({"ram_failed", "slept", "stale", "slot_file"})
+_MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Triggers that are marks of the request."""
 _MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared"})
 """Triggers that are marks of a request with lost tokens."""

@@ -49,7 +49,7 @@ MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
-_TELLING = frozenset({"slept", "stale", "slot_file"})
+_TELLING = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Marks of requests that a rule may speak about though they lost nothing."""
 _OF_SLOTS = "CD3"
 """How the codes of causes begin for which the client changed nothing: its slot was taken."""
@@ -215,19 +215,21 @@ class Diagnosis:
             return None
 
     def inspect(self, sessions: list[Session]) -> list[Finding]:
-        """Ask the rules that look at whole sessions; said once per input and cause."""
+        """Ask the rules what whole sessions show, or lines of them by themselves; said once per input and cause."""
         found: dict[Key, Finding] = {}
         fired: dict[tuple[str, str | None], set[str]] = {}
         for (code, _, path, origin), _ in self.groups.items():
             fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
-            if not isinstance(rule, SessionRule) or rule.code in self._options.ignored:
+            if isinstance(rule, InputRule) or rule.code in self._options.ignored:
                 continue
             for session in sessions:
                 server = session.path, session.origin
                 codes = fired.setdefault(server, set())
                 if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
                     continue
+                if isinstance(rule, RequestRule) and rule.code in codes:
+                    continue  # a request shows it, or another life of the server
                 for said in self._inspect(rule, session):
                     if codes.isdisjoint(said.unless):
                         key = (rule.code, said.key, *server)
@@ -237,9 +239,9 @@ class Diagnosis:
                         codes.add(rule.code)
         return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
 
-    def _inspect(self, rule: SessionRule, session: Session) -> list[SessionFinding]:
+    def _inspect(self, rule: SessionRule | RequestRule, session: Session) -> list[SessionFinding]:
         try:
-            return rule.inspect(session)
+            return rule.inspect(session) if isinstance(rule, SessionRule) else rule.alone(session)
         except Exception as error:  # one broken rule must not end the run
             self.failures[rule.code] = repr(error)
             return []

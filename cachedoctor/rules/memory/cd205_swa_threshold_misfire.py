@@ -181,4 +181,5 @@ RULE = RequestRule(
     say,
     needs=advice.needs_accounting,
     on=("looked",),
+    unless=("CD213",),
 )
