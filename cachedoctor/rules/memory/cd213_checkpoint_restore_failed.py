@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge import flags
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
     Group,
@@ -53,8 +55,22 @@ _WHY = (
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/15293"]
 
 
-def _remedies() -> list[Remedy]:
+def _remedies(session: Session) -> list[Remedy]:
+    shared = (
+        [
+            advice.option(
+                session,
+                flags.KV_UNIFIED,
+                "",
+                "The slots share the memory, and another slot may hold the cells that it needs: give each its own part.",
+                off=True,
+            )
+        ]
+        if session.setting("kv_unified") is True
+        else []
+    )
     return [
+        *shared,
         Remedy("Update llama.cpp, and report it with the size that the line names if it comes again."),
         Remedy(
             "With a draft model or a quantised KV cache, try without: their states are saved and restored differently."
@@ -67,7 +83,7 @@ def say(g: Group) -> FindingText:
     return FindingText(
         f"a checkpoint that covers {n(g.numbers['covered'])} tokens could not be restored: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         _WHY,
-        _remedies(),
+        _remedies(g.session),
         [
             RuledOut("swa-threshold-misfire", "the comparison let it pass; restoring it failed"),
             RuledOut("no-usable-checkpoint", "one was found"),
@@ -82,7 +98,7 @@ def alone(session: Session) -> list[SessionFinding]:
     if failed is None:
         return []
     words = FindingText(
-        "a checkpoint could not be restored, and the server process ended", _WHY, _remedies(), references=_SEE
+        "a checkpoint could not be restored, and the server process ended", _WHY, _remedies(session), references=_SEE
     )
     return [SessionFinding(words, "", [(failed.mark, "the restore that failed")], "error")]
 
