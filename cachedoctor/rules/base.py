@@ -56,6 +56,7 @@ Trigger = Literal[
     "dropped",  # and a checkpoint that was dropped would have helped
     "looked",  # and the server looked at checkpoints, or had some and forced
     "failed",  # and it failed to cut its memory
+    "bar",  # the log does not tell what was lost, but has the text where the prompts diverge
     "error",
     "shift",  # of this request or the one before it
     "partial",
@@ -76,7 +77,7 @@ class RuleContext:
     __slots__ = (
         "_history", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "request", "server_lost", "setup", "slot_before",
-        "slot_taken", "steals", "threads", "whole",
+        "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +145,9 @@ class RuleContext:
         """Tokens of the common prefix that the server did not reuse."""
         self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
+
+        self.text_alone = r.lost_tokens is None and bool(r.old_text and r.new_text) and not self.known and not r.error
+        """The log does not tell what was lost, but has the text where the prompts diverge."""
 
     @property
     def history(self) -> list[Request]:

@@ -15,9 +15,9 @@ _MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "sle
 _MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared"})
 """Triggers that are marks of a request with lost tokens."""
 OF_LOSS: frozenset[Trigger] = frozenset(
-    {"loss", "text", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
+    {"loss", "text", "bar", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
 )
-"""Triggers that only a request with lost tokens shows."""
+"""Triggers that only a request with lost tokens shows, or one of which that is not known."""
 
 
 def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
@@ -44,6 +44,8 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found.append("failed")
         if not _MARKED_LOSS.isdisjoint(r.marks):
             found += sorted(_MARKED_LOSS & r.marks.keys())
+    if s.text_alone:
+        found.append("bar")
     if r.error is not None:
         found.append("error")
     if r.shifted or (s.before and s.before[-1].request.shifted):

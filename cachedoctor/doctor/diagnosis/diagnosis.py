@@ -142,6 +142,7 @@ class Diagnosis:
             request.partial
             or request.shifted
             or "restarted" in request.facts.settings
+            or (request.outcome == "unknown" and request.new_text is not None)
             or not _TELLING.isdisjoint(request.marks)
         ):
             judged = Judged(request)  # nothing that any rule could report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     MIN_LOST,
@@ -16,11 +16,13 @@ from cachedoctor.rules.base import (
     times,
 )
 from cachedoctor.rules.client.changes import from_prompts, prompts_prove, texts_prove
-from cachedoctor.rules.client.printed_header import header_field
+from cachedoctor.rules.client.printed_header import field_that_differs, header_field
 
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when the bar of both printed texts stands inside the header."""
+    if s.text_alone:
+        return _by_text(s.request.old_text or "", s.request.new_text or "")
     if not s.lost:
         return None
     first = s.changed("billing-header")
@@ -35,6 +37,15 @@ def decide(s: RuleContext) -> Match | None:
     return Match(s.lost, "high" if field else "medium", found=field or "header")
 
 
+def _by_text(old: str, new: str) -> Match | None:
+    """Fire on the texts alone: the same field of the header, with another value. What it cost is not known."""
+    field = field_that_differs(old, new)
+    if field is None:
+        return None
+    sure: Confidence = "high" if field not in ("", "cc_version") else "medium"  # that one is new in each conversation
+    return Match(0, sure, found=field or "header")
+
+
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show both texts."""
     if not isinstance(match.found, str):
@@ -45,9 +56,18 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
+    cost = (
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        if g.tokens
+        else f"{times(g.count)}; this log does not say what that cost"
+    )
+    at = (
+        f"the prompts differ from token {n(f['lcp'])} on"
+        if f["lcp"] is not None
+        else "the prompts differ in their first words"
+    )
     return FindingText(
-        f"the billing header in the prompt changed ({f['field']}): {n(g.tokens)} tokens recomputed over {times(g.count)}; "
-        f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched",
+        f"the billing header in the prompt changed ({f['field']}): {cost}",
         "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
         "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages.",
         [
@@ -66,7 +86,7 @@ def say(g: Group) -> FindingText:
             ),
             RuledOut(
                 "no-usable-checkpoint",
-                f"the prompts differ from token {n(f['lcp'])} on; a checkpoint could save no more than that",
+                f"{at}; a checkpoint could save no more than that",
             ),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"],
@@ -80,6 +100,6 @@ RULE = RequestRule(
     decide,
     prove,
     say,
-    on=("text",),
+    on=("text", "bar"),
     needs=advice.needs_text,
 )
