@@ -54,3 +54,60 @@ def test_the_text_at_the_bar_names_the_cause(old: str, new: str, code: str, conf
 )
 def test_other_text_at_the_bar_says_nothing(old: str, new: str) -> None:
     assert findings(pair(old, new)) == []
+
+
+CLI = "cc_version=2.1.177.b07; cc_entrypoint=cli; cch="
+
+
+@pytest.mark.parametrize(
+    ("log", "confidence", "named"),
+    [
+        (f"-x-anthropic-billing-header: {CLI}9f3c2;\n+x-anthropic-billing-header: {CLI}41d08;\n", "high", "(cch)"),
+        (f"< x-anthropic-billing-header: {CLI}9f3c2;\n---\n> x-anthropic-billing-header: {CLI}41d08;\n", "high", "(cch)"),
+        (f"x-anthropic-billing-header: {CLI}9f3c2;\nYou are\nx-anthropic-billing-header: {CLI}41d08;\nYou are\n", "high", "(cch)"),
+        (f'  "text": "x-anthropic-billing-header: {CLI}9f3c2;"\n  "text": "x-anthropic-billing-header: {CLI}41d08;"\n', "high", "(cch)"),
+        (
+            "x-anthropic-billing-header: cc_version=2.1.177.b07; cc_entrypoint=cli;\n"
+            "x-anthropic-billing-header: cc_version=2.1.177.e51; cc_entrypoint=cli;\n",
+            "medium", "(cc_version)",
+        ),
+    ],
+)  # fmt: skip
+def test_two_headers_that_differ_name_the_field(log: str, confidence: str, named: str) -> None:
+    ((code, sure, claim, tokens),) = findings(log)
+    assert (code, sure, tokens) == ("CD101", confidence, 0)
+    assert named in claim
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"-x-anthropic-billing-header: {CLI}9f3c2;\n+x-anthropic-billing-header: {CLI}9f3c2;\n",  # the same
+        f"x-anthropic-billing-header: {CLI}9f3c2;\n",  # one alone
+        f"x-anthropic-billing-header: {CLI}9f3c2;\n"
+        "x-anthropic-billing-header: cc_version=2.1.177.b07; cc_entrypoint=sdk-py; cch=41d08;\n",  # two programs
+        f"x-anthropic-billing-header: {CLI}9f3c2;\nWhat does x-anthropic-billing-header: {CLI}41d08; mean?\n",  # a user asks
+    ],
+)
+def test_headers_that_prove_nothing(log: str) -> None:
+    """They are no lines of a server either: the input is as unknown as before."""
+    analyzer = Analyzer()
+    analyzer.open("server.log")
+    analyzer.feed(log.encode())
+    report = analyzer.finish()
+    assert [f.code for f in report.findings] == ["CD903"]
+    assert (report.sessions, report.inputs[0].recognised) == ([], 0)
+
+
+def test_headers_in_a_log_with_requests_are_left_to_its_numbers() -> None:
+    """A log at debug level prints prompts, and the server may have replaced what differs."""
+    whole = (
+        "slot launch_slot_: id  0 | task 0 | processing task, is_child = 0\n"
+        "slot update_slots: id  0 | task 0 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 2110\n"
+        "slot update_slots: id  0 | task 0 | n_tokens = 0, memory_seq_rm [0, end)\n"
+        "slot print_timing: id  0 | task 0 |\n"
+        "prompt eval time =     205.77 ms /  2110 tokens (    0.10 ms per token, 10254.17 tokens per second)\n"
+        "       eval time =       1.64 ms /     5 tokens (    0.33 ms per token,  3048.78 tokens per second)\n"
+        "slot      release: id  0 | task 0 | stop processing: n_tokens = 2114, truncated = 0\n"
+    )
+    assert findings(f"x-anthropic-billing-header: {CLI}9f3c2;\n{whole}x-anthropic-billing-header: {CLI}41d08;\n") == []

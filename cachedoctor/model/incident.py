@@ -15,6 +15,7 @@ IncidentName = Literal[
     "checkpoint_failed",  # a checkpoint could not be restored, and no search for one is under way
     "evicted",  # a prompt left the RAM prompt cache: size in MiB
     "overflow",  # a prompt did not fit into the context: tokens, limit
+    "header",  # the billing header of a client, with other values than where it stood before
     "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB
     "positions",  # a batch does not begin where the memory ends: stored, start
     "purged",  # an idle slot was emptied to make room: slot, tokens
@@ -30,5 +31,9 @@ class Incident(msgspec.Struct):
     mark: Mark
     numbers: dict[str, float] = msgspec.field(default_factory=dict)
     """Its fields by name, and those of lines that belong to it."""
+    before: Mark | None = None
+    """The line that it is compared with."""
+    field: str = ""
+    """What differs between the two."""
     count: Long = 1
     """Such lines."""

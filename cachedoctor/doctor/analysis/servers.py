@@ -98,7 +98,8 @@ class Servers:
                 tracker.feed(event)
                 if tracker.finished and self._listener is None:  # who hears of the event before its request
                     self._examine(tracker)
-        return sum(scanner.recognised for scanner in self._scanners.values())
+        quoted = sum(tracker.quoted for tracker in self._trackers.values())
+        return quoted + sum(scanner.recognised for scanner in self._scanners.values())
 
     def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
         scanner = self._scanner(segment.origin)

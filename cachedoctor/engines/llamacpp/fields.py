@@ -239,6 +239,7 @@ FIELDS: dict[str, Field] = {
     "more": F("", "the rest of the answer, as its client prints it"),
     "pos_stored.pos_max": F("position", "X, the last position that the memory holds"),
     "pos_batch.pos": F("position", "Y, the first position of the batch; it has to follow X"),
+    "header": F("", "its fields: version, entry point, checksum"),
     "state_load_fail.what": F("", "why, in the library's words"),
     "ckpt_abort.func": F("", "source file and line"),
     "n_cells": F("tokens", "cells that the saved state needs"),

@@ -6,6 +6,7 @@ concerns one slot alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from cachedoctor.model.observed import NOBODY, Known, SelectedBy
 
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
+_HEADER_FIELD = re.compile(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
@@ -75,6 +77,8 @@ class Life:
         self._before = Before()
         self._looks = self._children = False
         self._clears_idle: bool | None = None
+        self._header: tuple[Mark, dict[str, str]] | None = None
+        self._headers = 0
         self._stamp = b""
         self._last_task = -1
         self._zero_seen = False
@@ -131,6 +135,23 @@ class Life:
         else:
             found.count += 1
         return found
+
+    @property
+    def quoted(self) -> int:
+        """Lines with the header of a client, where two of them differ."""
+        return self._headers if "header" in self.session.incidents else 0
+
+    def header(self, text: str, mark: Mark) -> None:
+        """A client's billing header stands in a prompt that was pasted: compared with the one before."""
+        fields = dict(_HEADER_FIELD.findall(text))
+        self._headers += 1
+        before, self._header = self._header, (mark, fields)
+        if before is None or before[1].get("cc_entrypoint") != fields.get("cc_entrypoint"):
+            return  # another program
+        changed = [name for name, value in fields.items() if before[1].get(name, value) != value]
+        if changed and "header" not in self.session.incidents:
+            field = next((name for name in changed if name != "cc_version"), changed[0])
+            self.session.incidents["header"] = Incident(mark, before=before[0], field=field)
 
     def window(self, tokens: int | None) -> None:
         """The sliding window as a request line prints it."""

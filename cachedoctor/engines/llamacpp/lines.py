@@ -320,6 +320,10 @@ def _undecoded(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.state("batch_refused" if refused else "batch_failed", mark)
 
 
+def _header(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.header(event.fields["header"], mark)
+
+
 def _kv_full(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     """Up to b5353 the batch fails; later builds try again with smaller ones."""
     if b"failed to decode the batch" in mark.text:
@@ -406,6 +410,7 @@ ON: dict[str, Handler] = {
     "ctx_shift": _shift,
     "cancel": _cancel,
     "task_error": _error,
+    "client_header": _header,
     "err_exceed": _exceeds,
     "decode_err": _undecoded,
     "kv_full": _kv_full,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     MIN_LOST,
@@ -12,8 +12,11 @@ from cachedoctor.rules.base import (
     Proof,
     RequestRule,
     RuleContext,
+    SessionFinding,
     n,
+    stated,
     times,
+    unfinished,
 )
 from cachedoctor.rules.client.changes import from_prompts, prompts_prove, texts_prove
 from cachedoctor.rules.client.printed_header import field_that_differs, header_field
@@ -53,6 +56,23 @@ def prove(s: RuleContext, match: Match) -> Proof:
     return texts_prove(s, field=match.found)
 
 
+_WHY = (
+    "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
+    "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
+)
+_SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
+
+
+def _remedies() -> list[Remedy]:
+    return [
+        Remedy(
+            'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
+            ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
+        ),
+        Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."),
+    ]
+
+
 def say(g: Group) -> FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
@@ -68,17 +88,8 @@ def say(g: Group) -> FindingText:
     )
     return FindingText(
         f"the billing header in the prompt changed ({f['field']}): {cost}",
-        "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
-        "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages.",
-        [
-            Remedy(
-                'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
-                ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
-            ),
-            Remedy(
-                "Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."
-            ),
-        ],
+        _WHY,
+        _remedies(),
         [
             RuledOut(
                 "slot-held-other-prompt",
@@ -89,8 +100,24 @@ def say(g: Group) -> FindingText:
                 f"{at}; a checkpoint could save no more than that",
             ),
         ],
-        ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"],
+        _SEE,
     )
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted."""
+    said = stated(session, "header")
+    if said is None or said.before is None or not unfinished(session):
+        return []
+    sure: Confidence = "medium" if said.field == "cc_version" else "high"
+    words = FindingText(
+        f"the billing header in the prompt changed ({said.field}); this input does not say what that cost",
+        _WHY,
+        _remedies(),
+        references=_SEE,
+    )
+    evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
+    return [SessionFinding(words, "", evidence, confidence=sure)]
 
 
 RULE = RequestRule(
@@ -102,4 +129,5 @@ RULE = RequestRule(
     say,
     on=("text", "bar"),
     needs=advice.needs_text,
+    alone=alone,
 )
