@@ -137,7 +137,7 @@ def llama_swap(lines: list[str]) -> list[str]:
     return wrapped
 
 
-PLACES = {"line", "first_line", "last_line", "last_whole", "time", "path", "inputs"}
+PLACES = {"line", "first_line", "last_line", "time", "path", "inputs"}
 
 
 def told(report: Report) -> Any:

@@ -180,6 +180,12 @@ def test_what_looks_like_it_is_silent(log: str) -> None:
     assert findings(log) == []
 
 
+def test_a_request_that_is_cut_is_not_whole() -> None:
+    """Its lines do not tell whether what was thrown away came back."""
+    cut = "0.51.220.100 W srv  try_clear_id: purging slot 3 with 18422 tokens\n" + "".join(WHOLE.splitlines(True)[:3])
+    assert [f["code"] for f in findings(cut)] == ["CD306"]
+
+
 @pytest.mark.parametrize(
     ("log", "confidence", "tokens", "line"),
     [

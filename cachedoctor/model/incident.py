@@ -35,5 +35,7 @@ class Incident(msgspec.Struct):
     """The line that it is compared with."""
     field: str = ""
     """What differs between the two."""
+    followed: bool = False
+    """A request that stands in the log from its start to its end has ended since."""
     count: Long = 1
     """Such lines."""

@@ -182,8 +182,8 @@ class Session(_Questions, msgspec.Struct):
     """As it writes itself, of a program that has no rules of its own."""
     incidents: dict[IncidentName, Incident] = msgspec.field(default_factory=dict)
     """Lines that state something by themselves; of each kind the first."""
-    last_whole: Long | None = None
-    """Last line of the last request that stands in the log from its start to its end."""
+    n_whole: Count = 0
+    """Requests that stand in the log from their start to their end."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""

@@ -146,7 +146,7 @@ class RuleContext:
         self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
-        self.text_alone = r.lost_tokens is None and bool(r.old_text and r.new_text) and not self.known and not r.error
+        self.text_alone = r.outcome == "unknown" and bool(r.old_text and r.new_text) and not self.known and not r.error
         """The log does not tell what was lost, but has the text where the prompts diverge."""
 
     @property
@@ -375,7 +375,7 @@ def stated(session: Session, name: IncidentName) -> Incident | None:
 
 def unfinished(session: Session) -> bool:
     """No request stands in the log from its start to its end: its lines have to speak for themselves."""
-    return session.last_whole is None
+    return session.n_whole == 0
 
 
 def said_by(setting: Setting | None, label: str) -> list[Line]:

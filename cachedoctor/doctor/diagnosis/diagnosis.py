@@ -215,8 +215,11 @@ class Diagnosis:
             self.failures[rule.code] = repr(error)
             return None
 
-    def inspect(self, sessions: list[Session]) -> list[Finding]:
-        """Ask the rules what whole sessions show, or lines of them by themselves; said once per input and cause."""
+    def inspect(self, sessions: list[Session], *, ended: bool = True) -> list[Finding]:
+        """Ask the rules what whole sessions show, or lines of them by themselves; said once per input and cause.
+
+        ``ended``: no request can come any more that shows what such a line cost.
+        """
         found: dict[Key, Finding] = {}
         fired: dict[tuple[str, str | None], set[str]] = {}
         for (code, _, path, origin), _ in self.groups.items():
@@ -229,8 +232,8 @@ class Diagnosis:
                 codes = fired.setdefault(server, set())
                 if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
                     continue
-                if isinstance(rule, RequestRule) and rule.code in codes:
-                    continue  # a request shows it, or another life of the server
+                if isinstance(rule, RequestRule) and (rule.code in codes or not ended):
+                    continue  # a request shows it, or another life of the server; or one may
                 for said in self._inspect(rule, session):
                     if codes.isdisjoint(said.unless):
                         key = (rule.code, said.key, *server)

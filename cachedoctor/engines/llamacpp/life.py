@@ -274,7 +274,8 @@ class Life:
         """A prompt left the RAM cache; one that is larger than its ``limit`` (MiB, where printed) never got there."""
         self._measure_entry(size, None)
         sizes = {"size": size, "limit": limit}
-        self.state("oversize" if oversize else "evicted", mark, **{k: v for k, v in sizes.items() if v is not None})
+        known = {name: mib for name, mib in sizes.items() if mib is not None and 0 < mib < MAX_MIB}
+        self.state("oversize" if oversize else "evicted", mark, **known)
         if oversize:
             for other in self.slots.values():
                 other.idle_copy_gone(self._before.evictions)
@@ -428,7 +429,9 @@ class Life:
             self._ended(revised)
         request = settled.request
         if not request.partial and seen.released_tokens is not None:
-            self.session.last_whole = seen.last_line
+            self.session.n_whole += 1
+            for incident in self.session.incidents.values():
+                incident.followed = True
         # refused before it touched the slot, whatever the release says (0 up to b6628)
         if seen.released_tokens is not None and (seen.error is None or "cached" in seen.marks):
             slot.hold(seen.released_tokens, slot.thread if request.thread is None else request.thread)

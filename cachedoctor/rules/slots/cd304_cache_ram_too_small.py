@@ -70,7 +70,7 @@ def alone(session: Session) -> list[SessionFinding]:
     """Say what left the cache, or never got there, and how many of its size fit: no request behind it tells the cost."""
     said = stated(session, "evicted") or stated(session, "oversize")
     limit = session.setting("cache_ram_mib")
-    if said is None or limit == 0 or (session.last_whole is not None and session.last_whole > said.mark.line):
+    if said is None or limit == 0 or said.followed:
         return []
     size, limit = said.numbers.get("size"), said.numbers.get("limit", limit)
     known = limit is not None and limit > 0
