@@ -140,9 +140,9 @@ class Analyzer:
 
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
-        self._segments(self._excerpt.release())
+        new = self._segments(self._excerpt.release())
         self._servers.each(self._quiet)
-        return self._collect()
+        return [*new, *self._collect()]
 
     def _quiet(self, tracker: Tracker) -> None:
         self._examine(tracker)
