@@ -133,10 +133,11 @@ class Analyzer:
 
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
+        new = [] if self._intake is None else self._segments(self._intake.quiet())
         for tracker in self._servers.trackers:
             self._examine(tracker)
             tracker.quiet()
-        return self._collect()
+        return new + self._collect()
 
     def close(self) -> None:
         """End of the open input."""

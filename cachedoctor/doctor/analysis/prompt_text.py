@@ -1,0 +1,294 @@
+"""Lines inside a printed prompt are no lines of the server, whatever they look like.
+
+llama-server prints text of users as it is: ``old: ... a | b``, bodies of requests. Where its lines have a clock, what
+stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
+clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
+their numbers, and those that looked like lines of a server are counted. Without a clock nothing tells them apart for
+sure: they are counted and read. Knows the order of stored lines; reads no message.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import msgspec
+
+from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.llamacpp import printed_text
+from cachedoctor.engines.llamacpp.printed_text import Opening
+from cachedoctor.envelope import Unwrapper, is_shaped
+from cachedoctor.envelope.chain import Chain, first_line_only, unwrapped
+from cachedoctor.envelope.shapes import HEAD, strip_controls
+
+_AT_ONCE = 100_000
+"""Microseconds within which the server goes on: 3,531 were the most of 990 texts, on a busy machine."""
+_JITTER = 10_000
+"""Microseconds by which a clock may seem to run backwards. None did in 120,000 lines: it is read under the lock."""
+_SURE = 64 << 10
+"""Bytes of log that must agree with a clock that has leapt; a text that leaps may be followed by the true clock."""
+_MOST = 4 << 20
+"""Bytes that wait for the end of a text. Behind them everything is read as it stands."""
+_BYTES = 64 << 10
+"""Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
+_HEADED = re.compile(HEAD)
+
+
+class _Clocks(msgspec.Struct):
+    """Clocks of the lines behind the begin of a text."""
+
+    begin: int
+    earlier: list[int] = msgspec.field(default_factory=list)
+    """Those that lie before the begin of the text."""
+    leaps: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """Those that lie far behind it, with the places of their lines; none is contradicted by a later one."""
+
+    def add(self, time: int, place: int) -> bool:
+        """Take the next one; whether it goes on from the begin of the text."""
+        if time < self.begin - _JITTER:
+            self.earlier.append(time)
+            return False
+        while self.leaps and self.leaps[-1][0] > time + _JITTER:
+            self.leaps.pop()
+        if time <= self.begin + _AT_ONCE:
+            return True
+        self.leaps.append((time, place))
+        return False
+
+    def another_run(self, time: int) -> bool:
+        """Whether the earlier clocks are a restarted server's, which reached ``time`` without a great leap."""
+        if not self.earlier:
+            return False
+        grows = all(a <= b + _JITTER for a, b in itertools.pairwise(self.earlier))
+        return grows and 2 * (time - self.earlier[-1]) <= time - self.earlier[0]
+
+
+class _Text(msgspec.Struct):
+    """A text that goes on."""
+
+    opening: Opening
+    chain: Chain
+    clocks: _Clocks | None
+    """None where the server has no clock."""
+    due: list[bytes]
+    """Lines that the server prints next, where it has no clock: ``new``, two times ``ids``."""
+    size: int = 0
+    """Bytes behind its begin that were looked at: of those that wait, or of a server without a clock."""
+
+
+class PromptText:
+    """Feeds on blocks of whole stored lines."""
+
+    def __init__(self) -> None:
+        self.imitations = 0
+        """Lines inside a text that looked like the server's."""
+        self._text: _Text | None = None
+        self._held = b""
+
+    @property
+    def settled(self) -> bool:
+        """No text goes on."""
+        return self._text is None
+
+    def feed(self, block: bytes, last: bool = False) -> bytes:
+        """Take whole lines; give those of which it is known whose they are, as many.
+
+        ``last``: nothing more comes, or not soon.
+        """
+        if self._text is None and not any(word in block for word in printed_text.LITERALS):
+            return block
+        block = self._held + strip_controls(block)
+        places = _places(block)
+        out: list[bytes] = []
+        at = 0
+        while at < len(block):
+            text = self._text
+            if text is None:
+                at = self._next(block, places, at, out)
+            elif text.clocks is None:
+                at = self._without_clock(text, block, at, out)
+            else:
+                end = self._clocked(text, text.clocks, block, at, out, last)
+                if end is None:
+                    break
+                at = end
+        self._held = block[at:]
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        """Give what was held back: the input ended, or fell silent."""
+        return self.feed(b"", last=True) if self._held else b""
+
+    def _next(self, block: bytes, places: list[int], at: int, out: list[bytes]) -> int:
+        """Pass everything on up to the end of the next line that begins a text; one may at each of ``places``."""
+        done = at
+        for place in itertools.islice(places, bisect_left(places, at), None):
+            if place < done:
+                continue
+            start = block.rfind(b"\n", 0, place) + 1
+            done = _line_end(block, place)
+            passed = len(out)
+            if self._open(block[start : done - 1], out):
+                out.insert(passed, block[at:start])
+                return done
+        out.append(block[at:])
+        return len(block)
+
+    def _open(self, line: bytes, out: list[bytes]) -> bool:
+        """Pass a line on if a text begins in it; whether one does."""
+        chain, body = unwrapped(line)
+        opening = printed_text.opening(body)
+        if opening is None:
+            return False
+        if chain.whole:
+            rest = body.partition(b"\n")[2]
+            if rest:
+                line = first_line_only(line, body)
+                self.imitations += _imitations(rest + b"\n")
+        elif opening.clock is not None:
+            self._text = _Text(opening, chain, _Clocks(opening.clock), [])
+        elif opening.side is not None:
+            self._text = _Text(opening, chain, None, [b"new", b"ids", b"ids"][opening.side == b"new" :])
+        out.append(line + b"\n")
+        return True
+
+    # ---- with a clock
+
+    def _clocked(self, text: _Text, clocks: _Clocks, block: bytes, at: int, out: list[bytes], last: bool) -> int | None:
+        """Find where a text ends, or is interrupted; gives where to go on, or None where more lines are needed."""
+        for place, time in _times(text.chain, block, at + text.size):
+            if text.opening.side is None and clocks.leaps and time < clocks.begin - _JITTER:
+                break  # the server went on after a while, and was restarted
+            if clocks.add(time, place - at):
+                restarted = clocks.another_run(time)
+                return self._goes_on(text, block, at, at if restarted else place, out, ended=restarted)
+            if clocks.leaps and place - at - clocks.leaps[0][1] > _SURE:
+                break
+        else:
+            text.size = len(block) - at
+            if not last and text.size <= _MOST:
+                return None
+        if clocks.leaps:
+            time, place = clocks.leaps[0]
+            restarted = bool(clocks.earlier) if text.opening.side is None else clocks.another_run(time)
+            return self._goes_on(text, block, at, at if restarted else at + place, out, ended=True)
+        if clocks.earlier:
+            return self._goes_on(text, block, at, at, out, ended=True)
+        self._empty(text.chain, block[at:], out)
+        text.size = 0
+        return len(block)
+
+    def _goes_on(self, text: _Text, block: bytes, at: int, place: int, out: list[bytes], *, ended: bool) -> int:
+        """Pass on the line of the server that begins at ``place``, and empty those of the text before it.
+
+        It may begin another text. Behind an ``old`` text the ``new`` one has to come, unless it ``ended``
+        otherwise: a line of another thread only interrupts it.
+        """
+        self._empty(text.chain, block[at:place], out)
+        end = _line_end(block, place)
+        self._text = None
+        if not self._open(block[place : end - 1], out):
+            out.append(block[place:end])
+        if (
+            not ended
+            and text.opening.side == b"old"
+            and not (self._text is not None and _follows(text.opening, self._text.opening))
+        ):
+            self._text = msgspec.structs.replace(text, clocks=_Clocks(text.opening.clock or 0), size=0)
+        return end
+
+    def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
+        """Empty the lines of a text; those that somebody else wrote stay."""
+        inside: list[bytes] = []
+        for line in lines.split(b"\n")[:-1]:
+            body = chain.body(line)
+            out.append(b"\n" if body is not None else line + b"\n")
+            if body is not None:
+                inside.append(body + b"\n")
+        self.imitations += _imitations(b"".join(inside))
+
+    # ---- without one
+
+    def _without_clock(self, text: _Text, block: bytes, at: int, out: list[bytes]) -> int:
+        """Read one line behind a text."""
+        end = _line_end(block, at)
+        line = block[at:end]
+        body = text.chain.body(line.removesuffix(b"\n"))
+        text.size += len(line)
+        if text.size > _BYTES:
+            self._text = None
+        if body is None:
+            out.append(line)
+            return end
+        if self._is_due(text, body):
+            text.due.pop(0)
+            self._text = text if text.due else None
+        elif unwrapped(body)[0]:
+            self.imitations += _imitations(body + b"\n")
+            line = b"\n"
+        elif is_shaped(body):
+            self.imitations += _imitations(body + b"\n")
+        out.append(line)
+        return end
+
+    @staticmethod
+    def _is_due(text: _Text, body: bytes) -> bool:
+        if text.due[0] == b"new":
+            return _follows(text.opening, printed_text.opening(body))
+        found = printed_text.ids_of(body)
+        return found is not None and found[2:] == text.opening[2:]
+
+
+def _follows(old: Opening, new: Opening | None) -> bool:
+    """Whether ``new`` is the other text of the same request."""
+    return new is not None and new.side == b"new" and new[2:] == old[2:]
+
+
+def _places(block: bytes) -> list[int]:
+    """Offsets at which a line that begins a text may be found."""
+    found: list[int] = []
+    for literal in printed_text.LITERALS:
+        place = block.find(literal)
+        while place >= 0:
+            found.append(place)
+            place = block.find(literal, place + 1)
+    return sorted(found)
+
+
+def _line_end(block: bytes, at: int) -> int:
+    """Offset behind the newline of the line in which ``at`` lies."""
+    return block.index(b"\n", at) + 1
+
+
+def _times(chain: Chain, block: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Offset and clock of the lines behind these wrappers that have one."""
+    if not chain:
+        yield from printed_text.clocks(block, at)
+        return
+    while at < len(block):
+        end = _line_end(block, at)
+        body = chain.body(block[at : end - 1])
+        time = None if body is None else printed_text.clock(body)
+        if time is not None:
+            yield at, time
+        at = end
+
+
+def _imitations(lines: bytes) -> int:
+    """How many of these lines look like a server's."""
+    return sum(map(_is_imitation, lines.split(b"\n")[:-1]))
+
+
+def _is_imitation(line: bytes) -> bool:
+    unwrapper = Unwrapper()
+    segments = unwrapper.feed(line + b"\n", 1) + unwrapper.flush()
+    return any(_is_servers(body) for segment in segments for body in segment.data.split(b"\n")[:-1])
+
+
+def _is_servers(body: bytes) -> bool:
+    if is_shaped(body):
+        return _HEADED.match(body) is not None or bool(single_lines().recognise(body))
+    return any(engine.looks.search(body) and engine.reader().catalogue.recognise(body) for engine in ENGINES)
