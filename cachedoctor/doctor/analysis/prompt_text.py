@@ -34,6 +34,8 @@ _MOST = 4 << 20
 """Bytes that wait for the end of a text. Behind them everything is read as it stands."""
 _BYTES = 64 << 10
 """Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
+_AGAIN = 4 << 10
+"""Bytes in which no server is restarted and has compared two prompts."""
 _HEADED = re.compile(HEAD)
 
 
@@ -41,21 +43,27 @@ class _Clocks(msgspec.Struct):
     """Clocks of the lines behind the begin of a text."""
 
     begin: int
+    silent: bool
+    """Whether the server may be silent for long behind such a text, and end, and be started again."""
     earlier: list[int] = msgspec.field(default_factory=list)
     """Those that lie before the begin of the text."""
     leaps: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """Those that lie far behind it, with the places of their lines; none is contradicted by a later one."""
+    fell: bool = False
+    """Whether one of the earlier ones came behind one that lies far behind."""
 
     def add(self, time: int, place: int) -> bool:
         """Take the next one; whether it goes on from the begin of the text."""
         if time < self.begin - _JITTER:
             self.earlier.append(time)
+            self.fell |= bool(self.leaps)
             return False
-        while self.leaps and self.leaps[-1][0] > time + _JITTER:
-            self.leaps.pop()
         if time <= self.begin + _AT_ONCE:
             return True
-        self.leaps.append((time, place))
+        if not (self.fell and self.silent):
+            while self.leaps and self.leaps[-1][0] > time + _JITTER:
+                self.leaps.pop()
+            self.leaps.append((time, place))
         return False
 
     def another_run(self, time: int) -> bool:
@@ -87,6 +95,10 @@ class PromptText:
         """Lines inside a text that looked like the server's."""
         self._text: _Text | None = None
         self._held = b""
+        self._passed = 0
+        """Bytes before the block."""
+        self._ended: tuple[tuple[object, ...], int] = ((), 0)
+        """The last texts of a server without a clock: slot and task, and where they ended."""
 
     @property
     def settled(self) -> bool:
@@ -99,6 +111,7 @@ class PromptText:
         ``last``: nothing more comes, or not soon.
         """
         if self._text is None and not any(word in block for word in printed_text.LITERALS):
+            self._passed += len(block)
             return block
         block = self._held + strip_controls(block)
         places = _places(block)
@@ -116,6 +129,7 @@ class PromptText:
                     break
                 at = end
         self._held = block[at:]
+        self._passed += at
         return b"".join(out)
 
     def finish(self) -> bytes:
@@ -131,14 +145,14 @@ class PromptText:
             start = block.rfind(b"\n", 0, place) + 1
             done = _line_end(block, place)
             passed = len(out)
-            if self._open(block[start : done - 1], out):
+            if self._open(block[start : done - 1], self._passed + start, out):
                 out.insert(passed, block[at:start])
                 return done
         out.append(block[at:])
         return len(block)
 
-    def _open(self, line: bytes, out: list[bytes]) -> bool:
-        """Pass a line on if a text begins in it; whether one does."""
+    def _open(self, line: bytes, at: int, out: list[bytes]) -> bool:
+        """Pass a line on if a text begins in it; whether one does. ``at``: its offset in the input."""
         chain, body = unwrapped(line)
         opening = printed_text.opening(body)
         if opening is None:
@@ -149,9 +163,12 @@ class PromptText:
                 line = first_line_only(line, body)
                 self.imitations += _imitations(rest + b"\n")
         elif opening.clock is not None:
-            self._text = _Text(opening, chain, _Clocks(opening.clock), [])
+            self._text = _Text(opening, chain, _Clocks(opening.clock, opening.side is None), [])
         elif opening.side is not None:
             self._text = _Text(opening, chain, None, [b"new", b"ids", b"ids"][opening.side == b"new" :])
+            ids, end = self._ended
+            again = opening.side == b"old" and opening[2:] == ids and at - end < _AGAIN
+            self.imitations += again  # the server compares once: one of them was in a text
         out.append(line + b"\n")
         return True
 
@@ -160,8 +177,6 @@ class PromptText:
     def _clocked(self, text: _Text, clocks: _Clocks, block: bytes, at: int, out: list[bytes], last: bool) -> int | None:
         """Find where a text ends, or is interrupted; gives where to go on, or None where more lines are needed."""
         for place, time in _times(text.chain, block, at + text.size):
-            if text.opening.side is None and clocks.leaps and time < clocks.begin - _JITTER:
-                break  # the server went on after a while, and was restarted
             if clocks.add(time, place - at):
                 restarted = clocks.another_run(time)
                 return self._goes_on(text, block, at, at if restarted else place, out, ended=restarted)
@@ -173,7 +188,7 @@ class PromptText:
                 return None
         if clocks.leaps:
             time, place = clocks.leaps[0]
-            restarted = bool(clocks.earlier) if text.opening.side is None else clocks.another_run(time)
+            restarted = bool(clocks.earlier) if clocks.silent else clocks.another_run(time)
             return self._goes_on(text, block, at, at if restarted else at + place, out, ended=True)
         if clocks.earlier:
             return self._goes_on(text, block, at, at, out, ended=True)
@@ -190,14 +205,14 @@ class PromptText:
         self._empty(text.chain, block[at:place], out)
         end = _line_end(block, place)
         self._text = None
-        if not self._open(block[place : end - 1], out):
+        if not self._open(block[place : end - 1], self._passed + place, out):
             out.append(block[place:end])
         if (
             not ended
             and text.opening.side == b"old"
             and not (self._text is not None and _follows(text.opening, self._text.opening))
         ):
-            self._text = msgspec.structs.replace(text, clocks=_Clocks(text.opening.clock or 0), size=0)
+            self._text = msgspec.structs.replace(text, clocks=_Clocks(text.opening.clock or 0, False), size=0)
         return end
 
     def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
@@ -226,11 +241,10 @@ class PromptText:
         if self._is_due(text, body):
             text.due.pop(0)
             self._text = text if text.due else None
-        elif unwrapped(body)[0]:
+            self._ended = text.opening[2:], self._passed + end
+        else:
             self.imitations += _imitations(body + b"\n")
-            line = b"\n"
-        elif is_shaped(body):
-            self.imitations += _imitations(body + b"\n")
+            line = b"\n" if unwrapped(body)[0] else line
         out.append(line)
         return end
 
