@@ -16,6 +16,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,17 @@ def report(log: str) -> tuple[dict[str, Any], int]:
 
 
 def rows(plan: Plan | None = None) -> Iterator[Row]:
-    """A row for each kind of log; it takes nothing of the plan."""
+    """A row for each kind of log. Of the plan it takes whether it is quick: then one forgery of 40 is tried."""
+    step = 40 if plan is not None and plan.is_quick else 1
     for case in forgeries.CLOCKED:
         for around in forgeries.AROUND:
-            yield changed(f"{case}, {around}", forgeries.forgeries(case, around))
-        yield changed(f"{case}, --log-jsonl", forgeries.in_one_record(case))
-        yield changed(f"{case}, request body", forgeries.in_bodies(case))
+            yield changed(f"{case}, {around}", islice(forgeries.forgeries(case, around), 0, None, step))
+        yield changed(f"{case}, --log-jsonl", islice(forgeries.in_one_record(case), 0, None, step))
+        yield changed(f"{case}, request body", islice(forgeries.in_bodies(case), 0, None, step))
     for engine in forgeries.LOGGED:
-        yield changed(f"{engine}, logged prompt", forgeries.in_logged_prompts(engine))
+        yield changed(f"{engine}, logged prompt", islice(forgeries.in_logged_prompts(engine), 0, None, step))
     for case in forgeries.UNCLOCKED:
-        yield silent(f"{case}, no clock", forgeries.forgeries(case))
+        yield silent(f"{case}, no clock", islice(forgeries.forgeries(case), 0, None, step))
 
 
 def changed(case: str, made: Iterable[forgeries.Forgery]) -> Row:
