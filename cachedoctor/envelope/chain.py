@@ -14,8 +14,6 @@ from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
 from cachedoctor.envelope.shapes import drop_progress
 from cachedoctor.envelope.unwrapper import DEPTH_MAX
 
-_ROWS = {row.strict: row for row in TABLE}
-_LOOSE = {row.loose: row for row in TABLE if row.loose is not None}
 _ONCE = frozenset({"date", "level"})
 """Written once for a message, however many lines it has; all other wrappers stand before each line."""
 _WRITERS = ("host", "process", "pid")
@@ -85,7 +83,7 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
         match = Prefixes().find(line)
         if match is None:
             break
-        steps.append(_Step(_ROWS.get(match.re) or _LOOSE[match.re], _names(match)))
+        steps.append(_Step(next(row for row in TABLE if match.re in (row.strict, row.loose)), _names(match)))
         line = line[match.end() :]
     return Chain(steps), drop_progress(line)
 
