@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.envelope.prefixes import TABLE, Prefix, Prefixes, origin_of
+from cachedoctor.envelope.prefixes import Prefix, Prefixes, origin_of, row_of
 from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
 from cachedoctor.envelope.shapes import drop_progress
 from cachedoctor.envelope.unwrapper import DEPTH_MAX
@@ -83,7 +83,7 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
         match = Prefixes().find(line)
         if match is None:
             break
-        steps.append(_Step(next(row for row in TABLE if match.re in (row.strict, row.loose)), _names(match)))
+        steps.append(_Step(row_of(match), _names(match)))
         line = line[match.end() :]
     return Chain(steps), drop_progress(line)
 

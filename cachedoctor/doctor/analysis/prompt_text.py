@@ -95,6 +95,8 @@ class PromptText:
         """Lines inside a text that looked like the server's."""
         self._text: _Text | None = None
         self._held = b""
+        self._tail = b""
+        """The last lines that were passed on."""
         self._passed = 0
         """Bytes before the block."""
         self._ended: tuple[tuple[object, ...], int] = ((), 0)
@@ -112,6 +114,7 @@ class PromptText:
         """
         if self._text is None and not any(word in block for word in printed_text.LITERALS):
             self._passed += len(block)
+            self._tail = (self._tail + strip_controls(block[-2 * _AGAIN :]))[-_AGAIN:]
             return block
         block = self._held + strip_controls(block)
         places = _places(block)
@@ -130,6 +133,7 @@ class PromptText:
                 at = end
         self._held = block[at:]
         self._passed += at
+        self._tail = self._recent(out)
         return b"".join(out)
 
     def finish(self) -> bytes:
@@ -143,10 +147,9 @@ class PromptText:
             if place < done:
                 continue
             start = block.rfind(b"\n", 0, place) + 1
-            done = _line_end(block, place)
-            passed = len(out)
+            out.append(block[at:start])
+            at, done = start, _line_end(block, place)
             if self._open(block[start : done - 1], self._passed + start, out):
-                out.insert(passed, block[at:start])
                 return done
         out.append(block[at:])
         return len(block)
@@ -163,6 +166,8 @@ class PromptText:
                 line = first_line_only(line, body)
                 self.imitations += _imitations(rest + b"\n")
         elif opening.clock is not None:
+            if self._ran_backwards(chain, out):
+                return False
             self._text = _Text(opening, chain, _Clocks(opening.clock, opening.side is None), [])
         elif opening.side is not None:
             self._text = _Text(opening, chain, None, [b"new", b"ids", b"ids"][opening.side == b"new" :])
@@ -173,6 +178,24 @@ class PromptText:
         return True
 
     # ---- with a clock
+
+    def _ran_backwards(self, chain: Chain, out: list[bytes]) -> bool:
+        """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
+        recent = self._recent(out)
+        times = [time for _, time in _times(chain, recent, recent.find(b"\n") + 1)]
+        return any(later < time - _JITTER for time, later in itertools.pairwise(times))
+
+    def _recent(self, out: list[bytes]) -> bytes:
+        """Give the end of what was passed on."""
+        parts, size = [], 0
+        for part in reversed(out):
+            parts.append(part[-_AGAIN:])
+            size += len(part)
+            if size >= _AGAIN:
+                break
+        else:
+            parts.append(self._tail)
+        return b"".join(reversed(parts))[-_AGAIN:]
 
     def _clocked(self, text: _Text, clocks: _Clocks, block: bytes, at: int, out: list[bytes], last: bool) -> int | None:
         """Find where a text ends, or is interrupted; gives where to go on, or None where more lines are needed."""
