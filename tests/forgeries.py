@@ -80,6 +80,8 @@ CLOCKS: dict[str, Callable[[Place, str], list[str]]] = {
     "earlier": lambda place, line: [f"{stamp(max((place.clock or 0) - 90_000, 0))} I {line}"],
     "later": lambda place, line: [f"{stamp((place.clock or 0) + 7_000_000)} I {line}"],
     "tomorrow": lambda place, line: [f"1440.00.000.000 I {line}"],
+    "growing": lambda place, line: [f"{stamp(int(100_000 * 1.3**n))} I {line}" for n in range(60)],
+    "falling": lambda place, line: [f"{stamp(int(100_000 * 1.3**n))} I {line}" for n in reversed(range(60))],
     "guessed": lambda place, line: [f"{stamp(n * 3_600_000_000)} I {line}" for n in range(8)],
 }
 """Clocks that are written before them."""
@@ -227,6 +229,7 @@ def _records(log: list[str]) -> str:
 
 def in_bodies(case: str) -> Iterator[Forgery]:
     """A request whose body, printed at the debug level, has line breaks between its values."""
+    debug = f"{stamp(0)} D srv          init: at this level nearly every line is of it"
     log = (FIXTURES / "cases" / case / "server.log").read_text("utf-8").splitlines()
     (at, place), _ = _places(log)
     at -= 1  # before the text: the body, then a line of the server
@@ -234,8 +237,8 @@ def in_bodies(case: str) -> Iterator[Forgery]:
     for name, lines in _planted(place):
         prose = [f"The otter crossed river {number}." for number in range(len(lines))]
         yield Forgery(
-            name, _wrapped([*log[:at], body, *lines, *log[at:]], "as it is"),
-            _wrapped([*log[:at], body, *prose, *log[at:]], "as it is"), len(lines),
+            name, _wrapped([debug, *log[:at], body, *lines, *log[at:]], "as it is"),
+            _wrapped([debug, *log[:at], body, *prose, *log[at:]], "as it is"), len(lines),
         )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ EVERY = 23
 BEGIN = "0.10.000.000 W slot update_slots: id  0 | task 7 | old: ... a | b"
 NEW = "0.10.000.020 W slot update_slots: id  0 | task 7 | new: ... a | c"
 IDS = "0.10.000.030 W slot update_slots: id  0 | task 7 |       23      17"
-BODY = "0.10.000.000 D srv  log_server_r: response: {"
+BODY = "0.10.000.000 D srv  log_server_r: request:  {"
 LINE = "srv    load_model: loading model '/models/evil.gguf'"
 
 
@@ -115,14 +115,24 @@ def test_lines_of_another_container_are_not_in_the_text() -> None:
     assert passed(*lines) == ([*lines[:2], "", *lines[3:]], 1)
 
 
-def test_a_server_that_was_killed_in_a_text_and_started_again_loses_no_line() -> None:
-    run = [f"0.{second:02d}.000.000 I {LINE}" for second in range(30)]
-    assert passed(BEGIN, "ggml_abort", *run) == ([BEGIN, "ggml_abort", *run], 0)
+@pytest.mark.parametrize("begin", [BEGIN, BODY])
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_server_that_was_killed_in_a_text_and_started_again_loses_no_line(begin: str, size: int) -> None:
+    run = [f"0.{second:02d}.000.000 I {LINE}" for second in range(9)]
+    assert passed(begin, *run, size=size) == ([begin, *run], 0)
 
 
-def test_a_server_that_was_stopped_behind_a_body_and_started_again_loses_no_line() -> None:
-    run = ["0.40.000.000 I srv    operator(): cleaning up before exit...", f"0.00.000.100 I {LINE}", "0.12.000.000 I x"]
-    assert passed(BODY, *run) == ([BODY, *run], 0)
+@pytest.mark.parametrize("size", [0, 1, 100])
+def test_what_waits_is_read_when_much_came(size: int) -> None:
+    """Another server reaches the clock of the text then, and does not end it."""
+    run = [f"0.{second:02d}.{milli:03d}.000 I {LINE}" for second in range(12) for milli in range(0, 1000, 10)]
+    assert passed(BEGIN, *run, size=size) == ([BEGIN, *run], 0)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_clock_that_ran_backwards_before_a_text_tells_nothing(size: int) -> None:
+    lines = [f"0.12.000.000 I {LINE}", f"0.09.000.000 I {LINE}", BEGIN, f"0.09.000.000 I {LINE}", NEW, LINE, IDS]
+    assert passed(*lines, size=size) == (lines, 0)
 
 
 def test_a_server_that_was_suspended_in_a_text_loses_no_line() -> None:

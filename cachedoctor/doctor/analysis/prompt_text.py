@@ -24,54 +24,20 @@ from cachedoctor.envelope import Unwrapper, is_shaped
 from cachedoctor.envelope.chain import Chain, first_line_only, unwrapped
 from cachedoctor.envelope.shapes import HEAD, strip_controls
 
-_AT_ONCE = 100_000
-"""Microseconds within which the server goes on: 3,531 were the most of 990 texts, on a busy machine."""
-_JITTER = 10_000
-"""Microseconds by which a clock may seem to run backwards. None did in 120,000 lines: it is read under the lock."""
-_SURE = 64 << 10
-"""Bytes of log that must agree with a clock that has leapt; a text that leaps may be followed by the true clock."""
+_AT_ONCE = 20_000
+"""Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
+ran backwards in 120,000 lines: it is read under the lock."""
 _MOST = 4 << 20
-"""Bytes that wait for the end of a text. Behind them everything is read as it stands."""
+"""Bytes that wait for the end of a body or a prompt. Behind them everything with a clock is read as it stands."""
 _BYTES = 64 << 10
-"""Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
+"""Bytes in which texts around a divergence end, and two lists of token ids follow."""
 _AGAIN = 4 << 10
 """Bytes in which no server is restarted and has compared two prompts."""
+_STRIDE = 64 << 10
+"""Bytes between two looks for the debug level."""
+_LOOK = 4 << 10
+"""Bytes of one look."""
 _HEADED = re.compile(HEAD)
-
-
-class _Clocks(msgspec.Struct):
-    """Clocks of the lines behind the begin of a text."""
-
-    begin: int
-    silent: bool
-    """Whether the server may be silent for long behind such a text, and end, and be started again."""
-    earlier: list[int] = msgspec.field(default_factory=list)
-    """Those that lie before the begin of the text."""
-    leaps: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """Those that lie far behind it, with the places of their lines; none is contradicted by a later one."""
-    fell: bool = False
-    """Whether one of the earlier ones came behind one that lies far behind."""
-
-    def add(self, time: int, place: int) -> bool:
-        """Take the next one; whether it goes on from the begin of the text."""
-        if time < self.begin - _JITTER:
-            self.earlier.append(time)
-            self.fell |= bool(self.leaps)
-            return False
-        if time <= self.begin + _AT_ONCE:
-            return True
-        if not (self.fell and self.silent):
-            while self.leaps and self.leaps[-1][0] > time + _JITTER:
-                self.leaps.pop()
-            self.leaps.append((time, place))
-        return False
-
-    def another_run(self, time: int) -> bool:
-        """Whether the earlier clocks are a restarted server's, which reached ``time`` without a great leap."""
-        if not self.earlier:
-            return False
-        grows = all(a <= b + _JITTER for a, b in itertools.pairwise(self.earlier))
-        return grows and 2 * (time - self.earlier[-1]) <= time - self.earlier[0]
 
 
 class _Text(msgspec.Struct):
@@ -79,12 +45,12 @@ class _Text(msgspec.Struct):
 
     opening: Opening
     chain: Chain
-    clocks: _Clocks | None
-    """None where the server has no clock."""
-    due: list[bytes]
+    due: list[bytes] = msgspec.field(default_factory=list)
     """Lines that the server prints next, where it has no clock: ``new``, two times ``ids``."""
     size: int = 0
     """Bytes behind its begin that were looked at: of those that wait, or of a server without a clock."""
+    waits: bool = False
+    """Whether a line whose clock does not go on waits for what comes behind it, with all that come."""
 
 
 class PromptText:
@@ -97,6 +63,8 @@ class PromptText:
         self._held = b""
         self._tail = b""
         """The last lines that were passed on."""
+        self._debug = False
+        """Whether a line of the debug level was seen, at which whole prompts are printed."""
         self._passed = 0
         """Bytes before the block."""
         self._ended: tuple[tuple[object, ...], int] = ((), 0)
@@ -112,25 +80,38 @@ class PromptText:
 
         ``last``: nothing more comes, or not soon.
         """
-        if self._text is None and not any(word in block for word in printed_text.LITERALS):
+        block = strip_controls(block)
+        if not self._debug and (at := self._debug_at(block)) is not None:
+            before = self._feed(block[:at], False)
+            self._debug = True
+            return before + self._feed(block[at:], last)
+        return self._feed(block, last)
+
+    def _debug_at(self, block: bytes) -> int | None:
+        """Find the first line of a log at the debug level: nearly all are, so that a look now and then will do."""
+        for start in range(-((self._passed + len(self._held)) % _STRIDE), len(block), _STRIDE):
+            place = block.find(printed_text.DEBUG, max(start, 0), max(start + _LOOK, 0))
+            if place >= 0:
+                return block.rfind(b"\n", 0, place) + 1
+        return None
+
+    def _feed(self, block: bytes, last: bool) -> bytes:
+        if self._text is None and not any(word in block for word in self._literals):
             self._passed += len(block)
-            self._tail = (self._tail + strip_controls(block[-2 * _AGAIN :]))[-_AGAIN:]
+            self._tail = (self._tail + block[-_AGAIN:])[-_AGAIN:]
             return block
-        block = self._held + strip_controls(block)
-        places = _places(block)
+        block = self._held + block
+        places = self._places(block)
         out: list[bytes] = []
-        at = 0
-        while at < len(block):
+        at, waits = 0, False
+        while at < len(block) and not waits:
             text = self._text
             if text is None:
                 at = self._next(block, places, at, out)
-            elif text.clocks is None:
+            elif text.opening.clock is None:
                 at = self._without_clock(text, block, at, out)
             else:
-                end = self._clocked(text, text.clocks, block, at, out, last)
-                if end is None:
-                    break
-                at = end
+                at, waits = self._clocked(text, text.opening.clock, block, at, out, last)
         self._held = block[at:]
         self._passed += at
         self._tail = self._recent(out)
@@ -139,6 +120,20 @@ class PromptText:
     def finish(self) -> bytes:
         """Give what was held back: the input ended, or fell silent."""
         return self.feed(b"", last=True) if self._held else b""
+
+    @property
+    def _literals(self) -> tuple[bytes, ...]:
+        return printed_text.AT_DEBUG if self._debug else printed_text.ALWAYS
+
+    def _places(self, block: bytes) -> list[int]:
+        """Offsets at which a line that begins a text may be found."""
+        found: list[int] = []
+        for literal in self._literals:
+            place = block.find(literal)
+            while place >= 0:
+                found.append(place)
+                place = block.find(literal, place + 1)
+        return sorted(found)
 
     def _next(self, block: bytes, places: list[int], at: int, out: list[bytes]) -> int:
         """Pass everything on up to the end of the next line that begins a text; one may at each of ``places``."""
@@ -168,9 +163,9 @@ class PromptText:
         elif opening.clock is not None:
             if self._ran_backwards(chain, out):
                 return False
-            self._text = _Text(opening, chain, _Clocks(opening.clock, opening.side is None), [])
+            self._text = _Text(opening, chain)
         elif opening.side is not None:
-            self._text = _Text(opening, chain, None, [b"new", b"ids", b"ids"][opening.side == b"new" :])
+            self._text = _Text(opening, chain, [b"new", b"ids", b"ids"][opening.side == b"new" :])
             ids, end = self._ended
             again = opening.side == b"old" and opening[2:] == ids and at - end < _AGAIN
             self.imitations += again  # the server compares once: one of them was in a text
@@ -182,8 +177,9 @@ class PromptText:
     def _ran_backwards(self, chain: Chain, out: list[bytes]) -> bool:
         """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
         recent = self._recent(out)
-        times = [time for _, time in _times(chain, recent, recent.find(b"\n") + 1)]
-        return any(later < time - _JITTER for time, later in itertools.pairwise(times))
+        whole = recent.find(b"\n") + 1 if len(recent) == _AGAIN else 0
+        times = [time for _, time in _times(chain, recent, whole)]
+        return any(later < time for time, later in itertools.pairwise(times))
 
     def _recent(self, out: list[bytes]) -> bytes:
         """Give the end of what was passed on."""
@@ -197,45 +193,45 @@ class PromptText:
             parts.append(self._tail)
         return b"".join(reversed(parts))[-_AGAIN:]
 
-    def _clocked(self, text: _Text, clocks: _Clocks, block: bytes, at: int, out: list[bytes], last: bool) -> int | None:
-        """Find where a text ends, or is interrupted; gives where to go on, or None where more lines are needed."""
-        for place, time in _times(text.chain, block, at + text.size):
-            if clocks.add(time, place - at):
-                restarted = clocks.another_run(time)
-                return self._goes_on(text, block, at, at if restarted else place, out, ended=restarted)
-            if clocks.leaps and place - at - clocks.leaps[0][1] > _SURE:
-                break
-        else:
-            text.size = len(block) - at
-            if not last and text.size <= _MOST:
-                return None
-        if clocks.leaps:
-            time, place = clocks.leaps[0]
-            restarted = bool(clocks.earlier) if clocks.silent else clocks.another_run(time)
-            return self._goes_on(text, block, at, at if restarted else at + place, out, ended=True)
-        if clocks.earlier:
-            return self._goes_on(text, block, at, at, out, ended=True)
-        self._empty(text.chain, block[at:], out)
-        text.size = 0
-        return len(block)
+    def _clocked(
+        self, text: _Text, begin: int, block: bytes, at: int, out: list[bytes], last: bool
+    ) -> tuple[int, bool]:
+        """Find where a text ends, or is interrupted; gives where to go on, and whether more lines are needed for it.
 
-    def _goes_on(self, text: _Text, block: bytes, at: int, place: int, out: list[bytes], *, ended: bool) -> int:
+        Where the server does not go on it was killed or suspended: from the first line with a clock on all is read.
+        """
+        most = _BYTES if text.opening.side else _MOST
+        for place, time in _times(text.chain, block, at + text.size):
+            if text.waits and place - at > most:
+                break
+            if begin <= time <= begin + _AT_ONCE:
+                return self._goes_on(text, block, at, place, out), False
+            if not text.waits:
+                self._empty(text.chain, block[at:place], out)
+                at, text.waits = place, True
+        else:
+            if not text.waits:
+                self._empty(text.chain, block[at:], out)
+                return len(block), False
+            text.size = len(block) - at
+            if not last and text.size <= most:
+                return at, True
+        self._text = None
+        return at, False
+
+    def _goes_on(self, text: _Text, block: bytes, at: int, place: int, out: list[bytes]) -> int:
         """Pass on the line of the server that begins at ``place``, and empty those of the text before it.
 
-        It may begin another text. Behind an ``old`` text the ``new`` one has to come, unless it ``ended``
-        otherwise: a line of another thread only interrupts it.
+        It may begin another text. Behind an ``old`` text the ``new`` one has to come: a line of another thread only
+        interrupts it.
         """
         self._empty(text.chain, block[at:place], out)
         end = _line_end(block, place)
         self._text = None
         if not self._open(block[place : end - 1], self._passed + place, out):
             out.append(block[place:end])
-        if (
-            not ended
-            and text.opening.side == b"old"
-            and not (self._text is not None and _follows(text.opening, self._text.opening))
-        ):
-            self._text = msgspec.structs.replace(text, clocks=_Clocks(text.opening.clock or 0, False), size=0)
+        if text.opening.side == b"old" and not (self._text and _follows(text.opening, self._text.opening)):
+            self._text = _Text(text.opening, text.chain)
         return end
 
     def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
@@ -282,17 +278,6 @@ class PromptText:
 def _follows(old: Opening, new: Opening | None) -> bool:
     """Whether ``new`` is the other text of the same request."""
     return new is not None and new.side == b"new" and new[2:] == old[2:]
-
-
-def _places(block: bytes) -> list[int]:
-    """Offsets at which a line that begins a text may be found."""
-    found: list[int] = []
-    for literal in printed_text.LITERALS:
-        place = block.find(literal)
-        while place >= 0:
-            found.append(place)
-            place = block.find(literal, place + 1)
-    return sorted(found)
 
 
 def _line_end(block: bytes, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Lines of llama-server behind which text of a user may go on: ``old: ... a | b``, bodies, prompts, errors.
+"""Lines of llama-server behind which text of a user may go on: ``old: ... a | b``, bodies of requests, prompts.
 
 A message is printed as it is, line breaks included. What comes behind them in a prompt may look like any line of a log.
 """
@@ -17,16 +17,19 @@ _OPENS = re.compile(
     + rb"(?:"
     + _SLOT
     + rb"(?P<side>old|new): \.\.\."
-    + rb"|srv +log_server_r\w{0,40}: *re(?:quest:  |sponse: )"
-    + rb"|(?:srv|que|res) +[^\s:]*: *task id = -?\d+, error: "
+    + rb"|srv +log_server_r\w{0,40}: *request:  "
     + rb"|add_text: "
     + rb"|(?:[^\s:]{1,80}: )?Parsing (?:PEG )?input with format )"
 )
 _TOKENS = re.compile(_COMMON + _SLOT + rb"(?:[-\d \t]*)(?:\n|\Z)")
 _CLOCKED = re.compile(_STAMP)
 _NEXT_CLOCKED = re.compile(rb"\n" + _STAMP)  # led by a literal, for which sre then scans
-LITERALS = (b"| old: ...", b"log_server_r: re", b" D add_text: ", b", error: ", b" input with format ")
-"""One of them stands in each of these lines but ``new: ...``, which follows one."""
+ALWAYS = (b"| old: ...",)
+"""Stands in each of these lines but ``new: ...``, which follows one."""
+AT_DEBUG = (*ALWAYS, b"log_server_r: request:  ", b" D add_text: ", b" input with format ")
+"""The same where the server logs at the debug level."""
+DEBUG = b" D "
+"""Stands in nearly every line at that level, behind a clock."""
 
 
 class Opening(NamedTuple):
