@@ -154,6 +154,14 @@ def test_texts_of_a_server_without_a_clock_are_read_and_counted() -> None:
     assert passed(*lines) == (lines, 1)
 
 
+def test_bodies_are_looked_for_where_the_server_logs_at_the_debug_level() -> None:
+    """Which is noticed at the same line, however the log is cut."""
+    info, debug = ["0.09.000.000 I x"] * 500, ["0.09.000.000 D x"] * 15_000
+    lines = [*info, BODY, LINE, *info, *debug, BODY, LINE, "0.10.000.010 D x"]
+    expected = [*lines[:-2], "", lines[-1]]
+    assert all(passed(*lines, size=size) == (expected, 1) for size in (0, 1, 7, 5000))
+
+
 # ---- whole reports
 
 
@@ -168,7 +176,7 @@ def _rendered(log: bytes, step: int) -> bytes:
 
 @pytest.mark.parametrize("case", forgeries.CLOCKED)
 def test_the_report_does_not_depend_on_where_the_log_was_cut(case: str) -> None:
-    for forgery in list(forgeries.forgeries(case))[::60]:
+    for forgery in [*list(forgeries.forgeries(case))[::60], *list(forgeries.in_bodies(case))[::60]]:
         log = forgery.planted.encode()
         whole = _rendered(log, len(log))
         assert all(_rendered(log, step) == whole for step in (997, 4096))

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 import msgspec
 
 from cachedoctor.doctor.catalogues import single_lines
-from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.detect import ENGINES, Engine
 from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
 from cachedoctor.envelope import Unwrapper, is_shaped
 from cachedoctor.envelope.chain import Chain, first_line_only, unwrapped
-from cachedoctor.envelope.shapes import HEAD, strip_controls
+from cachedoctor.envelope.shapes import HEAD, candidates, drop_progress, strip_controls
 
 _AT_ONCE = 20_000
 """Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
@@ -33,6 +33,8 @@ _BYTES = 64 << 10
 """Bytes in which texts around a divergence end, and two lists of token ids follow."""
 _AGAIN = 4 << 10
 """Bytes in which no server is restarted and has compared two prompts."""
+_NEAR = 1 << 10
+"""Bytes before a text whose clocks are looked at."""
 _STRIDE = 64 << 10
 """Bytes between two looks for the debug level."""
 _LOOK = 4 << 10
@@ -96,12 +98,12 @@ class PromptText:
         return None
 
     def _feed(self, block: bytes, last: bool) -> bytes:
-        if self._text is None and not any(word in block for word in self._literals):
-            self._passed += len(block)
-            self._tail = (self._tail + block[-_AGAIN:])[-_AGAIN:]
-            return block
         block = self._held + block
         places = self._places(block)
+        if self._text is None and not places:
+            self._passed += len(block)
+            self._tail = (self._tail + block[-_NEAR:])[-_NEAR:]
+            return block
         out: list[bytes] = []
         at, waits = 0, False
         while at < len(block) and not waits:
@@ -121,14 +123,10 @@ class PromptText:
         """Give what was held back: the input ended, or fell silent."""
         return self.feed(b"", last=True) if self._held else b""
 
-    @property
-    def _literals(self) -> tuple[bytes, ...]:
-        return printed_text.AT_DEBUG if self._debug else printed_text.ALWAYS
-
     def _places(self, block: bytes) -> list[int]:
         """Offsets at which a line that begins a text may be found."""
         found: list[int] = []
-        for literal in self._literals:
+        for literal in printed_text.AT_DEBUG if self._debug else printed_text.ALWAYS:
             place = block.find(literal)
             while place >= 0:
                 found.append(place)
@@ -149,8 +147,13 @@ class PromptText:
         out.append(block[at:])
         return len(block)
 
-    def _open(self, line: bytes, at: int, out: list[bytes]) -> bool:
-        """Pass a line on if a text begins in it; whether one does. ``at``: its offset in the input."""
+    def _open(self, line: bytes, at: int, out: list[bytes], *, goes_on: bool = False) -> bool:
+        """Pass a line on if a text begins in it; whether one does.
+
+        Args:
+            at: its offset in the input.
+            goes_on: its clock is known to run as it should.
+        """
         chain, body = unwrapped(line)
         opening = printed_text.opening(body)
         if opening is None:
@@ -161,7 +164,7 @@ class PromptText:
                 line = first_line_only(line, body)
                 self.imitations += _imitations(rest + b"\n")
         elif opening.clock is not None:
-            if self._ran_backwards(chain, out):
+            if not goes_on and self._ran_backwards(chain, out):
                 return False
             self._text = _Text(opening, chain)
         elif opening.side is not None:
@@ -177,7 +180,7 @@ class PromptText:
     def _ran_backwards(self, chain: Chain, out: list[bytes]) -> bool:
         """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
         recent = self._recent(out)
-        whole = recent.find(b"\n") + 1 if len(recent) == _AGAIN else 0
+        whole = recent.find(b"\n") + 1 if len(recent) == _NEAR else 0
         times = [time for _, time in _times(chain, recent, whole)]
         return any(later < time for time, later in itertools.pairwise(times))
 
@@ -185,13 +188,13 @@ class PromptText:
         """Give the end of what was passed on."""
         parts, size = [], 0
         for part in reversed(out):
-            parts.append(part[-_AGAIN:])
+            parts.append(part[-_NEAR:])
             size += len(part)
-            if size >= _AGAIN:
+            if size >= _NEAR:
                 break
         else:
             parts.append(self._tail)
-        return b"".join(reversed(parts))[-_AGAIN:]
+        return b"".join(reversed(parts))[-_NEAR:]
 
     def _clocked(
         self, text: _Text, begin: int, block: bytes, at: int, out: list[bytes], last: bool
@@ -228,7 +231,7 @@ class PromptText:
         self._empty(text.chain, block[at:place], out)
         end = _line_end(block, place)
         self._text = None
-        if not self._open(block[place : end - 1], self._passed + place, out):
+        if not self._open(block[place : end - 1], self._passed + place, out, goes_on=True):
             out.append(block[place:end])
         if text.opening.side == b"old" and not (self._text and _follows(text.opening, self._text.opening)):
             self._text = _Text(text.opening, text.chain)
@@ -236,6 +239,12 @@ class PromptText:
 
     def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
         """Empty the lines of a text; those that somebody else wrote stay."""
+        if not lines:
+            return
+        if not chain:
+            out.append(b"\n" * lines.count(b"\n"))
+            self.imitations += _imitations(lines)
+            return
         inside: list[bytes] = []
         for line in lines.split(b"\n")[:-1]:
             body = chain.body(line)
@@ -301,16 +310,26 @@ def _times(chain: Chain, block: bytes, at: int) -> Iterator[tuple[int, int]]:
 
 def _imitations(lines: bytes) -> int:
     """How many of these lines look like a server's."""
-    return sum(map(_is_imitation, lines.split(b"\n")[:-1]))
+    lines = drop_progress(lines)
+    wrapped = set(candidates(lines))
+    found: list[list[bytes]] = []
+    at = 0
+    for line in lines.split(b"\n")[:-1]:
+        found.append(_bodies(line) if at in wrapped else [line])
+        at += len(line) + 1
+    text = b"\n".join(itertools.chain.from_iterable(found))
+    engines = [engine for engine in ENGINES if engine.looks.search(text)]
+    return sum(any(_is_servers(body, engines) for body in bodies) for bodies in found)
 
 
-def _is_imitation(line: bytes) -> bool:
+def _bodies(line: bytes) -> list[bytes]:
+    """Take the wrappers off one line; a record may hold several."""
     unwrapper = Unwrapper()
     segments = unwrapper.feed(line + b"\n", 1) + unwrapper.flush()
-    return any(_is_servers(body) for segment in segments for body in segment.data.split(b"\n")[:-1])
+    return [body for segment in segments for body in segment.data.split(b"\n")[:-1]]
 
 
-def _is_servers(body: bytes) -> bool:
+def _is_servers(body: bytes, engines: list[Engine]) -> bool:
     if is_shaped(body):
         return _HEADED.match(body) is not None or bool(single_lines().recognise(body))
-    return any(engine.looks.search(body) and engine.reader().catalogue.recognise(body) for engine in ENGINES)
+    return any(engine.looks.search(body) and engine.reader().catalogue.recognise(body) for engine in engines)
