@@ -122,10 +122,10 @@ def test_a_server_that_was_killed_in_a_text_and_started_again_loses_no_line(begi
     assert passed(begin, *run, size=size) == ([begin, *run], 0)
 
 
-@pytest.mark.parametrize("size", [0, 1, 100])
+@pytest.mark.parametrize("size", [0, 1, 10])
 def test_what_waits_is_read_when_much_came(size: int) -> None:
     """Another server reaches the clock of the text then, and does not end it."""
-    run = [f"0.{second:02d}.{milli:03d}.000 I {LINE}" for second in range(12) for milli in range(0, 1000, 10)]
+    run = [f"0.{second:02d}.000.000 I {LINE}{'x' * 500_000}" for second in range(12)]
     assert passed(BEGIN, *run, size=size) == ([BEGIN, *run], 0)
 
 

@@ -3,8 +3,9 @@
 llama-server prints text of users as it is: ``old: ... a | b``, bodies of requests. Where its lines have a clock, what
 stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
 clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
-their numbers, and those that looked like lines of a server are counted. Without a clock nothing tells them apart for
-sure: they are counted and read. Knows the order of stored lines; reads no message.
+their numbers, and those that looked like lines of a server are counted. Lines with a clock that does not go on wait for
+one that does: only without one a killed or suspended server wrote them. Without a clock nothing tells lines of a text
+apart for sure: they are counted and read. Knows the order of stored lines; reads no message.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _AT_ONCE = 20_000
 """Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
 ran backwards in 120,000 lines: it is read under the lock."""
 _MOST = 4 << 20
-"""Bytes that wait for the end of a body or a prompt. Behind them everything with a clock is read as it stands."""
+"""Bytes that wait for the end of a text."""
 _BYTES = 64 << 10
-"""Bytes in which texts around a divergence end, and two lists of token ids follow."""
+"""Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
 _AGAIN = 4 << 10
 """Bytes in which no server is restarted and has compared two prompts."""
 _NEAR = 1 << 10
@@ -99,8 +100,8 @@ class PromptText:
 
     def _feed(self, block: bytes, last: bool) -> bytes:
         block = self._held + block
-        places = self._places(block)
-        if self._text is None and not places:
+        places = self._places(block) if self._text is None else None
+        if places == []:
             self._passed += len(block)
             self._tail = (self._tail + block[-_NEAR:])[-_NEAR:]
             return block
@@ -109,6 +110,7 @@ class PromptText:
         while at < len(block) and not waits:
             text = self._text
             if text is None:
+                places = self._places(block) if places is None else places
                 at = self._next(block, places, at, out)
             elif text.opening.clock is None:
                 at = self._without_clock(text, block, at, out)
@@ -136,7 +138,8 @@ class PromptText:
     def _next(self, block: bytes, places: list[int], at: int, out: list[bytes]) -> int:
         """Pass everything on up to the end of the next line that begins a text; one may at each of ``places``."""
         done = at
-        for place in itertools.islice(places, bisect_left(places, at), None):
+        for number in range(bisect_left(places, at), len(places)):
+            place = places[number]
             if place < done:
                 continue
             start = block.rfind(b"\n", 0, place) + 1
@@ -203,9 +206,8 @@ class PromptText:
 
         Where the server does not go on it was killed or suspended: from the first line with a clock on all is read.
         """
-        most = _BYTES if text.opening.side else _MOST
         for place, time in _times(text.chain, block, at + text.size):
-            if text.waits and place - at > most:
+            if text.waits and place - at > _MOST:
                 break
             if begin <= time <= begin + _AT_ONCE:
                 return self._goes_on(text, block, at, place, out), False
@@ -217,7 +219,7 @@ class PromptText:
                 self._empty(text.chain, block[at:], out)
                 return len(block), False
             text.size = len(block) - at
-            if not last and text.size <= most:
+            if not last and text.size <= _MOST:
                 return at, True
         self._text = None
         return at, False
