@@ -144,3 +144,8 @@ class Prefixes:
 def origin_of(match: re.Match[bytes]) -> bytes | None:
     """Name of the server that a matched prefix gives, if its kind gives one."""
     return match["origin"].strip() if "origin" in match.re.groupindex else None
+
+
+def row_of(match: re.Match[bytes]) -> Prefix:
+    """Row of the table that a matched prefix belongs to."""
+    return next(row for row in TABLE if match.re in (row.strict, row.loose))

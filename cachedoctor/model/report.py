@@ -33,6 +33,8 @@ class InputInfo(msgspec.Struct):
     """Lines that are known messages."""
     error: str | None = None
     """Why it could not be read to its end."""
+    imitations: Long = 0
+    """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
 
 
 class Totals(msgspec.Struct):

@@ -6,6 +6,7 @@ an editor.
 
 from __future__ import annotations
 
+from cachedoctor.doctor.analysis.prompt_text import PromptText
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.model import InputInfo, Segment
 
@@ -65,26 +66,33 @@ class Intake:
         self._first = first
         self._unwrapper = Unwrapper()
         self._blocks = Blocks()
+        self._texts = PromptText()
 
     def feed(self, chunk: bytes) -> list[Segment]:
         """Take the next bytes; give the segments of the lines that they complete."""
         self.info.bytes += len(chunk)
         block = self._blocks.feed(chunk)
-        return self._block(block) if block else []
+        return self._block(self._texts.feed(block)) if block else []
+
+    def quiet(self) -> list[Segment]:
+        """The live input fell silent: give what waits for the end of a printed text."""
+        return self._block(self._texts.finish())
 
     def finish(self) -> list[Segment]:
         """The input ended: give what is still held back."""
         rest = self._blocks.finish()
-        return (self._block(rest) if rest else []) + self._unwrapper.flush()
+        segments = self._block(self._texts.feed(rest)) if rest else []
+        return segments + self._block(self._texts.finish()) + self._unwrapper.flush()
 
     @property
     def settled(self) -> bool:
         """No line before has a say in how the next one is read."""
-        return self._unwrapper.settled
+        return self._unwrapper.settled and self._texts.settled
 
     def _block(self, block: bytes) -> list[Segment]:
         first = self.info.lines + self._first
         self.info.lines += block.count(b"\n")
+        self.info.imitations = self._texts.imitations
         return self._unwrapper.feed(block, first)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Report
 from cachedoctor.report.words.measurements import looked_at
-from cachedoctor.report.words.numbers import count
+from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
 
 
@@ -23,6 +23,13 @@ def checked(report: Report) -> str:
         words = f"{_rules(report, name)} for {called} checked {seen}"
         parts.append(words if known else f"No rule is about {called} ({seen})")
     return "; ".join(parts)
+
+
+def imitated(report: Report) -> str:
+    """Say how many lines inside printed prompts looked like a server's; nothing without any."""
+    lines = sum(info.imitations for info in report.inputs)
+    verb = "lines" if lines != 1 else "line"
+    return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
 
 
 def _rules(report: Report, name: str) -> str:
