@@ -101,7 +101,7 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
-        self._excerpt = HeldBack()
+        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._interrupted = False
         self._new: list[str] = []
         """Codes of findings opened since they were last asked for."""
@@ -126,7 +126,7 @@ class Analyzer:
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
         self._intake = Intake(path, line)
-        self._excerpt = HeldBack()
+        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._inputs.append(self._intake.info)
         if self._listener is not None:
             self._listener.opened(len(self._inputs) - 1, self._intake.info)

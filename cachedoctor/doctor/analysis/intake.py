@@ -102,8 +102,9 @@ class HeldBack:
     An excerpt is read leniently, as a whole; a log is not, which costs nothing then.
     """
 
-    def __init__(self) -> None:
-        self._held: list[Segment] | None = []
+    def __init__(self, *, patient: bool = True) -> None:
+        """``patient``: someone who waits; nothing is held back from who does not."""
+        self._held: list[Segment] | None = [] if patient else None
         self._lines = self._bytes = 0
 
     def take(self, segments: list[Segment]) -> list[Segment]:

@@ -35,6 +35,8 @@ _PREFIXED = re.compile(
     rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
 )
 """A line that begins a record."""
+_SLOTS, _TASKS = 1_000, 10**15
+"""There are no higher numbers of either."""
 _DIGITS = re.compile(rb"\d")
 
 
@@ -149,6 +151,8 @@ class ExcerptReader:
             last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
             fields.pop(last or "", None)  # there may have been more digits
         slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
+        if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
+            return None
         return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
 
     def _row(self, reading: LineReading, text: bytes) -> Message | None:
