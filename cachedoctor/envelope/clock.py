@@ -10,6 +10,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _CLOCK = r"(?P<clock>(?:[01]\d|2[0-4]):[0-5]\d:[0-6]\d)(?:[.,](?P<part>\d{1,6})\d{0,3})?"
 _ZONE = r" ?(?P<zone>Z\b|UTC\b|[+-]\d\d:?\d\d(?!\d))?"
 _DATE = re.compile(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK + _ZONE)
+_TIME = re.compile(_DATE.pattern + r"|\d{9,20}(?:\.\d{1,9})?")
 _MONTH = re.compile(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
 
 
@@ -21,6 +22,8 @@ def wall_time(stored: bytes) -> str | None:
     head = stored[:_HEAD]
     if stored[:1] == b"{":  # docker writes it last, behind the text
         head = stored[-_HEAD:]
+        if _DATE.search(head.decode("latin-1")) is None:
+            head = stored[:_HEAD]
     text = head.decode("latin-1")
     if found := _DATE.search(text):
         zone = found["zone"] or ""
@@ -30,6 +33,11 @@ def wall_time(stored: bytes) -> str | None:
     if found is None or found["month"] not in _MONTHS:
         return None
     return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"
+
+
+def is_time(text: str) -> bool:
+    """Whether ``text`` is a time and nothing else: ISO 8601, or a number of any unit."""
+    return _TIME.fullmatch(text) is not None
 
 
 def _clock(found: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cachedoctor.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS
+from cachedoctor.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS, WRITTEN
 
 _KNOWN_MAX = 256
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL|stdout|stderr)"
@@ -48,6 +48,8 @@ _MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
 _SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
 _BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "
 _ANGLE = rb"<(?P<origin>[^<>|\s]{1,200})> "
+_TAILED = ISO + rb" (?!" + WRITTEN + rb")(?P<origin>[\w./@$-]{2,512}) "
+_POD = rb"(?P<origin>[a-z0-9]++-[a-z0-9.-]{1,250}) (?P<container>[a-z0-9][a-z0-9-]{0,62}) "
 _SD_ELEMENT = rb"\[(?:[^\]\\]|\\.)*+\]"
 
 # Rows with the same first byte are tried in this order. The order is fixed, not "last matched first", so
@@ -82,6 +84,7 @@ TABLE = (
     _row("syslog priority", b"<", rb"<\d{1,3}>(?=" + HEAD + rb")"),
     _row("llama-server router", b"[", rb"\[(?P<origin> {4}\d| {3}\d\d|  \d{3}| \d{4}|\d{5})\](?: |$)"),
     _row("kubectl --prefix", b"[", rb"\[pod/(?P<origin>[^\]\s]{1,400})\](?: |$)"),
+    _row("aws logs tail", b"2", _TAILED + rb"(?=" + WRITTEN + rb")", _TAILED),
     _row("kubectl --timestamps", b"12", ISO + rb"(?: |$)"),
     _row(
         "date",
@@ -92,6 +95,7 @@ TABLE = (
     _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
     _row("model in brackets", b"[", _BRACKET + rb"(?=" + SHAPED + rb")", _BRACKET),
     _row("model in angles", b"<", _ANGLE + rb"(?=" + SHAPED + rb")", _ANGLE),
+    _row("stern", b"abcdefghijklmnopqrstuvwxyz0123456789", _POD + rb"(?=(?:" + ISO + rb" )?" + WRITTEN + rb")", _POD),
     # Compose pads the longest name with one space of its own and puts another before the bar.
     _row("docker compose", _DIGIT_OR_LETTER, _SERVICE + rb"(?: {2,}+|(?<=[-_]\d) )\|(?: |$)"),
     _row(
@@ -143,4 +147,11 @@ class Prefixes:
 
 def origin_of(match: re.Match[bytes]) -> bytes | None:
     """Name of the server that a matched prefix gives, if its kind gives one."""
-    return match["origin"].strip() if "origin" in match.re.groupindex else None
+    groups = match.re.groupindex
+    origin = match["origin"].strip() if "origin" in groups else None
+    return within(origin, match["container"]) if "container" in groups else origin
+
+
+def within(outer: bytes | None, inner: bytes | None) -> bytes | None:
+    """Name a server by what an outer and an inner wrapper call it."""
+    return inner or outer if not (outer and inner) else outer + b"/" + inner

@@ -1,0 +1,54 @@
+"""The records of one log: those that are known by their keys, and those of the collector that it came through.
+
+Knows one stored line at a time, at the depth of wrappers at which it stands; must not know joins or line numbers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from cachedoctor.envelope.collected import Collected
+from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
+
+_FIRST_LINES = 64
+"""Lines of a block that are looked at for whether the log came without a collector."""
+
+
+class LogRecords:
+    """Reads records; what collector a log has, at each depth, is known once a record of it held a server's line."""
+
+    def __init__(self) -> None:
+        self._collected: defaultdict[int, Collected] = defaultdict(Collected)
+
+    @property
+    def known(self) -> bool:
+        """Whether the log came through a collector."""
+        return any(one.known for one in self._collected.values())
+
+    def read(self, line: bytes, depth: int) -> Piece | Message | None:
+        """Read a record; None for a line that is none in this log."""
+        if not line.startswith(b"{"):
+            return read_record(line)
+        collected = self._collected[depth]
+        record = collected.read(line) if collected.known else None
+        return record or read_record(line) or collected.read(line)
+
+    def came_without(self, line: bytes, depth: int) -> None:
+        """Take a line that no wrapper stood before at this depth."""
+        collected = self._collected[depth]
+        if collected.undecided:
+            collected.came_without(line)
+
+    def came_bare(self, lines: bytes) -> None:
+        """Take lines that no wrapper stood before."""
+        if self._collected[1].undecided:
+            for line in lines.split(b"\n", _FIRST_LINES)[:_FIRST_LINES]:
+                self._collected[1].came_without(line)
+
+    def rewritten(self, line: bytes, text: bytes, depth: int, name: Callable[[str, bytes], bytes]) -> bytes:
+        """Return the record ``line`` with another text, and with names by ``name(kind, part)`` in its wrapper."""
+        collected = self._collected[depth] if line.startswith(b"{") else None
+        if collected is not None and collected.known and collected.read(line) is not None:
+            return collected.rewritten(line, text, name)
+        return rewritten(line, text, name)
