@@ -69,7 +69,7 @@ class Collected:
         if not self._paths and not self._tries:
             return None
         record = _decoded(line)
-        found = None if record is None else self._find(record)
+        found = None if record is None else self.line_of(record)
         if record is None or found is None:
             return None
         path, text = found
@@ -85,7 +85,7 @@ class Collected:
     def rewritten(self, line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
         """Return the record ``line`` with another text; of all else only what ``read`` needs, and names by ``name``."""
         record = _decoded(line) or {}
-        found = self._find(record)
+        found = self.line_of(record)
         out: dict[str, Any] = {}
         named = labels.labels(record)
         origins = {label.path for label in labels.origin_labels(named)}
@@ -102,7 +102,8 @@ class Collected:
             labels.put(out, path, text.decode("utf-8", "replace") + end)
         return msgspec.json.encode(out)
 
-    def _find(self, record: dict[str, Any]) -> tuple[labels.Path, str] | None:
+    def line_of(self, record: dict[str, Any]) -> tuple[labels.Path, str] | None:
+        """Find the text of a decoded record that is the line, and its keys."""
         for path in self._paths:
             text = labels.text_of(labels.at(record, path))
             if text is not None:

@@ -49,7 +49,9 @@ _SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
 _BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "
 _ANGLE = rb"<(?P<origin>[^<>|\s]{1,200})> "
 _TAILED = ISO + rb" (?!" + WRITTEN + rb")(?P<origin>[\w./@$-]{2,512}) "
-_POD = rb"(?P<origin>[a-z0-9]++-[a-z0-9.-]{1,250}) (?P<container>[a-z0-9][a-z0-9-]{0,62}) "
+_SHIPPED = rb"(?:" + ISO + rb" )?(?:" + WRITTEN + rb'|\{"|\[ {0,4}\d{1,5}\] )'
+"""What kubectl and stern deliver: a line of a server, a record of one, or a router's line."""
+_POD = rb"(?P<origin>[a-z][a-z0-9]*+-[a-z0-9.-]{1,250}) (?P<container>[a-z0-9][a-z0-9-]{0,62}) "
 _SD_ELEMENT = rb"\[(?:[^\]\\]|\\.)*+\]"
 
 # Rows with the same first byte are tried in this order. The order is fixed, not "last matched first", so
@@ -95,7 +97,7 @@ TABLE = (
     _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
     _row("model in brackets", b"[", _BRACKET + rb"(?=" + SHAPED + rb")", _BRACKET),
     _row("model in angles", b"<", _ANGLE + rb"(?=" + SHAPED + rb")", _ANGLE),
-    _row("stern", b"abcdefghijklmnopqrstuvwxyz0123456789", _POD + rb"(?=(?:" + ISO + rb" )?" + WRITTEN + rb")", _POD),
+    _row("stern", b"abcdefghijklmnopqrstuvwxyz", _POD + rb"(?=" + _SHIPPED + rb")", _POD),
     # Compose pads the longest name with one space of its own and puts another before the bar.
     _row("docker compose", _DIGIT_OR_LETTER, _SERVICE + rb"(?: {2,}+|(?<=[-_]\d) )\|(?: |$)"),
     _row(

@@ -17,7 +17,7 @@ HEAD = (
 TIMING = rb"(?: *(?:prompt eval|eval|total) time =)"
 """The bare lines of a timing block. Their leading spaces belong to them."""
 
-_LIBRARY = rb"(?:build|main|system[_ ]info|print_info|(?:llama|ggml|common|load|init|sched|graph)\w{0,40}): "
+_LIBRARY = rb"(?:build(?:_info)?|main|system[_ ]info|print_info|(?:llama|ggml|common|load|init|sched|graph)\w{0,40}): "
 SHAPED = rb"(?: {0,8}" + HEAD + rb"|" + TIMING + rb"|" + _LIBRARY + rb")"
 """A body that a llama.cpp server may have written; enough to trust a wrapper that other programs use too."""
 
@@ -50,7 +50,8 @@ _CANDIDATE = (
     + rb"|"
     + WEEKDAYS
     + rb") |time="
-    rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\||[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
+    rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|"
+    rb"|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
 )
 _FIRST = re.compile(_CANDIDATE)
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.

@@ -136,6 +136,8 @@ class Analyzer:
 
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
+        if self._intake is not None:
+            self._arrived(self._intake.quiet())
         self._segments(self._excerpt.release())
         for tracker in self._servers.trackers:
             self._examine(tracker)
@@ -146,7 +148,8 @@ class Analyzer:
         """End of the open input."""
         if self._intake is not None:
             settled = self._intake.settled
-            self._arrived(self._intake.finish())
+            for segments in self._intake.finish():
+                self._arrived(segments)
             self._segments(self._excerpt.release(), excerpt=True)
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 

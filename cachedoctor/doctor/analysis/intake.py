@@ -6,7 +6,9 @@ an editor.
 
 from __future__ import annotations
 
-from cachedoctor.envelope import Unwrapper
+from collections.abc import Iterator
+
+from cachedoctor.envelope import Documents, NewestFirst, Unwrapper
 from cachedoctor.model import InputInfo, Segment
 
 MAX_LINE = 1 << 20
@@ -63,24 +65,40 @@ class Intake:
         """``first``: number of the first line, where the input is a part of a file."""
         self.info = InputInfo(path)
         self._first = first
+        self._documents = Documents()
+        self._order = NewestFirst()
         self._unwrapper = Unwrapper()
         self._blocks = Blocks()
 
     def feed(self, chunk: bytes) -> list[Segment]:
         """Take the next bytes; give the segments of the lines that they complete."""
         self.info.bytes += len(chunk)
-        block = self._blocks.feed(chunk)
-        return self._block(block) if block else []
+        return self._ordered(self._order.feed(self._documents.feed(chunk)))
 
-    def finish(self) -> list[Segment]:
-        """The input ended: give what is still held back."""
+    def quiet(self) -> list[Segment]:
+        """The live input fell silent: give what was held to find out its order."""
+        return self._ordered(self._order.quiet())
+
+    def finish(self) -> Iterator[list[Segment]]:
+        """The input ended: give what is still held back, in pieces."""
+        yield self._ordered(self._order.feed(self._documents.finish()))
+        for chunk in self._order.finish():
+            yield self._ordered(chunk)
         rest = self._blocks.finish()
-        return (self._block(rest) if rest else []) + self._unwrapper.flush()
+        yield (self._block(rest) if rest else []) + self._unwrapper.flush()
 
     @property
     def settled(self) -> bool:
         """No line before has a say in how the next one is read."""
         return self._unwrapper.settled
+
+    def _ordered(self, chunk: bytes) -> list[Segment]:
+        if self._order.turned:
+            self.info.counted = "newest first"
+        elif self._documents.opened:
+            self.info.counted = "records"
+        block = self._blocks.feed(chunk)
+        return self._block(block) if block else []
 
     def _block(self, block: bytes) -> list[Segment]:
         first = self.info.lines + self._first
