@@ -26,8 +26,8 @@ import runs
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import compare_prompts, request_bodies, run_diff
+from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 BEFORE_NORMALISING = 1
@@ -47,8 +47,8 @@ class Verdict(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def tokenizer(path: Path) -> Tokenizer:
-    return tokenize.load(str(path))
+def model_files(path: Path) -> ModelFiles:
+    return ModelFiles(str(path))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -70,10 +70,10 @@ def ask_of(truth: dict[str, Any]) -> run_diff.Ask:
     return run_diff.Ask(build=int(found[-1]) if found else BEFORE_NORMALISING)
 
 
-def rendered(request: dict[str, Any], cutter: Tokenizer, ask: run_diff.Ask) -> Prompt | None:
+def rendered(request: dict[str, Any], files: ModelFiles, ask: run_diff.Ask) -> Prompt | None:
     found = request_bodies.find(request)
     prompts = request_bodies.prompts_of(found.body, found.kind, f"request {request['n']}") if found else []
-    return run_diff.rendered(prompts[0], ask, cutter) if len(prompts) == 1 else None
+    return run_diff.rendered(prompts[0], ask, files) if len(prompts) == 1 else None
 
 
 def judge(name: str, row: dict[str, Any], held: Prompt | None, new: Prompt | None, cutter: Tokenizer) -> Verdict:
@@ -108,11 +108,11 @@ def run_of(folder: Path, models: Path) -> list[Verdict]:
     reason = reason or ("served with another chat template" if template else "")
     if reason:
         return [Verdict(name, number, None, None, "", reason) for number in wanted]
-    return list(_verdicts(folder, name, wanted, tokenizer(model), ask_of(truth)))
+    return list(_verdicts(folder, name, wanted, model_files(model), ask_of(truth)))
 
 
 def _verdicts(
-    folder: Path, name: str, wanted: dict[int, dict[str, Any]], cutter: Tokenizer, ask: run_diff.Ask
+    folder: Path, name: str, wanted: dict[int, dict[str, Any]], files: ModelFiles, ask: run_diff.Ask
 ) -> Iterator[Verdict]:
     replies = {response["n"]: reply(response) for response in lines(folder / "responses.jsonl")}
     last: dict[str, Prompt | None] = {}
@@ -121,9 +121,9 @@ def _verdicts(
             continue
         row, before = wanted.get(request["n"]), last.get(request["conversation"])
         try:
-            new = rendered(request, cutter, ask)
+            new = rendered(request, files, ask)
             if row is not None:
-                yield judge(name, row, before, new, cutter)
+                yield judge(name, row, before, new, files.cutter)
         except CacheDoctorError as error:
             new = None
             if row is not None:

@@ -5,6 +5,7 @@ usage: benchmarks/run [PART ...] [--size 200M] [--era ERA ...] [--rounds 2] [--q
 throughput  every era of gen_log.py, JSON and text, one process and two, beside mawk, rg, perline.py, lnav, GoAccess
 memory      the peak at 1/20 of the size, at five times the size, and at a pipe of fifty times the size
 live        from a written line to its finding, and an idle follower, beside tail -F | grep (live.py)
+rotations   requests that a follower loses while its log is rotated in storms (rotations.py)
 linear      growth of time and memory with bytes, requests, slots, checkpoints and lives of a server
 startup     --version and a small log, beside python -c pass
 hostile     the worst ratio of every suite of hostile.py
@@ -33,7 +34,7 @@ from process import FailedError
 
 import cachedoctor
 
-PARTS = ("throughput", "memory", "live", "linear", "startup", "hostile")
+PARTS = ("throughput", "memory", "live", "rotations", "linear", "startup", "hostile")
 """Modules with ``rows(plan)``. The last analyses in this process, whose memory its children count as theirs."""
 SIZE, QUICK_SIZE = "200M", "20M"
 ROUNDS, QUICK_ROUNDS = 2, 1

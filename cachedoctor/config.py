@@ -5,6 +5,7 @@ Every fault is one line that names the file and the key. Knows TOML and types. K
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -57,6 +58,10 @@ def _keys() -> Iterable[SettingKey]:
     levels = "one of never, note, warning, error"
     yield SettingKey("fail-on", FailOn, levels, "never", "", "exit with 1 when a finding is that severe")
     yield SettingKey("color", Color, "one of auto, always, never", "auto", "", "colours of a text report")
+    wanted = (
+        'a list of words, in which # is a digit, ? any character, * the rest of a word, e.g. ["Falcon", "EMP-####"]'
+    )
+    yield SettingKey("hide", list[str], wanted, [], "", "words that reports hide besides what looks like a secret")
     for threshold in THRESHOLDS:
         whole = Annotated[int, msgspec.Meta(ge=0)]
         wanted = f"a whole number of {threshold.unit}, 0 or more"
@@ -141,7 +146,9 @@ def _text(path: Path) -> str:
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     if len(data) > _MOST:
         raise CacheDoctorError(f"{path}: is larger than a MiB", "give a file of settings")
-    return data.decode("utf-8", "surrogateescape")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what PowerShell's > writes
+        return data.decode("utf-16", "replace")
+    return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
 def _table(path: Path, text: str) -> dict[str, Any] | None:

@@ -169,6 +169,7 @@ def json_of(
     for chunk in chunks:
         analyzer.feed(chunk)
     report_v1.render(sanitize.report(analyzer.finish()), out)
+    assert not analyzer.crashed, out.getvalue()
     return out.getvalue()
 
 

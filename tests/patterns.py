@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import cachedoctor
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.report import secrets
+from cachedoctor.report.hiding.contexts import CONTEXTS
 
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _SAMPLES = [ord(c) for c in "a0 A_-.:=\t\"'<>[]{}()|/x9Z%,;\n\r"] + [0x1B, 0x80, 0xE9, 0x4E00, 0xF0001]
@@ -47,6 +49,9 @@ def compiled() -> dict[str, re.Pattern[Any]]:
         if not module.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(module.name)).items():
                 _collect(f"{module.name.removeprefix('cachedoctor.')}.{name}", value, found, 0)
+    found["secrets by shape"] = secrets.shapes()
+    for context in CONTEXTS:
+        found[f"secrets by place: {context.name}"] = secrets.place(context)
     for number, row in enumerate(ROWS):
         row.prepare()
         found[f"row {number} {row.id}"] = row.exact_match.__self__  # type: ignore[attr-defined]
@@ -75,6 +80,8 @@ def _parsed(pattern: re.Pattern[Any]) -> Any:
 
 def searched(name: str) -> bool:
     """Whether the pattern is looked for anywhere in a text, and not only at one place of it."""
+    if name.startswith("secrets by"):
+        return True
     last = re.split(r"[.\[]", name.split("[")[0])[-1]
     return name == "the catalogue" or last in _looked_for()
 

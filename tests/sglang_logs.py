@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cachedoctor.doctor.analysis.line_order import take_all
 from cachedoctor.doctor.analysis.stats_servers import StatsServers
+from cachedoctor.doctor.faults import Faults
 from cachedoctor.model import BatchPeriod, PrefillBatch, Segment, Session
 
 AT = "2026-07-04 04:31:24"
@@ -33,6 +35,11 @@ class Read(NamedTuple):
         return period
 
 
+def fail(words: str) -> None:
+    """Let a fault of our own end the test."""
+    raise AssertionError(words)
+
+
 def read(*lines: str, cut: int | None = None) -> Read:
     """Feed lines; ``cut``: in two pieces, the second from this line on (0-based)."""
     sessions: list[Session] = []
@@ -42,12 +49,12 @@ def read(*lines: str, cut: int | None = None) -> Read:
         sessions.append(Session(len(sessions), path, origin))
         return sessions[-1]
 
-    measuring = StatsServers(new_session, batches.append, None)  # type: ignore[arg-type]  # SGLang has batches only
+    measuring = StatsServers(new_session, batches.append, None, Faults(fail))  # type: ignore[arg-type]  # SGLang has batches only
     measuring.begin("log", False)
     for first, part in ((0, lines[:cut]), (cut or 0, lines[cut:] if cut else ())):
         if part:
             segment = Segment(None, "".join(line + "\n" for line in part).encode(), first + 1)
-            measuring.read(*measuring.divide([segment]))
+            take_all(measuring.steps(*measuring.divide([segment])))
     return Read(sessions, batches)
 
 

@@ -44,7 +44,9 @@ def logcli_jsonl(lines: list[Line], pod: str) -> bytes:
 
 def logcli_text(lines: list[Line], pod: str) -> bytes:
     """``logcli query``: the newest line first."""
-    made = [f'{iso(at)} {{container="server", pod="{pod}", quoted="a\\"}} b"}}   {line}\n' for at, line in enumerate(lines)]
+    made = [
+        f'{iso(at)} {{container="server", pod="{pod}", quoted="a\\"}} b"}}   {line}\n' for at, line in enumerate(lines)
+    ]
     return "".join(made[::-1]).encode()
 
 
@@ -58,7 +60,9 @@ def loki_api(lines: list[Line], pod: str) -> bytes:
         {"stream": labels | {"detected_level": "error"}, "values": loud[::-1]},
     ]
     stats = {"summary": {"bytesProcessedPerSecond": 5, "queue": [{"a": 1}]}}
-    return json.dumps({"status": "success", "data": {"resultType": "streams", "result": streams, "stats": stats}}).encode()
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "streams", "result": streams, "stats": stats}}
+    ).encode()
 
 
 def filebeat(lines: list[Line], pod: str) -> bytes:
@@ -138,7 +142,13 @@ def gcp(lines: list[Line], pod: str) -> bytes:
 def cloudwatch_events(lines: list[Line], pod: str) -> bytes:
     """``aws logs filter-log-events``: one document."""
     made = [
-        {"logStreamName": pod, "timestamp": millis(at), "message": line, "ingestionTime": millis(at) + 500, "eventId": "3"}
+        {
+            "logStreamName": pod,
+            "timestamp": millis(at),
+            "message": line,
+            "ingestionTime": millis(at) + 500,
+            "eventId": "3",
+        }
         for at, line in enumerate(lines)
     ]
     return json.dumps({"events": made, "searchedLogStreams": []}, indent=4).encode() + b"\n"
@@ -179,7 +189,12 @@ def cri(lines: list[Line], pod: str) -> bytes:
 
 
 def firelens(lines: list[Line], pod: str) -> bytes:
-    frame = {"container_id": "0a-1", "container_name": pod, "ecs_cluster": "c", "ecs_task_arn": "arn:aws:ecs:x:1:task/c/2"}
+    frame = {
+        "container_id": "0a-1",
+        "container_name": pod,
+        "ecs_cluster": "c",
+        "ecs_task_arn": "arn:aws:ecs:x:1:task/c/2",
+    }
     return _json([{"source": "stderr", "log": line, **frame} for line in lines])
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import termios
 from pathlib import Path
 
 import polars as pl
@@ -86,7 +89,8 @@ def test_an_interrupt_keeps_the_old_table(tmp_path: Path, table: str, number: si
     ):
         pipe.write(FIRST)
         pipe.flush()
-        wait_for(lambda: len(list(tmp_path.iterdir())) == 3, "temporary file beside it")
+        waiting = array.array("i", [1])
+        wait_for(lambda: fcntl.ioctl(pipe, termios.FIONREAD, waiting) or not waiting[0], "look at the log")
         process.send_signal(number)
         assert process.wait(PATIENCE) == 130
     assert target.read_text() == "old"

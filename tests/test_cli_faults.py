@@ -156,6 +156,19 @@ def test_the_first_interrupt_waits_for_a_report_that_is_being_written(tmp_path: 
     assert report["interrupted"] is False
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_signal_that_is_noted_strikes_when_it_comes_again(held: bool, request: pytest.FixtureRequest) -> None:
+    """The second one does not wait for a step that is held together, either: it may be stuck."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    with Interrupts() as interrupts, interrupts.deferred() as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        with interrupts.held() if held else contextlib.nullcontext(), pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 @pytest.mark.parametrize("second", [False, True])
 def test_steps_within_a_step_are_held_together(second: bool, request: pytest.FixtureRequest) -> None:
     """A signal in the inner step waits for the end of the outer one, another one does not."""

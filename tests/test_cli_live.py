@@ -9,6 +9,7 @@ import io
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import termios
@@ -139,6 +140,22 @@ def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
     assert process.returncode == 130
     assert b"Interrupted" in out
     assert error == b""
+
+
+@pytest.mark.parametrize("command", ["analyze", "watch"])
+def test_ctrl_c_comes_behind_what_was_written_until_then(command: str, log: Path) -> None:
+    """Also behind the copy of a log that was cut right before, and of which no further line came."""
+    given = ["--follow", log] if command == "analyze" else [log]
+    with start(command, *given, stdin=subprocess.DEVNULL) as process:
+        read_until(process, b"CD101")
+        with log.open("a") as file:
+            file.write(THIRD)
+        shutil.copyfile(log, f"{log}.1")
+        os.truncate(log, 0)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, error) == (130, b"")
+    assert b"warning[CD102]" in out
 
 
 @pytest.mark.sweep

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import gzip
 import os
 import signal
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
 from command import LOG, PATIENCE, one_line, run, start, wait_for
 
-from cachedoctor.cli import sink
+from cachedoctor.cli import new_file, sink
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +123,8 @@ def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(LOG)
         process.stdin.flush()
-        wait_for(lambda: len(list(tmp_path.iterdir())) == 2, "temporary file: it is not at work")
+        left = array.array("i", [1])
+        wait_for(lambda: fcntl.ioctl(process.stdin, termios.FIONREAD, left) or not left[0], "look at the input")
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
@@ -129,7 +133,7 @@ def test_an_interrupt_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_the_file_is_opened_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is there already, and the block that would remove it has not begun."""
+    """Where a new file needs a name: it is there already, and the block that would remove it has not begun."""
 
     def interrupted(path: str, mode: str) -> None:
         open(path, mode).close()
@@ -138,7 +142,8 @@ def test_an_interrupt_while_the_file_is_opened_leaves_nothing(tmp_path: Path, mo
 
     out = tmp_path / "safe.log"
     out.write_bytes(b"old")
-    monkeypatch.setattr(sink, "open", interrupted, raising=False)
+    monkeypatch.setattr(new_file, "_UNNAMED", None)
+    monkeypatch.setattr(new_file, "open", interrupted, raising=False)
     with pytest.raises(KeyboardInterrupt), sink.Sink(str(out)):
         pass
     assert out.read_bytes() == b"old"

@@ -32,11 +32,11 @@ def fault(path):
 def test_every_key_can_be_set(tmp_path):
     text = (
         'select = ["CD1", "log-too-terse"]\nignore = ["CD105"]\nformat = "json"\nfail-on = "note"\n'
-        'color = "never"\nwarn-tokens = 5_000\nmin-prompt-tokens = 0\n'
+        'color = "never"\nhide = ["Falcon", "EMP-####"]\nwarn-tokens = 5_000\nmin-prompt-tokens = 0\n'
     )
     said = {
         "select": ["CD1", "log-too-terse"], "ignore": ["CD105"], "format": "json", "fail-on": "note",
-        "color": "never", "warn-tokens": 5000, "min-prompt-tokens": 0,
+        "color": "never", "hide": ["Falcon", "EMP-####"], "warn-tokens": 5000, "min-prompt-tokens": 0,
     }  # fmt: skip
     assert values(write(tmp_path / "cachedoctor.toml", text)) == said
     assert values(write(tmp_path / "pyproject.toml", f"[tool.cachedoctor]\n{text}")) == said
@@ -152,3 +152,14 @@ def test_what_no_reader_of_toml_takes_is_one_line(tmp_path):
     for name, said in (("digits.toml", "is no TOML"), ("dots.toml", "more than 100 dots"), ("pipe", "it is no file")):
         with pytest.raises(CacheDoctorError, match=said):
             config.read_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["cachedoctor.toml", "pyproject.toml"])
+def test_a_byte_order_mark_is_no_fault(tmp_path, name, encoding):
+    """Editors on Windows write one, and > of PowerShell."""
+    head = "[tool.cachedoctor]\n" if name == "pyproject.toml" else ""
+    (tmp_path / name).write_bytes(f"{head}fail-on = 'error'\n".encode(encoding))
+    found = config.find(tmp_path)
+    assert found == tmp_path / name
+    assert config.read_file(found)["fail-on"].value == "error"

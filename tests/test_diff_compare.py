@@ -11,6 +11,7 @@ from cachedoctor.model import CacheDoctorError, Edit, PromptDiff
 from cachedoctor.prompts import run_diff
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.compare_prompts import Options, _user_starts, compare, describe, digest, hashed
+from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import PlacedSpan, Prompt
 from cachedoctor.prompts.tokenizers.base import Tokens
 
@@ -129,8 +130,9 @@ def test_swapping_the_prompts_mirrors_the_answer(name: str) -> None:
     paths = [str(PROMPTS / name / f"{side}.json") for side in "ab"]
     for options in (run_diff.Ask(full=True), run_diff.Ask(full=True, template=str(PROMPTS / "template.jinja"))):
         ours, theirs = ([run_diff._load(p, None)[0] for p in order] for order in (paths, paths[::-1]))
-        cutter = run_diff.tokenize.pieces()
-        ours, theirs = ([run_diff.rendered(p, options, cutter) for p in side] for side in (ours, theirs))
+        files = ModelFiles(template=options.template)
+        cutter = files.cutter
+        ours, theirs = ([run_diff.rendered(p, options, files) for p in side] for side in (ours, theirs))
         one, two = (compare(*side, cutter, Options(full=True)) for side in (ours, theirs))
         assert one.first is not None
         assert two.first is not None

@@ -16,8 +16,9 @@ from tokenizer_files import IM_END, IM_START, SPEC, TINY, save, save_gguf
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.tokenizers.base import Tokens
 from cachedoctor.prompts.tokenizers.bpe import BYTE_LETTERS, SPACE
+from cachedoctor.prompts.tokenizers.from_path import from_path
 from cachedoctor.prompts.tokenizers.pretokens import TABLE, Cutter, Special, Specials
-from cachedoctor.prompts.tokenizers.tokenize import load
+from cachedoctor.prompts.tokenizers.remote import ServerTokenizer
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
@@ -59,30 +60,30 @@ def test_special_tokens_overlap_as_in_their_program() -> None:
 
 
 def test_gguf_adds_bos_where_the_file_or_the_kind_says_so(tmp_path: Path) -> None:
-    assert load(save_gguf(tmp_path)).leading("hello") == 0
+    assert from_path(save_gguf(tmp_path)).leading("hello") == 0
     for changes in ({"add_bos_token": (BOOL, True)}, {"pre": (STRING, "llama-bpe")}):
-        tokenizer = load(save_gguf(tmp_path, **changes))
+        tokenizer = from_path(save_gguf(tmp_path, **changes))
         assert (tokenizer.leading("hello"), tokenizer.leading("<|im_start|>hello")) == (1, 0)
 
 
 def test_gguf_knows_what_the_file_has_wrong(tmp_path: Path) -> None:
     types = [1] * len(SPEC["model"]["vocab"]) + [3, 1, 4]
-    tokenizer = load(save_gguf(tmp_path, token_type=(ARRAY, (I32, types))))
+    tokenizer = from_path(save_gguf(tmp_path, token_type=(ARRAY, (I32, types))))
     assert tokenizer.encode("<|im_end|>").ids == [IM_END]
     assert tokenizer.chat_template == "{{ messages }}"
 
 
 def test_json_options_of_common_models(tmp_path: Path) -> None:
     bytelevel = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
-    assert load(save(tmp_path, pre_tokenizer=bytelevel)).encode("world").starts == [0]
-    assert load(save(tmp_path, pre_tokenizer=bytelevel)).encode("world").ids == [264]
+    assert from_path(save(tmp_path, pre_tokenizer=bytelevel)).encode("world").starts == [0]
+    assert from_path(save(tmp_path, pre_tokenizer=bytelevel)).encode("world").ids == [264]
     steps = [{"type": "Digits", "individual_digits": True}, bytelevel | {"add_prefix_space": False}]
     digits = {"type": "Sequence", "pretokenizers": steps}
-    assert load(save(tmp_path, pre_tokenizer=digits)).encode(" 12").ids == [32, 49, 50]
+    assert from_path(save(tmp_path, pre_tokenizer=digits)).encode(" 12").ids == [32, 49, 50]
     post = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}]}
-    assert load(save(tmp_path, post_processor=post)).leading("x") == 1
+    assert from_path(save(tmp_path, post_processor=post)).leading("x") == 1
     lists = SPEC["model"] | {"merges": [merge.split(" ") for merge in SPEC["model"]["merges"]]}
-    assert load(save(tmp_path, model=lists)).encode("hello world").ids == [259, 264]
+    assert from_path(save(tmp_path, model=lists)).encode("hello world").ids == [259, 264]
 
 
 def test_json_with_byte_fallback(tmp_path: Path) -> None:
@@ -97,13 +98,13 @@ def test_json_with_byte_fallback(tmp_path: Path) -> None:
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, replace]}
     spec = {"model": model, "pre_tokenizer": None, "added_tokens": []}
-    assert load(save(tmp_path, normalizer=replace, **spec)).encode("b aé") == Tokens(
+    assert from_path(save(tmp_path, normalizer=replace, **spec)).encode("b aé") == Tokens(
         [3, 4, 5 + 0xC3, 5 + 0xA9], [0, 1, 3, 3]
     )
-    assert load(save(tmp_path, normalizer=prepend, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
+    assert from_path(save(tmp_path, normalizer=prepend, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
     metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first", "split": False}
     spec["pre_tokenizer"] = metaspace
-    assert load(save(tmp_path, normalizer=None, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
+    assert from_path(save(tmp_path, normalizer=None, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -125,19 +126,19 @@ def test_json_with_byte_fallback(tmp_path: Path) -> None:
 )
 def test_a_tokenizer_json_that_cannot_be_followed_is_refused(tmp_path: Path, changes: Any, says: str) -> None:
     with pytest.raises(CacheDoctorError, match=says) as caught:
-        load(save(tmp_path, **changes))
+        from_path(save(tmp_path, **changes))
     assert caught.value.hint
 
 
 def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(b"\xff\xfe{")
     with pytest.raises(CacheDoctorError, match="is not JSON"):
-        load(str(tmp_path / "x.json"))
+        from_path(str(tmp_path / "x.json"))
     with pytest.raises(CacheDoctorError, match="cannot read the tokenizer"):
-        load(str(tmp_path / "none"))
+        from_path(str(tmp_path / "none"))
     (tmp_path / "x.gguf").write_bytes(b"nothing")
     with pytest.raises(CacheDoctorError, match="does not begin with GGUF"):
-        load(str(tmp_path / "x.gguf"))
+        from_path(str(tmp_path / "x.gguf"))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
 )
 def test_a_gguf_that_cannot_be_followed_is_refused(tmp_path: Path, changes: Any, says: str) -> None:
     with pytest.raises(CacheDoctorError, match=says):
-        load(save_gguf(tmp_path, **changes))
+        from_path(save_gguf(tmp_path, **changes))
 
 
 class _Server(BaseHTTPRequestHandler):
@@ -164,7 +165,7 @@ class _Server(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         names = [*SPEC["model"]["vocab"], *(token["content"] for token in SPEC["added_tokens"])]
         tokens: list[Any] = [{"id": IM_START, "piece": "<|im_start|>"}] if body["add_special"] else []
-        for i in load(str(TINY)).encode(body["content"]).ids:
+        for i in from_path(str(TINY)).encode(body["content"]).ids:
             raw = names[int(i)].encode() if int(i) >= IM_START else bytes(map(BYTE_LETTERS.index, names[int(i)]))
             piece = raw.decode() if raw.isascii() else list(raw)
             tokens.append({"id": i, "piece": "?" if self.mode == "other" and body["content"] else piece})
@@ -189,8 +190,8 @@ def server() -> Iterator[str]:
 
 @pytest.mark.parametrize("text", ["", "<|im_start|>hello world é日\n<|im_end|>"])
 def test_a_running_server_is_asked(server: str, tmp_path: Path, text: str) -> None:
-    tokenizer = load(server + "/")
-    assert tokenizer.encode(text) == load(save_gguf(tmp_path)).encode(text)
+    tokenizer = ServerTokenizer(server + "/")
+    assert tokenizer.encode(text) == from_path(save_gguf(tmp_path)).encode(text)
     assert (tokenizer.leading("hello"), tokenizer.leading("<|im_start|>")) == (1, 0)
 
 
@@ -209,11 +210,11 @@ def test_a_server_that_answers_badly_is_refused(
 ) -> None:
     monkeypatch.setattr(_Server, "mode", mode)
     with pytest.raises(CacheDoctorError, match=says) as caught:
-        load(server).encode("hello")
+        ServerTokenizer(server).encode("hello")
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:x", "http://", "http://[::1"])
 def test_a_server_that_is_not_there_is_refused(url: str) -> None:
     with pytest.raises(CacheDoctorError):
-        load(url)
+        ServerTokenizer(url)

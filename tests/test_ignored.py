@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from command import LOG
@@ -135,3 +136,18 @@ def test_the_more_precise_word_decides():
     assert off(["CD"], ["CD9", "log-cut"]) == {"CD901", "CD902", "CD903"}
     assert off(["CD", "log-cut"], ["CD9"]) == {"CD901", "CD903"}
     assert off(["CD901"], ["log-too-terse"]) == ALL
+
+
+def test_words_without_end_read_the_folders_of_the_rules_once(monkeypatch):
+    names.modules.cache_clear()
+    read, glob = [], Path.glob
+
+    def counted(folder, pattern):
+        read.append(folder)
+        return glob(folder, pattern)
+
+    monkeypatch.setattr(Path, "glob", counted)
+    words = [f"CD{1 + at % 6}" for at in range(90_000)]
+    names.refuse_unknown(words)
+    assert names.switched_off(words, ["log-cut"] * 90_000) == {code for code in ALL if code >= "CD7"}
+    assert len(read) == 1

@@ -19,7 +19,13 @@ PARTS = 16
 def test_every_pattern_is_found() -> None:
     """Of modules, of tables and bound methods in them, and of rows of the catalogue."""
     names = set(compiled())
-    assert {"the catalogue", "envelope.shapes._ESCAPES", "engines.llamacpp.fused.READ_CREATED"} <= names
+    assert {
+        "the catalogue",
+        "envelope.shapes._ESCAPES",
+        "engines.llamacpp.fused.READ_CREATED",
+        "secrets by shape",
+        "secrets by place: password",
+    } <= names
     assert any(name.startswith("envelope.prefixes.TABLE[") for name in names)
     assert sum(name.startswith("row ") for name in names) == len(patterns.ROWS)
 

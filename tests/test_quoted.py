@@ -192,7 +192,7 @@ def test_an_explained_line_hides_secrets() -> None:
         ("https://x.y/a?key=AbCd1234&b=1", "https://x.y/a?key=<secret>&b=1"),
         ("--hf-token abcdEF12 -c 1", "--hf-token <secret> -c 1"),
         ("Authorization: Token abcdef0123456789", "Authorization: Token <token>"),
-        ("redis://:pa55w0rd@host:6379/0", "redis://<user>:<password>@host:6379/0"),
+        ("redis://:pa55w0rd@host:6379/0", "redis://:<password>@host:6379/0"),
         ("postgres://u:p@ss/w0rd@db:5432/x", "postgres://<user>:<password>@db:5432/x"),
         ("%2Fhome%2Fzq%2Fx", "%2Fhome%2F<user>%2Fx"),
         ("https://hooks.slack.com/services/T00/B00/XXXX", "https://hooks.slack.com/services/<secret>"),

@@ -11,10 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from following import POLL, Step, append, followed, one_by_one
 
 from cachedoctor.sources import generations
 from cachedoctor.sources.follow import FollowSource
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import rotations
 
 WRITER = Path(__file__).with_name("rotating_writer.py")
 
@@ -63,6 +67,13 @@ def at_once(*steps: Step) -> Step:
             each()
 
     return step
+
+
+@pytest.mark.parametrize("kind", [rename, copy_and_cut])
+def test_the_last_copy_is_read_though_no_line_comes_behind_it(path: Path, kind: Callable[[Path, str], Step]) -> None:
+    """Twice: the second time nothing had been read of the file that is cut."""
+    steps = [at_once(append(path, b"%d\n" % n), kind(path, f"2026010{n}"), path.touch) for n in (1, 2, 3)]
+    assert followed(path, one_by_one(*steps)) == b"start\n1\n2\n3\n"
 
 
 @pytest.mark.parametrize("kind", [rename, copy_and_cut])
@@ -168,3 +179,37 @@ def test_an_empty_file_at_rest_does_not_list_the_folder(path: Path, monkeypatch:
     monkeypatch.setattr(generations.os, "listdir", listdir)
     assert [c for c in FollowSource(str(path), POLL / 10, stop).chunks() if c] == [b"start\n"]
     assert listed[0] <= 8
+
+
+@pytest.mark.parametrize("kind", [rename, copy_and_cut])
+def test_who_ends_it_gets_what_was_written_until_then(path: Path, kind: Callable[[Path, str], Step]) -> None:
+    """Rotations between the last look and the end, the last of them behind the last line."""
+    looks = [0]
+
+    def stop() -> bool:
+        looks[0] += 1
+        if looks[0] == 3:
+            for number in (1, 2):
+                at_once(append(path, b"%d\n" % number), kind(path, f"2026010{number}"), path.touch)()
+        return looks[0] >= 3
+
+    assert b"".join(FollowSource(str(path), POLL, stop).chunks()) == b"start\n1\n2\n"
+
+
+def test_who_ends_it_does_not_wait_for_the_rest_of_a_long_log(path: Path) -> None:
+    size = 20 << 20
+    with path.open("ab") as file:
+        file.truncate(6)
+        file.write((b"x" * 99 + b"\n") * (size // 100))
+    data = b"".join(FollowSource(str(path), POLL, lambda: True).chunks())
+    assert 8 << 20 < len(data) < 9 << 20
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("kind", ["copy", "rename"])
+def test_a_storm_of_rotations_loses_no_request(kind: str, tmp_path: Path) -> None:
+    """As the benchmark counts them, at the pace of the fastest."""
+    found = rotations.storm(kind, 10, 300, tmp_path)
+    assert (found.lost, found.twice) == (0, 0)
+    assert found.left > 200
+    assert found.rotations > 20

@@ -14,7 +14,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.spool import Spool
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.model import Judged, Mark, MarkName, Request, Session, Shows, Verdict
+from cachedoctor.model import Answers, Counters, Judged, Mark, MarkName, Request, Session, Shows, Verdict
 from cachedoctor.report.wire.report_v1 import encode_request
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import (
@@ -115,17 +115,30 @@ def test_a_cause_of_a_session_is_silenced_by_one_of_its_requests() -> None:
         assert found == ([] if silenced == ("CD901",) else [("CD902", "x")]) + [("CD903", "")]
 
 
-def test_no_finding_is_without_a_line() -> None:
-    with pytest.raises(ValueError, match="no line proves 'it happened'"):
-        SessionFinding(WORDS, "key")
+@pytest.mark.parametrize(
+    ("finding", "counters", "answers", "reported"),
+    [
+        (SessionFinding(WORDS, "key"), [], [], False),
+        (SessionFinding(WORDS, "key"), [], [Answers("server.log", "log", 1)], False),
+        (SessionFinding(WORDS, "key"), [Counters("metrics.txt", None, "vllm")], [], True),
+        (SessionFinding(WORDS, "key"), [], [Answers("usage.json", "responses", 1)], True),
+        (SessionFinding(WORDS, "key", [(Mark(1, b""), "")]), [], [], True),
+        (SessionFinding(WORDS, "key", of_cmdline=True), [], [], True),
+    ],
+)
+def test_no_finding_is_without_a_line(
+    finding: SessionFinding, counters: list[Counters], answers: list[Answers], reported: bool
+) -> None:
+    """Unless what was given beside the log proves it; a rule that says it all the same has failed."""
+    session = Session(0, "server.log", engine="llama.cpp", counters=counters, answers=answers)
+    diagnosis = Diagnosis([SessionRule("CD901", "spy", "", lambda _: [finding])], [])
+    assert len(diagnosis.inspect([session])) == reported
+    assert diagnosis.crashed is not reported
+
+
+def test_the_lines_that_prove_a_match_are_no_option() -> None:
     with pytest.raises(TypeError):
         Proof()  # type: ignore[call-arg]
-
-
-def test_only_findings_of_the_command_line_have_no_line() -> None:
-    """Their rules say so; no other does."""
-    assert SessionFinding(WORDS, "key", [(Mark(1, b""), "")]).evidence
-    assert SessionFinding(WORDS, "key", of_cmdline=True).evidence == []
 
 
 # ---- a request is read, and not written

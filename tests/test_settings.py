@@ -45,6 +45,37 @@ def test_each_level_comes_before_the_next(project):
     assert b"CD102" not in text.stdout
 
 
+def test_a_file_that_nobody_named_says_which_rules_it_silences(project):
+    """One line on the standard error; what was given says nothing, nor does a file that silences none."""
+    file, inner = project / "cachedoctor.toml", project / "inner"
+    inner.mkdir()
+    (inner / "server.log").write_bytes((project / "server.log").read_bytes())
+    file.write_text('ignore = ["CD101", "log-cut"]\n')
+    said = f"cachedoctor: note: {file}: rules that are not reported: CD101, CD902 (hint: --no-config goes without"
+    for done in (here(inner, "analyze", "server.log"), here(inner, "watch", "-", stdin=FIRST.encode())):
+        assert done.stderr.decode().startswith(said)
+        assert done.stderr.count(b"\n") == 1
+    for given in (["--quiet"], ["--config", file], ["--no-config"], ["--ignore", "CD1"]):
+        assert here(inner, "analyze", "server.log", *given).stderr == b"", given
+    assert here(inner, "analyze", "server.log", CACHEDOCTOR_CONFIG=str(file)).stderr == b""
+    file.write_text('select = ["CD101"]\n')
+    assert b"and " in here(inner, "analyze", "server.log").stderr
+    file.write_text('format = "json"\nselect = ["CD"]\n')
+    assert here(inner, "analyze", "server.log").stderr == b""
+
+
+def test_words_of_a_user_are_hidden(project):
+    """Wherever a report quotes, and whatever surrounds them; a pattern that would hide everything is refused."""
+    log = (FIRST + SECOND).replace("/models/hybrid.gguf", "/models/Falcon-EMP-4711.gguf").encode()
+    (project / "falcon.log").write_bytes(log)
+    (project / "cachedoctor.toml").write_text('hide = ["falcon", "EMP-####"]\n')
+    done = here(project, "analyze", "falcon.log", "-f", "json")
+    assert json.loads(done.stdout)["sessions"][0]["model"] == "<hidden>-<hidden>.gguf"
+    plain = here(project, "analyze", "falcon.log", "-f", "json", CACHEDOCTOR_HIDE="gguf")
+    assert json.loads(plain.stdout)["sessions"][0]["model"] == "Falcon-EMP-4711.<hidden>"
+    one_line(here(project, "analyze", "falcon.log", CACHEDOCTOR_HIDE="a*"), "CACHEDOCTOR_HIDE")
+
+
 @pytest.mark.sweep
 def test_flags_can_be_repeated_and_joined(project):
     done = here(project, "analyze", "server.log", "-f", "json", "--ignore", "CD101", "--ignore", "log-cut,CD102")

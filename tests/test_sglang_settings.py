@@ -107,7 +107,7 @@ def test_entries(text: str, want: list[tuple[str, str]]) -> None:
     [
         ("1", 1), ("-1", -1), ("0.88", 0.88), ("1e-05", 1e-05), ("True", True), ("None", None), ("'a\\nb'", "a\nb"),
         ("'head' ... 'tail'", "head"), ("nan", None), ("inf", None), ("9" * 400, None), ("<object>", None), ("'", None),
-        ("'\\ud800'", "\ud800"), ("'\\x'", None), ("__import__('os')", None),
+        ("'\\ud800'", "\ufffd"), ("'\\x'", None), ("__import__('os')", None),
     ],
 )  # fmt: skip
 def test_values(text: str, want: literals.Value) -> None:

@@ -116,6 +116,8 @@ def analyze(
     3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
     """
     chosen = settings.resolve(ctx, config, no_config)
+    if not quiet:
+        chosen.announce()
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
         _paths(ctx, logs or [], follow, alone=bool(metrics or responses)),
@@ -167,6 +169,7 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool)
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     from cachedoctor.cli.stepwise import Stepwise
+    from cachedoctor.doctor.scratch import clear_folders
 
     stream = _stream(job, sink) if job.settings.format == "jsonl" else None
     # Lines that come one by one, and live ones, leave no place for it.
@@ -188,7 +191,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         extras=job.extras,
     )
     try:
-        errors, interrupted = _feed(job, analyzer, progress)
+        errors, interrupted = _feed(job, analyzer, progress, interrupts)
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
@@ -196,7 +199,9 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
+    complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
     complain(errors, analyzer)
+    clear_folders()
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on)
 
 
@@ -217,8 +222,8 @@ def _is_live(job: _Job, sink: Sink) -> bool:
     return any(is_stream(0 if path == "-" else path) for path in job.paths)
 
 
-def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[SourceError], bool]:
-    from cachedoctor.doctor.analysis.run import drive, feed_all
+def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interrupts) -> tuple[list[SourceError], bool]:
+    from cachedoctor.doctor.analysis.run import drive_followed, feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
 
     try:
@@ -233,10 +238,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress) -> tuple[list[Sourc
                     terms = Terms(job.build, job.given, keeps, limit, job.settings.options)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
             return feed_all(analyzer, job.paths, limit, progress.read), False
-        from cachedoctor.sources.follow import FollowSource
-
-        error = drive(analyzer, FollowSource(job.follow))
-        return [] if error is None else [error], False
+        return drive_followed(analyzer, job.follow, interrupts.deferred())
     except KeyboardInterrupt:
         return [], True
 

@@ -11,8 +11,7 @@ from cachedoctor.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
-    from cachedoctor.model import Report
-    from cachedoctor.sources.base import SourceError
+    from cachedoctor.model import CacheDoctorError, Report
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
 SERVERS = "llama-server, vLLM or SGLang"
@@ -48,12 +47,16 @@ def conclude(
     return report, interrupted
 
 
-def complain(errors: Iterable[SourceError], analyzer: Analyzer) -> None:
-    """Name inputs that could not be read and rules that failed, on the standard error."""
+def complain(errors: Iterable[CacheDoctorError], analyzer: Analyzer) -> None:
+    """Name inputs that could not be read, and say that a part of us failed, on the standard error."""
     for error in errors:
         terminal.complain(error.message, error.hint)
     if analyzer.crashed:
-        terminal.complain("a rule failed; the report names it", "this is a bug: please report it", "internal error")
+        terminal.complain(
+            "a rule, or what reads a server, failed; the report names it",
+            "this is a bug: please report it",
+            "internal error",
+        )
 
 
 def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "warning", "error"] = "never") -> int:

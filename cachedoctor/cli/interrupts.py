@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,6 +17,8 @@ class Interrupts:
     def __init__(self) -> None:
         self._held = False
         self._pending = False
+        self._is_deferring = False
+        self._asked = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -45,13 +47,25 @@ class Interrupts:
             self._pending = False
             raise KeyboardInterrupt
 
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[Callable[[], bool]]:
+        """Only take note of the first signal in the block, which is to end soon when what is given turns true."""
+        self._is_deferring = True
+        try:
+            yield lambda: self._asked
+        finally:
+            self._is_deferring = False
+
     @property
     def holding(self) -> bool:
         """Whether a step is under way: nobody may look at what it changes."""
         return self._held
 
     def _strike(self, _: int, __: FrameType | None) -> None:
-        if self._held and not self._pending:
+        if self._is_deferring and not self._asked:
+            self._asked = True
+            return
+        if self._held and not self._pending and not self._asked:
             self._pending = True
             return
         self._pending = False

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cachedoctor.config import FailOn, Value
     from cachedoctor.model import Options
 
+_NAMED = 5
+"""Rules that a message names."""
 _COLOR_VARIABLES = ("NO_COLOR", "FORCE_COLOR")
 
 
@@ -29,6 +31,8 @@ class FoundSettings(NamedTuple):
     values: dict[str, Value]
     off: frozenset[str]
     """Codes of the rules that are switched off."""
+    silenced: frozenset[str]
+    """Those of them that a file switched off which nobody named."""
 
 
 class Settings(NamedTuple):
@@ -40,6 +44,18 @@ class Settings(NamedTuple):
     options: Options
     file: str | None
     """The file that was read."""
+    silenced: frozenset[str]
+    """Codes of the rules that it switched off, where nobody named it."""
+
+    def announce(self) -> None:
+        """Name on the standard error the file that switched rules off, if that was found and not given."""
+        if self.silenced:
+            from cachedoctor.cli.terminal import complain
+
+            codes = sorted(self.silenced)
+            shown = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
+            what = f"{self.file}: rules that are not reported: {shown}"
+            complain(what, "--no-config goes without this file, cachedoctor config shows it", "note")
 
 
 def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings:
@@ -61,6 +77,7 @@ def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings
         "auto" if asked else color.value,
         Options(values["warn-tokens"], values["min-prompt-tokens"], found.off),
         None if found.path is None else str(found.path),
+        found.silenced,
     )
 
 
@@ -79,7 +96,9 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
     values |= read_environment(os.environ)
     values |= _flags(ctx, but)
     _check(values)
-    return FoundSettings(path, values, switched_off(values["select"].value, values["ignore"].value))
+    by_file = [values[key].value if values[key].source == "file" else KEYS[key].default for key in ("select", "ignore")]
+    silenced = frozenset() if _given(config) else switched_off(*by_file)
+    return FoundSettings(path, values, switched_off(values["select"].value, values["ignore"].value), silenced)
 
 
 def _file(config: str | None, no_config: bool) -> Path | None:
@@ -89,11 +108,16 @@ def _file(config: str | None, no_config: bool) -> Path | None:
         raise typer.BadParameter("it contradicts --no-config", param_hint="--config")
     if no_config or (config is None and os.environ.get("CACHEDOCTOR_NO_CONFIG")):
         return None
-    given = config or os.environ.get("CACHEDOCTOR_CONFIG")
+    given = _given(config)
     if given:
         return Path(given)
     folder = here()
     return None if folder is None else find(folder)
+
+
+def _given(config: str | None) -> str | None:
+    """The file that was named."""
+    return config or os.environ.get("CACHEDOCTOR_CONFIG")
 
 
 def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
@@ -123,8 +147,20 @@ def _check(values: dict[str, Value]) -> None:
         raise CacheDoctorError(f"{_place(format, 'format')}: {format.value}: no such format", hint)
     if not values["select"].value:
         raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD stands for all of them")
+    _hide(values["hide"])
     for key in ("select", "ignore"):
         names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
+
+
+def _hide(value: Value) -> None:
+    from cachedoctor.model import CacheDoctorError
+    from cachedoctor.report.hiding import own
+
+    try:
+        own.use(value.value)
+    except ValueError as error:
+        hint = "a word in which # is a digit, ? any character, * the rest of a word"
+        raise CacheDoctorError(f"{_place(value, 'hide')}: {error}", hint) from error
 
 
 def _place(value: Value, key: str) -> str:

@@ -9,7 +9,10 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cachedoctor.cli.new_file import NewFile
 
 
 class Sink:
@@ -18,36 +21,27 @@ class Sink:
     def __init__(self, path: str | None) -> None:
         self.path = None if path == "-" else path
         """The file, or None for the standard output."""
-        self._temporary: str | None = None
-        self._target = ""
+        self._new: NewFile | None = None
         self._stream: IO[bytes] | None = None
         self._written = False
 
     def __enter__(self) -> Sink:
-        try:
-            with self._faults():
-                self._stream = self._standard() if self.path is None else self._opened(self.path)
-        except BaseException:  # an interrupt, too: nobody calls __exit__
-            if self._temporary is not None:
-                _remove(self._temporary)
-            raise
+        with self._faults():
+            self._stream = self._standard() if self.path is None else self._opened(self.path)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if self.path is None or self._stream is None:
             return
-        with contextlib.ExitStack() as cleanup:
-            if self._temporary is not None:
-                cleanup.callback(_remove, self._temporary)
-            if kind is not None:
-                # What is still buffered fails again when the disk is full; the first error says it all.
-                with contextlib.suppress(OSError):
-                    self._stream.close()
-                return
-            with self._faults():
-                self._stream.close()
-                if self._temporary is not None and self._written:
-                    os.replace(self._temporary, self._target)
+        file = self._stream if self._new is None else self._new
+        if kind is not None:
+            # What is still buffered fails again when the disk is full; the first error says it all.
+            with contextlib.suppress(OSError):
+                file.close()
+            return
+        with self._faults(), contextlib.closing(file):
+            if self._new is not None and self._written:
+                self._new.publish()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[IO[bytes]]:
@@ -71,19 +65,15 @@ class Sink:
     def _opened(self, path: str) -> IO[bytes]:
         if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe has no old content to protect
             return open(path, "wb")
-        self._target = os.path.realpath(path)
-        mode = None
-        if os.path.exists(self._target):
-            if not os.access(self._target, os.W_OK):
+        target, mode = os.path.realpath(path), None
+        if os.path.exists(target):
+            if not os.access(target, os.W_OK):
                 raise PermissionError(0, "Permission denied")
-            mode = stat.S_IMODE(os.stat(self._target).st_mode)
-        import secrets  # brings much with it
+            mode = stat.S_IMODE(os.stat(target).st_mode)
+        from cachedoctor.cli.new_file import NewFile
 
-        self._temporary = os.path.join(os.path.dirname(self._target), f".cachedoctor-{secrets.token_hex(4)}.tmp")
-        stream = open(self._temporary, "xb")  # noqa: SIM115  # closed by __exit__
-        if mode is not None:
-            os.chmod(self._temporary, mode)
-        return stream
+        self._new = NewFile(target, mode)
+        return self._new.stream
 
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
@@ -130,8 +120,3 @@ def _hint(fault: OSError, path: str | None) -> str:
     if isinstance(fault, PermissionError):
         return "give a file that you may write, with -o FILE"
     return "free some space, or write elsewhere with -o FILE"
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)

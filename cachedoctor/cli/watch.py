@@ -57,6 +57,7 @@ def watch(
     Exit status: as analyze; 130 after Ctrl-C.
     """
     chosen = settings.resolve(ctx, config, no_config)
+    chosen.announce()
     path = given_or_piped(ctx, log)
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
@@ -77,7 +78,7 @@ def _run(
 
     shown = _view(sink, look, interrupts)
     analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.listener, build, None, given, options=options)
-    errors, interrupted = _feed(analyzer, path, shown)
+    errors, interrupted = _feed(analyzer, path, shown, interrupts)
 
     def end(report: Report) -> None:
         if has_content(report):
@@ -99,12 +100,13 @@ def _view(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
     return Lines(sink, look)
 
 
-def _feed(analyzer: Analyzer, path: str, shown: Screen | Lines) -> tuple[list[SourceError], bool]:
-    from cachedoctor.doctor.analysis.run import drive, growing
+def _feed(
+    analyzer: Analyzer, path: str, shown: Screen | Lines, interrupts: Interrupts
+) -> tuple[list[SourceError], bool]:
+    from cachedoctor.doctor.analysis.run import drive_growing
 
     try:
         with shown:
-            error = drive(analyzer, growing(path))
-        return [] if error is None else [error], False
+            return drive_growing(analyzer, path, interrupts.deferred())
     except KeyboardInterrupt:
         return [], True

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.looks import Look
 from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Session
+from cachedoctor.model.bounds import COUNT
 
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
@@ -77,7 +78,8 @@ class AnswerTracker:
         """Take a request, in tokens; what is no number of tokens is unknown."""
         answers = self._opened(line)
         answers.requests += 1
-        if prompt is None or prompt < 0:
+        prompt = COUNT.of(prompt)
+        if prompt is None:
             return
         if cached is not None and not 0 <= cached <= prompt:
             cached = None

@@ -17,6 +17,7 @@ from cachedoctor.envelope.clock import is_time
 from cachedoctor.envelope.prefixes import Prefixes
 from cachedoctor.envelope.records import Piece, read_record
 from cachedoctor.envelope.shapes import is_written, strip_controls
+from cachedoctor.knowledge.texts import sound_json
 
 _PATHS_MAX = 8
 _TRIES = 4096
@@ -30,6 +31,8 @@ _DEPTH = 4
 _SPLIT = 16_384
 """Bytes at which docker cuts a line; only its last part ends with a newline."""
 
+_TIME_MAX = 10**20
+"""Nanoseconds of three thousand years; a larger number is no time."""
 _NO_VALUE = msgspec.UNSET
 
 
@@ -120,7 +123,7 @@ class Collected:
 
 def _decoded(line: bytes) -> dict[str, Any] | None:
     try:
-        record = msgspec.json.decode(line)
+        record = msgspec.json.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
@@ -130,7 +133,8 @@ def _harmless(label: labels.Label) -> Any:
     """Return the value of a label that names nobody, or nothing."""
     value = label.value
     if label.role == "time":
-        return value if not isinstance(value, str) or is_time(value) else _NO_VALUE
+        known = is_time(value) if isinstance(value, str) else 0 <= value < _TIME_MAX
+        return value if known else _NO_VALUE
     if label.role in ("part", "last"):
         return value if str(value).lower() in ("p", "f", "true", "false") else _NO_VALUE
     return value if label.role == "stream" and value in ("stdout", "stderr") else _NO_VALUE

@@ -16,6 +16,7 @@ import msgspec
 from cachedoctor.envelope import labels
 from cachedoctor.envelope.clock import moment
 from cachedoctor.envelope.collected import Collected, holds_line
+from cachedoctor.knowledge.texts import sound_json
 
 _MOST = 64 << 20
 """Bytes of a document; of a longer one it is not known where a record ends before all of it was read."""
@@ -143,7 +144,7 @@ def _opened(document: bytes, collected: Collected) -> bytes | None:
     records: list[dict[str, Any]] = []
     try:
         for part in _BETWEEN.split(document.removeprefix(b"\xef\xbb\xbf")):
-            records += reading.records(msgspec.json.decode(part), {})
+            records += reading.records(msgspec.json.decode(sound_json(part)), {})
             if not collected.known and not any(map(collected.line_of, records)) and len(records) > _LOOKED_AT:
                 return None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -15,6 +15,7 @@ import msgspec
 
 from cachedoctor.envelope import labels
 from cachedoctor.envelope.clock import moment
+from cachedoctor.knowledge.texts import sound_json
 
 _LINES = 64
 """Lines that tell the order."""
@@ -85,7 +86,7 @@ def _moment(line: bytes) -> int | float | None:
     if not line.startswith(b"{"):
         return moment(line[:40].partition(b" ")[0].decode("latin-1"))
     try:
-        record = msgspec.json.decode(line)
+        record = msgspec.json.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     found = labels.labels(record) if isinstance(record, dict) else {}

@@ -13,8 +13,13 @@ import msgspec
 from cachedoctor.envelope import labels
 from cachedoctor.envelope.prefixes import ISO
 from cachedoctor.envelope.shapes import is_shaped, is_written
+from cachedoctor.knowledge.texts import sound_json
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
+_LOGGED = frozenset({"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "TRACE", "SUCCESS"})
+"""Levels of Python loggers; another word in their place may be a user's."""
+_NUMBER_MAX = 10**15
+"""Numbers of records are smaller: processes, and microseconds of thirty years."""
 _SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
 _ASCTIME = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
 _STAMP = re.compile(ISO)
@@ -114,7 +119,7 @@ def read_json(line: bytes) -> Piece | Message | None:
     if docker is not None:
         return Piece(_encode(docker.log.removesuffix("\n")), docker.log.endswith("\n"), docker.stream)
     try:
-        record = _DECODER.decode(line)
+        record = _DECODER.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if record.type == "log" and record.msg is not None:
@@ -176,10 +181,10 @@ def _logger_prefix(record: _Json) -> str:
 
 
 def _docker(line: bytes) -> _Docker | None:
-    if not line.startswith(b'{"log":') and b'"log"' not in line:
+    if b'"log"' not in line:
         return None
     try:
-        record = _DOCKER.decode(line)
+        record = _DOCKER.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if record.stream in ("stdout", "stderr") else None
@@ -197,7 +202,7 @@ def _pairs(text: bytes) -> dict[str, object]:
 
 
 def _origin(line: bytes) -> bytes | None:
-    record = msgspec.json.decode(line)
+    record = msgspec.json.decode(sound_json(line))
     return labels.origin(labels.labels(record))
 
 
@@ -207,13 +212,15 @@ def _rewritten_json(line: bytes, text: str) -> bytes:
         end = "\n" if docker.log.endswith("\n") else ""
         time = docker.time if docker.time is not None and _STAMP.fullmatch(docker.time.encode()) else None
         return _bare(_Docker(log=text + end, stream=docker.stream, time=time))
-    record = _DECODER.decode(line)
+    record = _DECODER.decode(sound_json(line))
     if record.levelname is not None and record.message is not None:
         kept = text.removeprefix(_logger_prefix(record))
         plain = record.asctime if _ASCTIME.match(record.asctime or "") else None
-        return _bare(_Json(asctime=plain, levelname=record.levelname, process=record.process, message=kept))
+        logged = record.levelname if record.levelname in _LOGGED else "INFO"
+        process = record.process if record.process is not None and 0 <= record.process < _NUMBER_MAX else None
+        return _bare(_Json(asctime=plain, levelname=logged, process=process, message=kept))
     level = record.level if record.level in _LEVELS or record.level == "none" else None
-    clock = record.time if isinstance(record.time, int) else None
+    clock = record.time if isinstance(record.time, int) and abs(record.time) < _NUMBER_MAX else None
     kept = text.removeprefix(_console_prefix(record.time, record.level))
     return _bare(_Json(type="log", time=clock, level=level, msg=kept))
 

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model.bounds import MOST
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -93,7 +94,7 @@ def decoded(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T | None:
     if not isinstance(raw, bytes) and not bytes(raw):
         return None
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(sound_json(bytes(raw)), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

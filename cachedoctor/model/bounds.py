@@ -6,9 +6,42 @@ what the schemas say instead (scripts/make-schemas); it is narrower, and nobody 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple, TypeVar
 
 from msgspec import Meta
+
+_Number = TypeVar("_Number", int, float)
+
+
+class Range(NamedTuple):
+    """The values that a number of one kind can have, both ends included."""
+
+    least: float
+    most: float
+
+    def of(self, value: _Number | None) -> _Number | None:
+        """Return ``value``, or None for one that no server means (nan, inf, -5 tokens): it is unknown then."""
+        return value if value is not None and self.least <= value <= self.most else None
+
+
+# What is believed where a log, a dump or a response is read. Sums of such numbers stay below 2**63.
+COUNT = Range(0, 9_999_999_999)
+"""Tokens, requests, blocks, checkpoints: ten digits hold every number of 32 bits."""
+POSITIVE = Range(1, COUNT.most)
+"""Tokens of a context, slots: things of which there is one."""
+SHARE = Range(0.0, 1.0)
+PERCENT = Range(0.0, 100.0)
+MS = Range(0.0, 1e10)
+"""Milliseconds of one request: 115 days."""
+MIB = Range(0.0, 1e9)
+"""MiB of one state, cache or model."""
+RATE = Range(0.0, 1e9)
+"""Tokens per second."""
+AMOUNT = Range(0.0, 1e15)
+"""Numbers with a fraction of any other kind."""
+
+NUMBERS = frozenset({"count", "n", "slot", "task", "d", "share", "keep", "ms", "mib", "percent", "rate", "f"})
+"""Kinds of the holes of a catalogue that hold nothing but a decimal number."""
 
 MOST = 1 << 53
 """Tokens, lines, positions of one request."""

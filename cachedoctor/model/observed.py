@@ -49,7 +49,7 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     """Prompt tokens that it covered."""
     pos_min: int
     pos_max: int
-    size_mib: float
+    size_mib: float | None
     limit: int | None
     """Checkpoints that the list holds; None where the log does not say."""
     crowded: bool

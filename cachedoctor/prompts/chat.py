@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound_json
+
 Mark = Callable[[str, str], str]
 """Called with each text and its place; what it returns goes into the message."""
 
@@ -240,7 +242,7 @@ class _Shape:
 
     def _object(self, arguments: str, place: str) -> Any:
         try:
-            found = json.loads(arguments or "{}")
+            found = json.loads(sound_json(arguments) or "{}")
         except (ValueError, RecursionError):
             return None
         if isinstance(found, dict):

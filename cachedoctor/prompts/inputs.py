@@ -8,12 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cachedoctor.knowledge.texts import sound, sound_json
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import request_bodies, slots_dump
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.regular_files import MIB, read_all, read_file
 
 DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""
+MAX_BYTES = 1 << 30
+"""Of a file of prompts, or of all in a directory; a thousand requests of long conversations have some 400 MiB."""
+_PART = "give a file of prompts, or a part of it"
 SLOTS_HINT = "the output of GET /slots is an array of slots with id, n_ctx and prompt"
 SHAPES = "a request body has messages, prompt or input; " + SLOTS_HINT
 MAGIC = (
@@ -43,10 +48,16 @@ def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt
     if path != "-" and Path(path).is_dir():
         return _directory(Path(path))
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        if path != "-":
+            data = read_file(path, MAX_BYTES, _PART, pipes=True)
+        elif sys.stdin is None:
+            raise OSError(0, "the standard input is closed")
+        else:
+            data = read_all(sys.stdin.buffer, "<stdin>", MAX_BYTES, _PART)
     except (OSError, ValueError) as error:  # ValueError: a name that holds NUL
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
-        raise CacheDoctorError(f"{path}: cannot be read: {reason}") from error
+        hint = "give a file or a directory that may be read, or pipe a prompt in"
+        raise CacheDoctorError(f"{path}: cannot be read: {reason}", hint) from error
     return parse(data, "<stdin>" if path == "-" else path, slot, reply)
 
 
@@ -70,7 +81,10 @@ def _directory(folder: Path) -> list[Prompt]:
         names = sorted(
             (p for p in folder.iterdir() if DUMP_NAME.fullmatch(p.name)), key=lambda p: (len(p.name), p.name)
         )
-        dumps = [(str(p), p.read_bytes()) for p in names if p.is_file()]
+        names = [p for p in names if p.is_file()]
+        if sum(p.stat().st_size for p in names) > MAX_BYTES:
+            raise CacheDoctorError(f"{folder}: holds more than {MAX_BYTES // MIB:,} MiB of prompts", _PART)
+        dumps = [(str(p), read_file(p, MAX_BYTES, _PART)) for p in names]
     except OSError as error:
         raise CacheDoctorError(f"{folder}: cannot be read: {error.strerror}") from error
     prompts = [
@@ -126,7 +140,7 @@ def _values(text: str, path: str) -> list[Any] | None:
     """The JSON values of a file, one or many, on lines or not; None when it is plain text."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
-    decoder = json.JSONDecoder()
+    decoder, text = json.JSONDecoder(), sound_json(text)
     values: list[Any] = []
     end = len(text.rstrip())
     at = len(text) - len(text.lstrip())
@@ -190,7 +204,7 @@ def _unknown(values: list[Any], path: str) -> CacheDoctorError:
     if isinstance(first, dict) and ("choices" in first or "usage" in first):
         return CacheDoctorError(f"{path}: is a response; the prompt is in the request", SHAPES)
     keys = ", ".join(str(key)[:40] for key in list(first)[:6]) if isinstance(first, dict) else type(first).__name__
-    return CacheDoctorError(f"{path}: JSON of unknown shape ({request_bodies.clean(keys) or 'empty'})", SHAPES)
+    return CacheDoctorError(f"{path}: JSON of unknown shape ({sound(keys) or 'empty'})", SHAPES)
 
 
 def _too_deep(path: str) -> CacheDoctorError:

@@ -10,6 +10,9 @@ Kind = Literal[
     "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump"
 ]
 
+CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
+"""Kinds whose text a chat template makes of a body."""
+
 
 class PlacedSpan(msgspec.Struct):
     """A piece of the text that came from one place of the request."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound, sound_json
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.chat import marker, media
 from cachedoctor.prompts.prompt import Kind, PlacedSpan, Prompt
@@ -22,7 +22,6 @@ ENDPOINTS: tuple[tuple[str, Kind], ...] = (
     ("/completion", "openai-completion"),
 )
 NOT_PROMPTS = ("/embedding", "/rerank", "/slots", "/tokenize", "/detokenize", "/infill")
-_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Builder:
@@ -73,13 +72,8 @@ class Builder:
 
     def prompt(self, path: str, kind: Kind, body: dict[str, Any] | None, rendered: bool = False) -> Prompt:
         """Everything added so far."""
-        text = clean("".join(self.pieces))
+        text = sound("".join(self.pieces))
         return Prompt(path, kind, text, self.spans, body, self.images, None, rendered)
-
-
-def clean(text: str) -> str:
-    """Replace lone surrogates, which JSON can hold and UTF-8 cannot; offsets stay."""
-    return text if text.isascii() else _LONE_SURROGATES.sub("\ufffd", text)
 
 
 def kind_of(body: dict[str, Any], endpoint: str = "") -> Kind | None:
@@ -277,7 +271,7 @@ def find(value: Any) -> Body | None:
         value = next((value[key] for key in ("body", "request", "request_body") if key in value), None)
         if isinstance(value, str):
             try:
-                value = json.loads(value)
+                value = json.loads(sound_json(value))
             except (ValueError, RecursionError):
                 return None
     return None

@@ -12,11 +12,10 @@ import msgspec
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, conversations, inputs, slots_dump
+from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer
 
-_CHAT = ("openai-chat", "anthropic-messages", "openai-responses")
 _NORMALISED = 8929
 """From here on llama-server overwrites ``cch=`` in /v1/messages (PR #21793)."""
 
@@ -43,9 +42,17 @@ def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
     Raises:
         CacheDoctorError: an input cannot be used, or there is nothing to compare.
     """
-    cutter = tokenize.load(ask.tokenizer) if ask.tokenizer else tokenize.pieces()
     if path1 == path2 == "-":
         raise CacheDoctorError("standard input cannot be both prompts", "give one of them as a file")
+    files = ModelFiles(ask.tokenizer, ask.template)
+    try:
+        return _answer(path1, path2, ask, files)
+    finally:
+        files.close()
+
+
+def _answer(path1: str, path2: str | None, ask: Ask, files: ModelFiles) -> list[PromptDiff]:
+    cutter = files.cutter
     old = _load(path1, ask.slot, reply=True)
     if path2 is None:
         pairs = [(old[i], old[j]) for i, j in conversations.walk(old)]
@@ -59,7 +66,7 @@ def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
     for a, b in ((_as_asked(a, b), b) for a, b in pairs):
         for prompt in (a, b):
             _check(prompt, ask, cutter)
-        found = compare_prompts.compare(rendered(a, ask, cutter), rendered(b, ask, cutter), cutter, options)
+        found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), cutter, options)
         out.append(compare_prompts.hashed(found) if ask.hash_text else found)
     return out
 
@@ -107,14 +114,6 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
 
 
-def rendered(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> Prompt:
+def rendered(prompt: Prompt, ask: Ask, files: ModelFiles) -> Prompt:
     """Render a chat body with the template that was given, or that the tokenizer's source holds."""
-    if prompt.kind not in _CHAT or prompt.body is None:
-        return prompt
-    from cachedoctor.prompts.render import render
-
-    template = render.chat_template(ask.template) if ask.template else cutter.chat_template
-    if template is None:
-        return prompt
-    mask = prompt.kind == "anthropic-messages" and (ask.build or NEWEST) >= _NORMALISED
-    return render.with_template(prompt, template, mask_cch=mask)
+    return files.rendered(prompt, prompt.kind == "anthropic-messages" and (ask.build or NEWEST) >= _NORMALISED)

@@ -9,11 +9,14 @@ import re
 from collections.abc import Callable
 
 from cachedoctor.knowledge import flags
+from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.redact.known_words import ARCHITECTURES, CHAT_FORMATS, ENDPOINTS, METADATA, METHODS, SAMPLERS, TYPES
 from cachedoctor.redact.tokens import Tokens
 
-NUMBERS = frozenset("dfnx")
-"""Kinds that hold nothing but a number."""
+PLAIN = NUMBERS | {"x"}
+"""Kinds of holes that hold nothing but a number."""
+DIGITS_MAX = 24
+"""Characters of a number that a server prints; 64 bits have 20."""
 _TOKEN_OF = {"path": "path", "host": "host", "url": "url", "json": "json"}
 
 Keep = Callable[[bytes], "bytes | None"]
@@ -56,17 +59,20 @@ def _option(raw: bytes) -> bytes | None:
 
 
 _ERRORS = re.compile(
-    rb"(?:request|input) \(\d+ tokens\) (?:exceeds the available context size \(\d+ tokens\), try increasing it"
-    rb"|is larger than the max context size \(\d+ tokens\)\. skipping"
-    rb"|is too large to process\. increase the physical batch size \(current batch size: \d+\))"
+    rb"(?:request|input) \(\d{1,15} tokens\) (?:"
+    rb"exceeds the available context size \(\d{1,15} tokens\), try increasing it"
+    rb"|is larger than the max context size \(\d{1,15} tokens\)\. skipping"
+    rb"|is too large to process\. increase the physical batch size \(current batch size: \d{1,15}\))"
     rb"|the request exceeds the available context size(?:, try increasing it"
     rb"|\. try increasing the context size or enable context shift)"
     rb"|input is (?:larger than the max context size\. skipping"
     rb"|too large to process\. increase the physical batch size)"
     rb"|failed to process (?:image|mtmd chunk)|Context size has been exceeded\.|Compute error\.|Invalid input batch\."
 )
-_TOO_LONG = re.compile(rb"(\(\d+ tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)")
-_NUMBERED = re.compile(rb"\(\d+ tokens\)")
+_TOO_LONG = re.compile(
+    rb"(\(\d{1,15} tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)"
+)
+_NUMBERED = re.compile(rb"\(\d{1,15} tokens\)")
 
 
 def _error(raw: bytes) -> bytes | None:

@@ -87,7 +87,7 @@ _KEPT: dict[str, Keep] = {
     "level": _like(rb"[0-3]"),
     "tags": _some_of(frozenset({b"None", b"weights", b"kv_cache"})),
     "tasks": _some_of(TASKS),
-    "sizes": _like(rb"\(?(?:\d{1,9}(?:, ?)?)*\)?"),
+    "sizes": _like(rb"\(?(?:\d{1,9}(?:, ?|(?=\)|\Z)))*\)?"),
     "http": _like(rb"\d(?:\.\d)?"),
     "role": _some_of(frozenset({b"KVConnectorRole.SCHEDULER", b"KVConnectorRole.WORKER", b"scheduler", b"worker"})),
     "chunked_prefill": _COUNT,

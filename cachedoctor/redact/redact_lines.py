@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cachedoctor.redact.holes import NUMBERS, replaced
+from cachedoctor.redact.holes import DIGITS_MAX, PLAIN, replaced
 from cachedoctor.redact.known_words import FUNCTIONS
 from cachedoctor.redact.printed import Printed
 from cachedoctor.redact.tokens import Tokens
@@ -33,9 +33,6 @@ _PREFIX = re.compile(
     + rb")"
 )
 """What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
-
-_DIGITS_MAX = 24
-"""Characters of a number that a server prints; 64 bits have 20."""
 
 
 class FieldSpan(NamedTuple):
@@ -63,7 +60,7 @@ class LineRedactor:
         """
         parts, done = [_NAME.sub(self._function, line[:at])], at
         for span in spans:
-            if span.kind in NUMBERS and span.end - span.start <= _DIGITS_MAX and line[span.end - 1 : span.end] != b")":
+            if span.kind in PLAIN and span.end - span.start <= DIGITS_MAX and line[span.end - 1 : span.end] != b")":
                 continue
             parts.append(line[done : span.start])
             parts.append(self._value(message, span, line[span.start : span.end]))
@@ -95,7 +92,7 @@ class LineRedactor:
         return _LIBRARY if self._shaped(name + b": ") else _FUNCTION  # it decides how wrappers around it are read
 
     def _value(self, message: str, span: FieldSpan, raw: bytes) -> bytes:
-        if span.kind == "f" and b"(" in raw:
+        if span.kind in PLAIN and b"(" in raw:
             return b"nan"  # Windows prints -nan(ind)
         if message in ("diff_old", "diff_new") and span.kind == "text":
             return self._printed.rewrite(raw.decode("utf-8", "replace"), self._tokens).encode()

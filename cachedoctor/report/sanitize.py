@@ -33,7 +33,7 @@ from cachedoctor.model import (
     Stats,
     StatsTable,
 )
-from cachedoctor.report.secrets import hidden, parted
+from cachedoctor.report.secrets import hidden, parted, without_cut_words
 
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
@@ -256,14 +256,15 @@ def _few(text: str) -> str:
     found = _PRINTED.search(text)
     if found is None:
         return hidden(text)
-    return hidden(text[: found.end()]) + _printed(text[found.end() :])
+    return hidden(text[: found.end()]) + _printed(text[found.end() :], found[0].endswith("..."))
 
 
-def _printed(prompt: str) -> str:
+def _printed(prompt: str, is_cut: bool) -> str:
+    """``is_cut``: whether the server cut the text anywhere before it printed it."""
     before, bar, after = prompt.partition(_BAR)
     if not bar:
-        return _beginning(hidden(prompt))
-    before, after = parted([before, after])
+        return _beginning(hidden("".join(without_cut_words([prompt])) if is_cut else prompt))
+    before, after = parted(without_cut_words([before, after]))
     return _ending(before) + bar + _beginning(after)
 
 
@@ -278,7 +279,7 @@ def value(text: str, most: int = _SIDE) -> str:
     before, bar, after = text.partition(_BAR)
     if not bar:
         return _beginning(hidden(text[:_LOOK]), len(text[_LOOK:]), most)
-    left, right = parted([before[-_LOOK:], after[:_LOOK]])
+    left, right = parted(without_cut_words([before[-_LOOK:], after[:_LOOK]]))
     return _ending(left, len(before[:-_LOOK])) + bar + _beginning(right, len(after[_LOOK:]))
 
 

@@ -1,103 +1,306 @@
 """Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
 
-Knows how secrets look. Knows no report. What it does not know it shows; ``cachedoctor redact`` hides whole logs.
+How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
+(``hiding/decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
+shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
 
-_BAR = r"(?P<bar> \| [\w.-]+)?"
+from cachedoctor.report.hiding import own
+from cachedoctor.report.hiding.contexts import CONTEXTS, Context, MustBe
+from cachedoctor.report.hiding.credentials import CREDENTIALS
+from cachedoctor.report.hiding.decoding import decoded
+from cachedoctor.report.hiding.randomness import is_random, is_random_short, is_word
+
+_BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
-_MIXED = 40
-"""Characters of letters of both cases and digits that are taken for a key; of hexadecimal digits 32 are enough."""
-_Hide = Callable[["re.Match[str]"], str]
-
-
-def _key(found: re.Match[str]) -> str:
-    return f"{found['kind']}<key>" + (" | <key>" if found["bar"] else "")
-
-
-def _long(found: re.Match[str]) -> str:
-    text = found[0]
-    mixed = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return f"{text[:4]}<key>" if (mixed and len(text) >= _MIXED) or re.fullmatch(r"[0-9a-f]+|[0-9A-F]+", text) else text
-
-
-_PREFIXED = (
-    r"\b(?P<kind>sk-(?:ant-|proj-|or-)?|[sr]k_(?:live|test)_|hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AIza|npm_|pypi-"
-    r"|gsk_|r8_|nvapi-|ya29\.|glrt-|xai-|whsec_|pplx-|SG\.|dop_v1_|shpat_|lin_api_)[\w-]{6,}(?:\.[\w-]{1,200}){0,2}"
+_LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
+"""What a credential that is known by its own shape stands in."""
+_DIGIT = re.compile(r"\d", re.ASCII)
+_PIECE = re.compile(r"[A-Za-z0-9]+")
+_JOINED = re.compile(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
+_BASE64 = re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+-]|\.\w)", re.ASCII)
+_HEX = re.compile(r"(?<![\w/+.-])(?:[0-9a-f]{32,}|[0-9A-F]{32,})(?![\w/+-]|\.\w)", re.ASCII)
+_KINDS = {
+    _BASE64: [re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]")],
+    _HEX: [re.compile(kind) for kind in ("[A-Fa-f]", "[0-9]")],
+}
+"""What occurs in those that are taken for keys."""
+_NEEDS: dict[str, set[str]] = {}
+"""What contexts need, by the word in it; most texts hold none of these."""
+for _context in CONTEXTS:
+    for _need in _context.needs:
+        _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
+_IDS = re.compile(
+    r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
+    r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
 )
-_VALUE = r"(?:[^\s\"',;\\]|\\(?![\"'])){4,}"
-"""A value up to its end; in JSON that is quoted once more, the end is an escaped quote."""
-_SCHEMES = r"bearer |basic |token |apikey |digest |negotiate "
-_NAMED = (
-    r"((?:\b|_|--)(?:api[-_ ]?key|access[-_ ]?key|secret(?:[-_ ]?key)?|auth[-_ ]?token|token|password|passwd|pwd"
-    r"|passphrase|authorization|set-cookie|cookie)\b\\{0,3}[\"']?(?:\s{0,3}[=:]\s{0,3}|(?<=key)\s)\\{0,3}[\"']?)"
-    r"(?!\d{1,9}\b|<|" + _SCHEMES + r")" + _VALUE
-)
-# clientSecret=, PGPASSWORD=, private_key: names of settings in programs
-_SETTING = (
-    r"(\b[A-Za-z]\w{0,40}(?:Secret|Password|Passwd|ApiKey|AccessKey|PrivateKey|[a-z]Token|PASSWORD|SECRET|_TOKEN|_KEY|_key)"
-    r"\\{0,3}[\"']?\s{0,3}[=:]\s{0,3}\\{0,3}[\"']?)(?!\d{1,9}\b|<)" + _VALUE
-)
-_OPTION = r"(--(?:hf-)?(?:token|password|api-key|secret|key)\s{1,3})(?![<-]|\d{1,9}\b)[^\s\"',;]{4,}"
-_QUERY = r"([?&;](?:key|sig|signature|token|auth|access_token|x-amz-signature)=)(?!<)[^\s&\"'<>]{4,}"
-_SCHEME = r"(\bauthorization\b\W{1,4}(?:" + _SCHEMES + r"))(?!<)[^\s\"',;]{6,}"
-_HOOK = r"(\bhooks\.slack\.com/services/|\bdiscord(?:app)?\.com/api/webhooks/|\bapi\.telegram\.org/bot)(?!<)[\w/:-]{6,}"
-_PEM = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)"
-_WINDOWS = r"(\b[a-z]:(?:\\{1,2}|/)(?:users|documents and settings)(?:\\{1,2}|/))(?!<)[^\\/'\"]+"
-_PATTERNS: list[tuple[re.Pattern[str], str | _Hide]] = [
-    (re.compile(_PEM, re.S), "<key>"),
-    (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}" + _BAR), "<token>"),
-    (re.compile(_PREFIXED + _BAR), _key),
-    (re.compile(r"\b(?P<kind>AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}" + _BAR), _key),
-    (re.compile(r"\b((?:bearer|basic)\s+)(?!<)[\w.~+/=-]{6,}", re.I), r"\1<token>"),
-    (re.compile(r"(\b\w{1,20}://)[^\s/@:]{0,200}(:)[^\s\"'<>]{1,200}@(?=[\w\[])"), r"\1<user>\2<password>@"),
-    (re.compile(_NAMED, re.I), r"\1<secret>"),
-    (re.compile(_SETTING), r"\1<secret>"),
-    (re.compile(_OPTION), r"\1<secret>"),
-    (re.compile(_QUERY, re.I), r"\1<secret>"),
-    (re.compile(_SCHEME, re.I), r"\1<token>"),
-    (re.compile(_HOOK), r"\1<secret>"),
-    (re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), "<mail>"),
-    (re.compile(r"(/home/|/Users/)(?!<)[^/\s'\"]+(?: [^/\s'\"]+(?=/))*"), r"\1<user>"),
-    (re.compile(r"(%2F(?:home|Users)%2F)(?!<)(?:(?!%2F)[^\s'\"]){1,200}", re.I), r"\1<user>"),
-    (re.compile(_WINDOWS, re.I), r"\1<user>"),
-    (re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{32,}={0,2}(?![\w/+.-])"), _long),
-]
+"""Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
+_UUID = re.compile(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
+_EDGE = 6
+"""Characters of a part of a cut word that is hidden."""
+_NO_SECRET = frozenset({
+    "required", "incorrect", "wrong", "invalid", "missing", "not", "the", "set", "empty", "none", "null", "true",
+    "false", "optional", "protected", "correct", "changed", "expired", "secret", "hidden", "also", "only", "used",
+    "stored", "sent", "given", "needed", "based", "hashed", "encrypted", "being", "valid", "too", "unknown",
+    "password", "authentication", "auth", "string", "file", "field", "here", "there", "what", "that", "this",
+    "your", "from", "same",
+})  # fmt: skip
+"""Words that follow ``password is``."""
 
 
-_INSTEAD = re.compile(r"<\w+>\Z")
+_WALLET = 10
+"""Words of a wallet that are hidden: it has 12 and more, and a server may cut some."""
 
 
-def parted(pieces: list[str]) -> list[str]:
-    """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
-    for pattern, instead in _PATTERNS:
-        pieces = _across(pieces, pattern, instead)
-    return [hidden(piece) for piece in pieces]
+class Region(NamedTuple):
+    """A part of a text that is hidden."""
 
-
-def _across(pieces: list[str], pattern: re.Pattern[str], instead: str | _Hide) -> list[str]:
-    shown = list(pieces)
-    for found in reversed(list(pattern.finditer("".join(pieces)))):  # what stands before a change keeps its place
-        new = found.expand(instead) if isinstance(instead, str) else instead(found)
-        rest = _INSTEAD.search(new.removesuffix("@"))
-        if rest is None:  # it is no secret
-            continue
-        begin = 0
-        for at, piece in enumerate(pieces):
-            first, last = max(found.start() - begin, 0), min(found.end() - begin, len(piece))
-            if first < last:
-                shown[at] = shown[at][:first] + new + shown[at][last:]
-                new = rest[0]
-            begin += len(piece)
-    return shown
+    start: int
+    end: int
+    shown: str
+    rest: str
+    """What stands for it in a further piece of a text, where it goes on in one."""
 
 
 def hidden(text: str) -> str:
     """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    for region in reversed(_regions(text)):
+        text = text[: region.start] + region.shown + text[region.end :]
     return text
+
+
+def parted(pieces: list[str]) -> list[str]:
+    """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
+    shown, found, begin = list(pieces), [], 0
+    for piece in pieces:  # by itself a piece begins and ends a word
+        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in _regions(piece)]
+        begin += len(piece)
+    found += _regions("".join(pieces))
+    for region in reversed(_merged(found)):  # what stands before a change keeps its place
+        new, begin = region.shown, 0
+        for at, piece in enumerate(pieces):
+            first, last = max(region.start - begin, 0), min(region.end - begin, len(piece))
+            if first < last:
+                shown[at] = shown[at][:first] + new + shown[at][last:]
+                new = region.rest
+            begin += len(piece)
+    return shown
+
+
+def without_cut_words(pieces: list[str]) -> list[str]:
+    """Hide the first and the last word of a text that a server cut anywhere, where they look drawn.
+
+    A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is no
+    word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
+    """
+    if len(pieces) == 1:
+        return [_without_last(_without_first(pieces[0], None), None)]
+    return [_without_first(pieces[0], len(pieces[0])), *pieces[1:-1], _without_last(pieces[-1], 0)]
+
+
+_SPACE = re.compile(r"[\s\"'`,;(){}\[\]<>|]|\\{1,4}[nrt]")
+
+
+def _without_first(text: str, kept: int | None) -> str:
+    start = len(text) - len(text.lstrip(" ."))
+    found = _SPACE.search(text, start)
+    end = len(text) if found is None else found.start()
+    return text if end == kept or not _is_cut_key(text[start:end]) else f"{text[:start]}<cut>{text[end:]}"
+
+
+def _without_last(text: str, kept: int | None) -> str:
+    end = len(text.rstrip(" ."))
+    start = max((found.end() for found in _SPACE.finditer(text, 0, end)), default=0)
+    return text if start == kept or not _is_cut_key(text[start:end]) else f"{text[:start]}<cut>{text[end:]}"
+
+
+def _is_cut_key(word: str) -> bool:
+    return _UUID.search(word) is not None or any(map(_is_part_of_key, _PIECE.findall(word)))
+
+
+def _is_part_of_key(piece: str) -> bool:
+    return len(piece) >= _EDGE and (not is_word(piece) or (piece.isupper() and len(piece) > _EDGE))
+
+
+# ---- where secrets are
+
+
+def _regions(text: str) -> list[Region]:
+    view = decoded(text)
+    if view is None:
+        found = list(_found(text))
+    else:
+        found = [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
+        # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
+        if "\\" in text or not text.isascii():
+            found = [*_found(text, words=not text.isascii()), *found]
+    return _merged(found) if found else found
+
+
+def _merged(found: list[Region]) -> list[Region]:
+    """Join regions that overlap; the widest says what they are, of equally wide ones the first."""
+    out: list[Region] = []
+    widest = 0
+    for region in sorted(found, key=lambda r: r.start):
+        if out and region.start < out[-1].end:
+            last, wide = out[-1], region.end - region.start
+            words = region if wide > widest else last
+            widest = max(wide, widest)
+            out[-1] = Region(last.start, max(last.end, region.end), words.shown, words.rest)
+        else:
+            out.append(region)
+            widest = region.end - region.start
+    return out
+
+
+def _found(text: str, *, words: bool = True) -> Iterator[Region]:
+    """Find secrets by what stands around them, and, where ``words`` are read, by their own shape."""
+    for start, end in own.found(text):
+        yield Region(start, end, "<hidden>", "<hidden>")
+    low = text.lower()
+    there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
+    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
+    early = [
+        region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)
+    ]
+    yield from early
+    for word in _LONG_WORD.finditer(text) if words else ():
+        if _may_be_key(word[0]):
+            yield from _in_word(text, *word.span())
+    for context in contexts:
+        if context.is_late:
+            yield from _in(context, text)
+        elif context.yields:
+            yield from (r for r in _in(context, text) if not any(r.start < o.end and o.start < r.end for o in early))
+
+
+def _may_be_key(word: str) -> bool:
+    if _DIGIT.search(word) or (len(word) >= _CAPITALS and ("-" in word or "_" in word)):
+        return True
+    return not (word.islower() or word.istitle() or (word.isupper() and len(word) < _CAPITALS))
+
+
+_CAPITALS = 16
+"""Letters of one case that are no word any more where they are capitals, or are joined."""
+
+
+@cache
+def place(context: Context) -> re.Pattern[str]:
+    """Compile the pattern of a place."""
+    flags = re.I if context.ignore_case else 0
+    return re.compile(context.pattern, flags | re.S if context.is_of_lines else flags)
+
+
+def _in(context: Context, text: str) -> Iterator[Region]:
+    for found in place(context).finditer(text):
+        for group, at in found.re.groupindex.items():
+            if found[at] and _looks(context.must_be, found[at]):
+                shown = "<user>" if group == "user" and context.name == "address" else context.instead
+                yield Region(*found.span(at), shown, shown.removesuffix("@"))
+
+
+def _looks(must_be: MustBe, value: str) -> bool:
+    if must_be == "any":
+        return True
+    plain = value.rstrip(".!?)")
+    if must_be == "unlike":
+        return plain.lower() not in _NO_SECRET and len(plain) >= 4
+    if must_be == "no word":
+        return not is_word(plain)
+    if must_be == "mnemonic":
+        return len(value.split()) >= _WALLET
+    return _is_drawn(plain)
+
+
+def _is_drawn(value: str) -> bool:
+    return any(is_random_short(piece) for piece in _PIECE.findall(value)) or (
+        len(value) >= 16 and not any(is_word(piece) for piece in _PIECE.findall(value))
+    )
+
+
+@cache
+def shapes() -> re.Pattern[str]:
+    """Compile all credentials into one pattern; the number of the last group says which one fits."""
+    rows = (f"(?P<_{number}>{row.begin}){row.rest}" for number, row in enumerate(CREDENTIALS))
+    return re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(rows) + ")", re.ASCII)
+
+
+def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
+    for found in _TOKEN.finditer(text, start, end):
+        yield from _with_bar(text, Region(*found.span(), "<token>", "<token>"))
+    for found in shapes().finditer(text, start, end):
+        begin = found[found.lastgroup or 0]
+        rest = text[found.start() + len(begin) : found.end()]
+        if _fits(CREDENTIALS[int((found.lastgroup or "_0")[1:])].must_be, rest):
+            yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+    for pattern in (_BASE64, _HEX):
+        for found in pattern.finditer(text, start, end):
+            if all(kind.search(found[0]) for kind in _KINDS[pattern]):
+                yield _long(text, *found.span())
+    for found in _JOINED.finditer(text, start, end):
+        yield from _drawn(text, *found.span())
+
+
+_TOKEN = re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{0,4000}){0,4}", re.ASCII)
+
+
+def _with_bar(text: str, region: Region) -> Iterator[Region]:
+    yield region
+    bar = _BAR.match(text, region.end)
+    if bar is not None:
+        yield Region(*bar.span(1), region.rest, region.rest)
+
+
+def _fits(must_be: str, rest: str) -> bool:
+    if must_be == "mixed":
+        return any(not char.islower() for char in rest if char.isalnum())
+    return must_be == "any" or _is_drawn(rest)
+
+
+def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
+    """Find parts of a word that look drawn; parts next to them that are no words are of the same key."""
+    pieces, last = list(_PIECE.finditer(text, start, end)), -1
+    is_id = len(pieces) > 1 and _IDS.search(text, start, pieces[1].start()) is not None
+    if not is_id and _is_drawn_whole([piece[0] for piece in pieces]):
+        yield _long(text, start, end)
+        return
+    for at, piece in enumerate(pieces):
+        if at <= last or not _is_drawn_piece(text, piece):
+            continue
+        first, last = at, at
+        while first > 0 and not is_word(pieces[first - 1][0]):
+            first -= 1
+        while last + 1 < len(pieces) and not is_word(pieces[last + 1][0]):
+            last += 1
+        yield _long(text, pieces[first].start(), pieces[last].end())
+
+
+_WHOLE = 40
+"""Characters of a key with dashes in it that has no part long enough to tell."""
+
+
+def _is_drawn_whole(pieces: list[str]) -> bool:
+    whole = "".join(pieces)
+    if len(whole) < _WHOLE or len(pieces) == 1 or _HEX_ONLY.match(whole) or not is_random(whole):
+        return False
+    return 5 * sum(len(piece) for piece in pieces if not is_word(piece)) >= 4 * len(whole)
+
+
+def _is_drawn_piece(text: str, piece: re.Match[str]) -> bool:
+    if not is_random(piece[0]) or _HEX_ONLY.match(piece[0]):
+        return False
+    return _IDS.search(text, max(0, piece.start() - 16), piece.start()) is None
+
+
+_HEX_ONLY = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
+
+
+def _long(text: str, start: int, end: int) -> Region:
+    return Region(start, end, f"{text[start : start + 4]}<key>", "<key>")

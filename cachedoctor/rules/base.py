@@ -349,14 +349,10 @@ class SessionFinding(msgspec.Struct):
     of_cmdline: bool = False
     """The command line proves it, so that no line of the log has to."""
 
-    def __post_init__(self) -> None:
-        """No finding is without a line.
-
-        Raises:
-            ValueError: it is without.
-        """
-        if not self.evidence and not self.of_cmdline:
-            raise ValueError(f"no line proves {self.words.claim!r}")
+    def proven_in(self, session: Session) -> bool:
+        """Whether a line proves it, the command line, or what was given beside the log of this session."""
+        beside = bool(session.counters) or any(answers.source == "responses" for answers in session.answers)
+        return bool(self.evidence) or self.of_cmdline or beside
 
 
 Needs = Callable[[Session], tuple[str, str] | None]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 PAGES = "cachedoctor/rules"
@@ -25,9 +26,10 @@ _FOLDER = Path(__file__).parent
 _PREFIX = re.compile(r"CD\d{0,2}")
 
 
-def modules() -> list[str]:
-    """Names of the rule modules in the order of their codes, ``cd101_billing_header``."""
-    return sorted(p.stem for p in _FOLDER.glob("*/cd[0-9][0-9][0-9]_*.py"))
+@lru_cache(maxsize=1)
+def modules() -> tuple[str, ...]:
+    """Names of the rule modules in the order of their codes, ``cd101_billing_header``; the folders are read once."""
+    return tuple(sorted(p.stem for p in _FOLDER.glob("*/cd[0-9][0-9][0-9]_*.py")))
 
 
 def path(module: str) -> str:
@@ -78,7 +80,7 @@ def refuse_unknown(words: Iterable[str], where: str = "") -> None:
     """Raise ``CacheDoctorError`` for the first word that stands for no rule; ``where`` it was written."""
     from cachedoctor.model import CacheDoctorError
 
-    for word in words:
+    for word in dict.fromkeys(words):
         if not matching(word):
             raise CacheDoctorError(f"{where}{word}: no such rule", nearest(word))
 
@@ -96,7 +98,7 @@ def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozens
 def _precision(words: Sequence[str]) -> dict[str, int]:
     """How many characters of each code are meant by the most precise of ``words``."""
     found: dict[str, int] = {}
-    for word in words:
+    for word in dict.fromkeys(words):
         length = len(word) if _PREFIX.fullmatch(word.upper()) else len("CD101")
         for code in matching(word):
             found[code] = max(length, found.get(code, 0))

@@ -12,13 +12,18 @@ from cachedoctor.sources import codec
 from cachedoctor.sources.base import IDLE_SECONDS, READ_SIZE, SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.file import open_log, read_some
-from cachedoctor.sources.generations import Generation, Generations, close, key_of, read_at
+from cachedoctor.sources.generations import Generation, Generations, Key, close, key_of, read_at
 
 POLL_SECONDS = 0.05
 """Twenty looks a second cost a few thousandths of a core."""
 
 _TAIL = 64 * 1024
 """Bytes remembered of what was read: they tell the copy of a file from other files."""
+_COARSE = 0.1
+"""Seconds after which a change of a folder shows in its time, whatever the clock of the system."""
+_LAST = 8 * 1024 * 1024
+"""Bytes that are still read when the following is to end: far more than a server writes between two looks. Who ends it
+while a long log is still read to its present end does not wait for that."""
 _CHECKED = 1024
 """Bytes of them read again at every look: when they changed, the file was cut and has grown again."""
 
@@ -31,9 +36,10 @@ class FollowSource:
     """The file at ``path`` from its beginning and everything that is written to that name later, like ``tail -F``.
 
     ``poll`` is the pause in seconds between two looks at a silent file. When ``stop`` turns true, what is there is
-    still read, then ``chunks`` ends. Rotations that happen between two looks are found by their names
-    (``order.rotations``), by rename or by copy. What nobody can read any more at the next look is lost: bytes that were
-    cut away without a copy, and a file that came and went, or was compressed, within one pause.
+    still read (``_LAST`` bytes at most), the copies of what was cut away included, then ``chunks`` ends. Rotations that
+    happen between two looks are found by their names (``order.rotations``), by rename or by copy. What nobody can read
+    any more at the next look is lost: bytes that were cut away without a copy, and a file that came and went, or was
+    compressed, within one pause.
     """
 
     def __init__(self, path: str, poll: float = POLL_SECONDS, stop: Callable[[], bool] = _never) -> None:
@@ -48,16 +54,18 @@ class FollowSource:
         Raises ``SourceError`` when there is no such file at the start, or when it cannot be read or followed.
         """
         queue = [_open_regular(self.path)]
-        generations = Generations(self.path)
+        generations, end = Generations(self.path), _End(self._stop)
         generations.begin(key_of(os.fstat(queue[0].fileno())))
         try:
             while queue:
                 turn = _Turn(self.path, queue[0], generations)
                 last = b"\n"
                 # Each file has its own byte order mark.
-                for chunk in utf8(turn.followed(self._poll, self._stop) if len(queue) == 1 else turn.rest()):
+                for chunk in utf8(turn.followed(self._poll, end) if len(queue) == 1 else turn.rest()):
                     last = chunk[-1:] or last
                     yield chunk
+                    if end.is_due(chunk):
+                        return
                 done = queue.pop(0)
                 queue += turn.successors
                 if done not in queue:
@@ -66,6 +74,28 @@ class FollowSource:
                     yield b"\n"
         finally:
             close(queue)
+
+
+class _End:
+    """When the following is to end."""
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop = stop
+        self._left: int | None = None
+        """Bytes that are still read; None as long as nobody wants it to end."""
+
+    def __call__(self) -> bool:
+        """Whether it is to end where nothing more is written."""
+        if self._left is None and self._stop():
+            self._left = _LAST
+        return self._left is not None
+
+    def is_due(self, chunk: bytes) -> bool:
+        """Whether this chunk was the last one."""
+        if self._left is None:
+            return False
+        self._left -= len(chunk)
+        return self._left < 0
 
 
 class _Turn:
@@ -78,7 +108,7 @@ class _Turn:
         self._generations = generations
         self._done = 0
         self._tail = b""
-        self._looked: int | None = None
+        self._looked: tuple[int, bool, bool] | None = None
         self.successors: list[FileIO] = []
         """What to read next, the same file again when it was cut; none when the following ends."""
 
@@ -145,17 +175,21 @@ class _Turn:
 
     def _may_have_successors(self, cut: bool) -> bool:
         """Whether it is worth a look at the folder; a file at rest costs no more than a look at its name."""
-        named = _status(self._path)
-        if named is not None and key_of(named) == self._key and not cut:
+        named, is_ours = _status(self._path), _is_at(self._path, self._key)
+        if is_ours and self._tail and not cut:
             return False
         # As long as the new file is empty, the server may still be writing to the old one (it has not reopened its
-        # log yet): then only another rotation, which changes the folder, can bring something.
-        if named is not None and named.st_size:
+        # log yet): then only another rotation, which changes the folder, can bring something. So it is with a file of
+        # which nothing was read: it may have been copied and cut since the last look.
+        if named is not None and named.st_size and (cut or not is_ours):
             return True
         folder = _status(os.path.dirname(self._path) or ".")
-        changed = None if folder is None else folder.st_mtime_ns
-        before, self._looked = self._looked, changed
-        return changed != before
+        if folder is None:
+            return False
+        # Its time is coarse: what changes right behind a look may leave it as it was.
+        rests = time.time() - folder.st_mtime > _COARSE
+        before, self._looked = self._looked, (folder.st_mtime_ns, rests, cut)
+        return self._looked != before
 
     def _handed_over(self, cut: bool) -> Iterator[bytes]:
         """Find the successors, if any, and yield what is left of this file or, when it was cut, of its copy."""
@@ -170,15 +204,20 @@ class _Turn:
             at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
             later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
             self.successors = [g.file for g in later]
-            if cut and (later or at >= 0) and all(g.key != self._key for g in later):
-                # It is empty, and goes on behind its copies; unless it was deleted: then it is what others replaced.
-                deleted = not os.fstat(self._file.fileno()).st_nlink
-                self.successors.insert(0 if deleted else len(later), self._file)
+            if (later or (cut and at >= 0)) and all(g.key != self._key for g in later):
+                self._place_in(self.successors, cut)
             if cut and at >= 0:
                 yield from self._copied(found[at])
             if self.successors:
                 self._generations.learn(found)
         close(g.file for g in found if g.file not in self.successors)
+
+    def _place_in(self, successors: list[FileIO], cut: bool) -> None:
+        """Have this file, which is empty, go on behind its copies; one that was deleted is what others replaced."""
+        if cut and not os.fstat(self._file.fileno()).st_nlink:
+            successors.insert(0, self._file)
+        elif cut or (not self._tail and _is_at(self._path, self._key)):
+            successors.append(self._file)
 
     def _was_preceded(self) -> bool:
         """Whether the file was copied and cut before we saw its first bytes: then these have to wait."""
@@ -209,6 +248,11 @@ def _status(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:
         return None
+
+
+def _is_at(path: str, key: Key) -> bool:
+    status = _status(path)
+    return status is not None and key_of(status) == key
 
 
 def _hole(file: FileIO) -> int:

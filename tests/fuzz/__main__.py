@@ -1,13 +1,19 @@
 """``python -m fuzz [TARGET] [SECONDS]``: long runs, guided by coverage. Knows atheris; knows no reader.
 
+``--random=SEED`` changes seeds at random for so many seconds of CPU time instead, which needs no atheris.
+
 Every target runs in a process of its own, because libFuzzer ends its process. What it learnt (the corpus) and what
 failed stay in ``.fuzz/TARGET/``; ``python -m fuzz TARGET FILE`` runs one of these inputs again, with a traceback.
 """
 
 from __future__ import annotations
 
+import random
+import re
 import subprocess
 import sys
+import time
+import traceback
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / ".fuzz"
@@ -35,6 +41,29 @@ def _fuzz(name: str, seconds: int) -> None:
     ]  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(folder / "corpus"), str(seeds)], target.check)
     atheris.Fuzz()
+
+
+def _at_random(names: list[str], seconds: int, seed: int) -> int:
+    """Run targets in this process, without atheris; gives the number of those that failed."""
+    from fuzz.targets import TARGETS, mutated
+
+    failed = []
+    for name in names:
+        rng, target, runs, end = random.Random(seed), TARGETS[name], 0, time.process_time() + seconds
+        pool = target.seeds()
+        while time.process_time() < end:
+            data = mutated(rng, pool)
+            runs += 1
+            try:
+                target.check(data)
+            except Exception:
+                path = FOLDER / name / f"random-{seed}-{runs}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+                print("\n".join([str(path), *traceback.format_exc().splitlines()[-12:]]), flush=True)
+                failed.append(name)
+        print(f"{name:10} {runs:>9} inputs  {'FAILED' if name in failed else 'ok'}", flush=True)
+    return len(failed)
 
 
 def _all(names: list[str], seconds: int) -> int:
@@ -65,15 +94,19 @@ def main() -> int:
         _fuzz(words[0], int(words[1]))
     from fuzz.targets import TARGETS
 
+    seeds = [int(word.removeprefix("--random=")) for word in words if re.fullmatch(r"--random=\d{1,9}", word)]
+    words = [word for word in words if not word.startswith("--random=")]
     names = [word for word in words if word in TARGETS]
     numbers = [word for word in words if word.isdigit()]
     inputs = [word for word in words if Path(word).is_file()]
     if len(names) + len(numbers) + len(inputs) != len(words) or len(numbers) > 1 or (inputs and len(names) != 1):
-        print(f"usage: fuzz [TARGET] [SECONDS]; targets are {', '.join(TARGETS)}", file=sys.stderr)
+        print(f"usage: fuzz [TARGET] [SECONDS] [--random=SEED]; targets are {', '.join(TARGETS)}", file=sys.stderr)
         return 2
     for path in inputs:
         TARGETS[names[0]].check(Path(path).read_bytes())
     seconds = int(numbers[0]) if numbers else SECONDS
+    if seeds:
+        return min(1, _at_random(names or list(TARGETS), seconds, seeds[0]))
     return 0 if inputs else min(1, _all(names or list(TARGETS), seconds))
 
 

@@ -31,6 +31,7 @@ from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.from_path import from_path
 from cachedoctor.report import sanitize
 from cachedoctor.report.text import diff_text, line_text, text_report
 from cachedoctor.report.text.text_safe import visible
@@ -38,7 +39,7 @@ from cachedoctor.report.wire import diff_v1, line_v1, report_v1
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import unpacked
-from fuzz import seeds
+from fuzz import planted, seeds
 
 MOST = 200_000
 """Bytes of unpacked data in one run: enough for every path, little enough for many runs."""
@@ -237,7 +238,7 @@ def tokenizer(data: bytes) -> None:
     """A tokenizer cuts text into pieces that begin in order, or is refused."""
     with _file(data, ".gguf" if data.startswith(b"GGUF") else ".json") as path:
         try:
-            made = tokenize.load(str(path))
+            made = from_path(str(path))
             for sample in ("Hello  world, 12\n\u65e5\u672c <|im_start|> \x00", "", " a"):
                 tokens = made.encode(sample)
                 assert tokens.starts == sorted(tokens.starts)
@@ -300,14 +301,15 @@ class Target(NamedTuple):
     seeds: Callable[[], list[bytes]]
 
 
-def _indices() -> list[bytes]:
+def _indices(count: int = 1) -> list[bytes]:
     rng = random.Random(5)
-    return [rng.randbytes(4 * size) for size in (8, 40, 120)]
+    return [rng.randbytes(4 * size) for size in (8, 40, 120) * count]
 
 
 TARGETS = {
     "log": Target(log, seeds.logs),
     "messages": Target(messages, _indices),
+    "planted": Target(planted.check, lambda: _indices(6)),
     "envelope": Target(envelope, seeds.logs),
     "line": Target(line, seeds.messages),
     "source": Target(source, seeds.packed),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import cachedoctor
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
+from cachedoctor.doctor.analysis.line_order import take_all
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -18,6 +19,7 @@ from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
+from cachedoctor.doctor.faults import Faults
 from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
@@ -92,11 +94,12 @@ class Analyzer:
         """What changed in the last requests that were given beside the log, by their number."""
         self._settled = False
         self._number = 0
+        self._faults = Faults(self._failed)
         self._servers = Servers(
-            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener,
+            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
         )  # fmt: skip
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
-        self._measuring = StatsServers(self._lives.begin, self._keep, listener)
+        self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
         self._excerpt = HeldBack()
         self._interrupted = False
@@ -119,6 +122,7 @@ class Analyzer:
             self._close_trackers()
             self._diagnosis.forget()
             self._reuse.finish()
+            self._faults.servers.clear()
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
         self._intake = Intake(path, line)
@@ -139,10 +143,12 @@ class Analyzer:
         if self._intake is not None:
             self._arrived(self._intake.quiet())
         self._segments(self._excerpt.release())
-        for tracker in self._servers.trackers:
-            self._examine(tracker)
-            tracker.quiet()
+        self._servers.each(self._quiet)
         return self._collect()
+
+    def _quiet(self, tracker: Tracker) -> None:
+        self._examine(tracker)
+        tracker.quiet()
 
     def close(self) -> None:
         """End of the open input."""
@@ -160,10 +166,14 @@ class Analyzer:
         if not segments:
             return []
         before, behind = self._measuring.divide(segments)
-        requests = self._servers.read_leniently(before) if excerpt else self._servers.read(before)
-        self._measuring.read(before, behind)
+        before, partly = self._servers.mended(before) if excerpt else (before, [])
+        others = self._measuring.steps(before, behind)
+        if not others and not partly and len(before) == 1 and self._listener is None:
+            self._servers.read(before[0])
+        else:
+            take_all([*self._servers.steps(before), *partly, *others])
         found = self._measuring.recognised()
-        found[LLAMA] = requests
+        found[LLAMA] = self._servers.recognised
         info = self._inputs[-1]
         info.recognised = found.total()
         if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):
@@ -186,15 +196,17 @@ class Analyzer:
 
     def _collect(self) -> list[str]:
         """Examine what the ends of inputs and requests left; give the codes of findings that are new."""
-        for tracker in self._servers.trackers:
-            self._examine(tracker)
-            tracker.session.last_line = max(tracker.session.last_line, self._servers.last_line(tracker))
-            overdue = self._spool.overdue
-            if overdue is not None:
-                tracker.give_up(overdue)
-                self._examine(tracker)
+        self._servers.each(self._bring_up)
         new, self._new = self._new, []
         return new
+
+    def _bring_up(self, tracker: Tracker) -> None:
+        self._examine(tracker)
+        tracker.session.last_line = max(tracker.session.last_line, self._servers.last_line(tracker))
+        overdue = self._spool.overdue
+        if overdue is not None:
+            tracker.give_up(overdue)
+            self._examine(tracker)
 
     def _examine(self, tracker: Tracker) -> None:
         """Ask the rules about the finished requests, however the input was cut into chunks.
@@ -244,10 +256,17 @@ class Analyzer:
         return difference
 
     def _close_trackers(self) -> None:
-        for tracker in self._servers.trackers:
-            self._examine(tracker)
-            tracker.close_open()
+        self._servers.each(self._end)
         self._collect()
+
+    def _end(self, tracker: Tracker) -> None:
+        self._examine(tracker)
+        tracker.close_open()
+
+    def _failed(self, words: str) -> None:
+        """Say of the open input, or of the last one, that a part of it is missing."""
+        info = self._inputs[-1]
+        info.error = words if info.error is None else f"{info.error}; {words}"
 
     @property
     def trackers(self) -> list[Tracker]:
@@ -276,8 +295,8 @@ class Analyzer:
 
     @property
     def crashed(self) -> bool:
-        """Whether a rule failed."""
-        return self._diagnosis.crashed
+        """Whether a part of us failed: a rule, or what reads an engine. The report says which."""
+        return self._diagnosis.crashed or self._faults.any
 
     def finish(self, interrupted: bool = False) -> Report:
         """Close everything and give the report."""
@@ -301,7 +320,7 @@ class Analyzer:
         return Shard(
             self._inputs, self._sessions, self._sums, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
-            {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled,
+            {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
@@ -322,6 +341,7 @@ class Analyzer:
             self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
         self._reuse.merge(part.reuse, len(self._sessions))
         self._diagnosis.merge(part.groups, part.doubtful, part.crashed)
+        self._faults.any |= part.faulty
         self._sessions += part.sessions
         self._number += part.requests
         self._sums.merge(part.sums)
@@ -334,10 +354,21 @@ class Analyzer:
         if not last.parted:
             last.parted = self._prompts.successive()
 
+    def _name_faults(self) -> None:
+        """Name the files beside the log that failed at their work among the inputs, each once."""
+        for path, error in self._prompts.faults if self._prompts is not None else []:
+            info = InputInfo(printable(path), error=printable(error.message))
+            if info in self._inputs:
+                continue
+            self._inputs.append(info)
+            if self._listener is not None:
+                self._listener.opened(len(self._inputs) - 1, info)
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
         sessions = self._lives.reported()
         self._compare_bodies(sessions)
+        self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]

@@ -126,9 +126,23 @@ class HeldBack:
         return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else []
 
     def release(self) -> list[Segment]:
-        """Give what is held; from now on nothing is."""
+        """Give what is held, one segment for each origin, as if all had come at once; from now on nothing is held."""
         held, self._held = self._held or [], None
-        return held
+        by_origin: dict[str | None, list[Segment]] = {}
+        for segment in held:
+            by_origin.setdefault(segment.origin, []).append(segment)
+        return [_together(parts) for parts in by_origin.values()]
+
+
+def _together(parts: list[Segment]) -> Segment:
+    """Consecutive segments of one origin as one."""
+    if len(parts) == 1:
+        return parts[0]
+    numbers = [part.number(i) for part in parts for i in range(part.data.count(b"\n"))]
+    stored = {number: line for part in parts for number, line in part.stored.items()}
+    whole = bool(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1
+    data = b"".join(part.data for part in parts)
+    return Segment(parts[0].origin, data, parts[0].first, None if whole else numbers, stored)
 
 
 def _shortened(lines: bytes) -> bytes:

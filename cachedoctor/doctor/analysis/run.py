@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -49,15 +50,30 @@ def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
     return FileSource(path, max_unpacked, told)
 
 
-def growing(path: str) -> Source:
-    """Return the source of a log that is still written: a pipe as it comes, a file with what is appended to it."""
-    from cachedoctor.sources.file import is_stream
+def drive_followed(
+    analyzer: Analyzer, path: str, until: AbstractContextManager[Callable[[], bool]]
+) -> tuple[list[SourceError], bool]:
+    """Feed a file and what is appended to it, up to what was written when ``until``, which is entered, turns true.
 
-    if path == "-" or is_stream(path):
-        return source_of(path, MAX_BYTES)
+    Gives the errors that stopped it, and whether it turned true.
+    """
     from cachedoctor.sources.follow import FollowSource
 
-    return FollowSource(path)
+    with until as stop:
+        error = drive(analyzer, FollowSource(path, stop=stop))
+        return [] if error is None else [error], stop()
+
+
+def drive_growing(
+    analyzer: Analyzer, path: str, until: AbstractContextManager[Callable[[], bool]]
+) -> tuple[list[SourceError], bool]:
+    """Feed a log that is still written: a pipe as it comes, a file as ``drive_followed`` does."""
+    from cachedoctor.sources.file import is_stream
+
+    if path != "-" and not is_stream(path):
+        return drive_followed(analyzer, path, until)
+    error = drive(analyzer, source_of(path, MAX_BYTES))
+    return [] if error is None else [error], False
 
 
 def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: int = 1) -> SourceError | None:
@@ -70,7 +86,7 @@ def drive(analyzer: Analyzer, source: Source, *, continues: bool = False, line: 
             else:
                 analyzer.idle()
     except SourceError as error:
-        info.error = printable(error.message)
+        info.error = printable(error.message) if info.error is None else f"{info.error}; {printable(error.message)}"
         analyzer.close()
         return error
     analyzer.close()

@@ -5,11 +5,13 @@ Two containers in one compose log are two servers: ``llama-a | slot ...`` and ``
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cachedoctor.doctor.analysis.line_order import Step
 from cachedoctor.doctor.catalogues import catalogue, single_lines
+from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
 from cachedoctor.engines.catalogue.scanner import Scanner
@@ -18,6 +20,7 @@ from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment, Session
+from cachedoctor.report.words.server_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
@@ -37,6 +40,7 @@ class Servers:
         build: int | None,
         lists_requests: bool,
         listener: Listener | None,
+        faults: Faults,
     ) -> None:
         """Begin without an input.
 
@@ -47,7 +51,9 @@ class Servers:
             build: of llama.cpp, when the log does not say it.
             lists_requests: what is only of interest where every request is listed is read as well.
             listener: hears of every line.
+            faults: knows the servers that are not read any further.
         """
+        self._faults = faults
         self._new_session = new_session
         self._number = number
         self._examine = examine
@@ -89,77 +95,115 @@ class Servers:
         """Number of the last line of the input that a server wrote."""
         return self._scanner(tracker.origin).last_line
 
-    def read(self, segments: list[Segment]) -> int:
-        """Take segments; gives how many lines of the input were recognised so far."""
-        self._stored = segments[0].stored if segments else {}
-        if len(segments) == 1 and self._listener is None:
-            self._drive(segments[0].origin, self._scanner(segments[0].origin).scan(segments[0]))
-        else:  # one by one; of several servers in one file the requests count in the order of the lines
-            merged = heapq.merge(*(self._tagged(s) for s in segments), key=lambda pair: pair[1].line)
-            for origin, event in merged:
-                tracker = self._tracker(origin)
-                tracker.feed(event)
-                if tracker.finished and self._listener is None:  # who hears of the event before its request
-                    self._examine(tracker)
-        return self._recognised()
+    def read(self, segment: Segment) -> None:
+        """Take a segment of the only server that wrote to a block, with nobody listening."""
+        self._stored = segment.stored
+        self._drive(segment.origin, self._scanner(segment.origin).scan(segment))
 
-    def read_leniently(self, segments: list[Segment]) -> int:
-        """Take all segments of an excerpt, and what only a lenient reader understands of them."""
+    def steps(self, segments: list[Segment]) -> list[Iterator[Step]]:
+        """Give the events of segments one by one: of several servers the requests count in the order of the lines."""
+        self._stored = segments[0].stored if segments else {}
+        return [self._steps(segment) for segment in segments]
+
+    def mended(self, segments: list[Segment]) -> tuple[list[Segment], list[Iterator[Step]]]:
+        """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives."""
         reader = ExcerptReader(catalogue(), PLAN)
         excerpts = [reader.read(segment) for segment in segments]
         for excerpt in excerpts:
             if excerpt.mended:
                 self._tracker(excerpt.segment.origin).life.read_leniently()
-        self._stored = segments[0].stored if segments else {}
-        tagged = [self._tagged(excerpt.segment) for excerpt in excerpts]
-        events = [[(excerpt.segment.origin, event) for event in excerpt.events] for excerpt in excerpts]
-        for origin, event in heapq.merge(*tagged, *events, key=lambda pair: pair[1].line):
+            self._partly += len(excerpt.events)
+        partly = [
+            iter([Step(event.line, partial(self._take, excerpt.segment.origin), event) for event in excerpt.events])
+            for excerpt in excerpts
+        ]
+        return [excerpt.segment for excerpt in excerpts], partly if any(e.events for e in excerpts) else []
+
+    @property
+    def recognised(self) -> int:
+        """How many lines of the input were recognised so far."""
+        return self._partly + sum(scanner.recognised for scanner in self._scanners.values())
+
+    def _steps(self, segment: Segment) -> Iterator[Step]:
+        origin = segment.origin
+        scanner = self._scanner(origin)
+        take, tell = partial(self._take, origin), partial(self._tell, origin)
+        try:
+            for event in scanner.scan(segment):
+                if isinstance(scanner, SingleScanner) and scanner.is_extra:
+                    yield Step(event.line, tell, event)
+                    continue
+                # lines of others stand in between: only one by one are the requests of all counted in their order
+                torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
+                for part in scanner.singly(event) if torn else (event,):
+                    yield Step(part.line, take, part)
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
+
+    def _take(self, origin: str | None, event: Event) -> None:
+        if (LLAMA, origin) in self._faults.servers:
+            return
+        try:
             tracker = self._tracker(origin)
             if isinstance(event.fields, Partly):
                 tracker.feed_partly(event)
             else:
                 tracker.feed(event)
-            if tracker.finished and self._listener is None:
+            self._tell(origin, event)  # who listens hears of the event before its request
+            if tracker.finished:
                 self._examine(tracker)
-        self._partly += sum(map(len, events))
-        return self._recognised()
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
 
-    def _recognised(self) -> int:
-        return self._partly + sum(scanner.recognised for scanner in self._scanners.values())
+    def _tell(self, origin: str | None, event: Event) -> None:
+        if self._listener is not None:
+            tracker = self._trackers.get(origin)
+            self._listener.event(event, self._path, origin, None if tracker is None else tracker.session)
 
-    def _tagged(self, segment: Segment) -> Iterator[tuple[str | None, Event]]:
-        scanner = self._scanner(segment.origin)
-        for event in scanner.scan(segment):
-            # lines of others stand in between: only one by one are the requests of all counted in the order of lines
-            torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
-            for part in scanner.singly(event) if torn else (event,):
-                yield segment.origin, part
+    def each(self, do: Callable[[Tracker], None]) -> None:
+        """Do something with the tracker of every server that is still read."""
+        for origin, tracker in list(self._trackers.items()):
+            if (LLAMA, origin) in self._faults.servers:
+                continue
+            try:
+                do(tracker)
+            except Exception as error:  # one server must not end the run
+                self._give_up(origin, error)
+
+    def _give_up(self, origin: str | None, error: Exception) -> None:
+        """Read a server no further; the requests that ended before are judged."""
+        self._faults.take((LLAMA, origin), error)
+        tracker = self._trackers.get(origin)
+        if tracker is None:
+            return
+        try:
+            self._examine(tracker)
+        except Exception as again:
+            self._faults.take((LLAMA, origin), again)
 
     def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
+        if (LLAMA, origin) in self._faults.servers:
+            return
         tracker = self._trackers.get(origin)
-        for event in events:
-            if tracker is None:
-                tracker = self._tracker(origin)
-            tracker.feed(event)
-            if len(tracker.finished) >= _TOGETHER:
-                self._examine(tracker)
+        try:
+            for event in events:
+                if tracker is None:
+                    tracker = self._tracker(origin)
+                tracker.feed(event)
+                if len(tracker.finished) >= _TOGETHER:
+                    self._examine(tracker)
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
 
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
         if scanner is None:
-            listener = self._listener
-            scanner = Scanner(catalogue(), self._plan) if listener is None else self._telling(origin, listener)
+            if self._listener is None:
+                scanner = Scanner(catalogue(), self._plan)
+            else:
+                scanner = SingleScanner(single_lines(), self._plan, PROGRESS)
             self._scanners[origin] = scanner
         return scanner
-
-    def _telling(self, origin: str | None, listener: Listener) -> Scanner:
-        def tell(event: Event) -> None:
-            tracker = self._trackers.get(origin)
-            listener.event(event, self._path, origin, None if tracker is None else tracker.session)
-            if tracker is not None:
-                self._examine(tracker)
-
-        return SingleScanner(single_lines(), self._plan, PROGRESS, tell)
 
     def _tracker(self, origin: str | None) -> Tracker:
         tracker = self._trackers.get(origin)

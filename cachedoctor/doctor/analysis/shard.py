@@ -28,6 +28,8 @@ class Shard(msgspec.Struct):
     """Samples and batches that were kept, one JSON object a line."""
     settled: bool
     """Behind the last line a new life of the server may begin of which no line before it says anything."""
+    faulty: bool
+    """What reads an engine failed; the input says it."""
 
 
 def add_input(info: InputInfo, more: InputInfo) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from cachedoctor.doctor.analysis.line_order import Step
+from cachedoctor.doctor.faults import Faults
+from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.detect import ENGINES, Engine, Row, Tracker
 from cachedoctor.engines.looks import Found
@@ -32,6 +36,7 @@ class StatsServers:
         new_session: Callable[[str, str | None], Session],
         keep: Callable[[Row], None],
         listener: Listener | None,
+        faults: Faults,
     ) -> None:
         """Begin without an input.
 
@@ -39,7 +44,9 @@ class StatsServers:
             new_session: makes one for a path and an origin.
             keep: takes every sample and batch.
             listener: hears of every line.
+            faults: knows the servers that are not read any further.
         """
+        self._faults = faults
         self._new_session = new_session
         self._keep = keep
         self._listener = listener
@@ -75,24 +82,25 @@ class StatsServers:
                 return _divided(segment, found)
         return segment, None
 
-    def read(self, before: list[Segment], behind: list[Segment]) -> None:
-        """Take segments, divided."""
-        for segment in before:
-            for engine in ENGINES:
-                if not engine.fork:
-                    self._look(engine, segment)
-        for segment in behind:
-            engine = self._forks[segment.origin]
-            server = self._servers.get((engine.name, segment.origin)) or self._server(engine, segment.origin)
-            self._drive(server, segment)
+    def steps(self, before: list[Segment], behind: list[Segment]) -> list[Iterator[Step]]:
+        """Give the events of segments, divided, one by one; none where only llama-server wrote."""
+        found = [
+            (engine, rest)
+            for segment in before
+            for engine in ENGINES
+            if not engine.fork and (rest := self._rest(engine, segment)) is not None
+        ]
+        found += [(self._forks[segment.origin], segment) for segment in behind]
+        for engine, segment in sorted(found, key=lambda pair: pair[1].number(0)):
+            self._server(engine, segment.origin)  # they are in the order in which they began, not in that of engines
+        return [self._steps(engine, self._server(engine, segment.origin), segment) for engine, segment in found]
 
-    def _look(self, engine: Engine, segment: Segment) -> None:
-        server = self._servers.get((engine.name, segment.origin))
-        if server is not None:
-            self._drive(server, segment)
-        elif (found := engine.looks.search(segment.data)) is not None:
-            _, rest = _divided(segment, found)
-            self._drive(self._server(engine, segment.origin), rest)
+    def _rest(self, engine: Engine, segment: Segment) -> Segment | None:
+        """The lines that are read for an engine: from the first that only it writes."""
+        if (engine.name, segment.origin) in self._servers:
+            return segment
+        found = engine.looks.search(segment.data)
+        return None if found is None else _divided(segment, found)[1]
 
     @property
     def active(self) -> bool:
@@ -108,19 +116,33 @@ class StatsServers:
         return found
 
     def _server(self, engine: Engine, origin: str | None) -> _Server:
-        reader = engine.reader()
-        tracker = reader.tracker(self._path, origin, self._new_session, self._keep)
-        server = self._servers[engine.name, origin] = _Server(Scanner(reader.catalogue, reader.plan), tracker)
+        server = self._servers.get((engine.name, origin))
+        if server is None:
+            reader = engine.reader()
+            tracker = reader.tracker(self._path, origin, self._new_session, self._keep)
+            server = self._servers[engine.name, origin] = _Server(Scanner(reader.catalogue, reader.plan), tracker)
         return server
 
-    def _drive(self, server: _Server, segment: Segment) -> None:
-        tracker = server.tracker
-        for event in server.scanner.scan(segment):
-            tracker.feed(event)
-            if self._listener is not None and tracker.session is not None:
-                self._listener.event(event, self._path, segment.origin, tracker.session)
+    def _steps(self, engine: Engine, server: _Server, segment: Segment) -> Iterator[Step]:
+        tracker, known_as = server.tracker, (engine.name, segment.origin)
+        take = partial(self._take, tracker, known_as)
+        try:
+            for event in server.scanner.scan(segment):
+                yield Step(event.line, take, event)
+        except Exception as error:  # one server must not end the run
+            self._faults.take(known_as, error)
         if tracker.session is not None:
             tracker.session.last_line = max(tracker.session.last_line, server.scanner.last_line)
+
+    def _take(self, tracker: Tracker, known_as: tuple[str, str | None], event: Event) -> None:
+        if known_as in self._faults.servers:
+            return
+        try:
+            tracker.feed(event)
+            if self._listener is not None and tracker.session is not None:
+                self._listener.event(event, self._path, known_as[1], tracker.session)
+        except Exception as error:  # one server must not end the run
+            self._faults.take(known_as, error)
 
 
 def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:

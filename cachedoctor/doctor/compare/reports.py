@@ -59,13 +59,16 @@ def _is_object(line: bytes) -> bool:
 def read(path: str, told: Told = unheard) -> Report:
     """Read a stored report; ``-`` is the standard input. Raises ``CacheDoctorError`` when it is none."""
     try:
+        if path == "-" and sys.stdin is None:
+            raise OSError(0, "the standard input is closed")
         if path == "-":
             data = sys.stdin.buffer.read()
         else:
             with open(path, "rb") as file:
                 data = file.read()
     except OSError as error:
-        raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}") from error
+        hint = "give the JSON report of an analysis that may be read"
+        raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     told(len(data))
     return stored.read(data, path)
 

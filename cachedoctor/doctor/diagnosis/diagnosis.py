@@ -11,6 +11,7 @@ from cachedoctor.doctor.diagnosis.groups import Groups, Key
 from cachedoctor.doctor.diagnosis.history import History
 from cachedoctor.doctor.diagnosis.not_evaluated import not_evaluated
 from cachedoctor.doctor.diagnosis.session_findings import session_finding, short
+from cachedoctor.doctor.faults import described
 from cachedoctor.model import (
     NO_VERDICT,
     SEVERITY_ORDER,
@@ -174,7 +175,7 @@ class Diagnosis:
             try:
                 match = rule.decide(s)
             except Exception as error:  # one broken rule must not end the run
-                self.failures[rule.code] = repr(error)
+                self.failures[rule.code] = described(error)
                 continue
             if match is None or (match.weak and not weak_unless.isdisjoint(codes)):
                 continue
@@ -215,7 +216,7 @@ class Diagnosis:
         try:
             return rule.say(group)
         except Exception as error:  # one broken rule must not end the run
-            self.failures[rule.code] = repr(error)
+            self.failures[rule.code] = described(error)
             return None
 
     def inspect(self, sessions: list[Session]) -> list[Finding]:
@@ -243,9 +244,12 @@ class Diagnosis:
 
     def _inspect(self, rule: SessionRule, session: Session) -> list[SessionFinding]:
         try:
-            return rule.inspect(session)
+            found = rule.inspect(session)
+            if not all(said.proven_in(session) for said in found):
+                raise ValueError("a finding without a line")
+            return found
         except Exception as error:  # one broken rule must not end the run
-            self.failures[rule.code] = repr(error)
+            self.failures[rule.code] = described(error)
             return []
 
     def unknown_input(self, path: str) -> Finding | None:

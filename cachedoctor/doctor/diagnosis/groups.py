@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.doctor.faults import described
 from cachedoctor.model import CONFIDENCE_ORDER, Request, Session
 from cachedoctor.rules.base import Group, Match, Proof, RequestRule, RuleContext
 
@@ -208,7 +209,7 @@ class Groups:
             try:
                 cost.proof = cost.rule.prove(context, cost.match)
             except Exception as error:  # one broken rule must not end the run
-                self._failures[cost.rule.code] = repr(error)
+                self._failures[cost.rule.code] = described(error)
         return cost.proof
 
 

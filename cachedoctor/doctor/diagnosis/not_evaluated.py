@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from cachedoctor.doctor.faults import described
 from cachedoctor.model import NotEvaluated, Session
 from cachedoctor.report.words.server_words import LLAMA
 from cachedoctor.rules import prompt_logs
@@ -18,7 +19,7 @@ _OF_CLIENTS = "CD1"
 def not_evaluated(
     rules: Sequence[AnyRule],
     broken: Sequence[Broken],
-    failures: Mapping[str, str],
+    failures: dict[str, str],
     sessions: Sequence[Session],
     *,
     lost: bool,
@@ -28,15 +29,19 @@ def not_evaluated(
     Args:
         rules: all that could be loaded.
         broken: those that could not.
-        failures: what rules failed with, by code.
+        failures: what rules failed with, by code; one that fails here is added.
         sessions: of all inputs.
         lost: some request lost tokens, or the log does not tell; else there was nothing to explain.
     """
     bug = "report this as a bug"
     out = [NotEvaluated(b.code, b.name, f"the rule could not be loaded: {b.error}", bug) for b in broken]
     for rule in rules:
-        failed = failures.get(rule.code)
-        need = _need(rule, sessions, lost) if failed is None else (f"the rule failed: {failed}", bug)
+        try:
+            need = _need(rule, sessions, lost)
+        except Exception as error:  # one broken rule must not end the run
+            failures.setdefault(rule.code, described(error))
+        if rule.code in failures:
+            need = f"the rule failed: {failures[rule.code]}", bug
         if need is not None:
             out.append(NotEvaluated(rule.code, rule.name, *need))
     return sorted(out, key=lambda left: left.code)

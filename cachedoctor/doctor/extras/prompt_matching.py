@@ -11,8 +11,10 @@ from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
 from cachedoctor.prompts import compare_prompts, inputs, run_diff
+from cachedoctor.prompts.confined.child import FailedError
+from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
@@ -51,11 +53,10 @@ class GivenPrompts:
         Raises:
             CacheDoctorError: one of them cannot be used.
         """
-        self._ask = run_diff.Ask(tokenizer=tokenizer, template=template)
-        self._cutter = tokenize.load(tokenizer) if tokenizer else tokenize.pieces()
+        self.faults: list[tuple[str, FailedError]] = []
+        """Files that failed at their work, and how: without them the analysis goes on with what it has."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
-        self._prompts: list[Prompt | None] = [run_diff.rendered(p, self._ask, self._cutter) for p in found]
-        self._lengths = [self._length(p) for p in self._prompts if p is not None]
+        self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._next = 0
         self._last: dict[tuple[int, int], _Turn] = {}
         self._recent: deque[_Turn] = deque(maxlen=_RECENT)
@@ -65,9 +66,41 @@ class GivenPrompts:
     def __len__(self) -> int:
         return len(self._prompts)
 
-    def _length(self, prompt: Prompt) -> int:
-        prompt = _sent(prompt)
-        return len(self._cutter.encode(prompt.text)) + self._cutter.leading(prompt.text)
+    def _with_files(
+        self, found: list[Prompt], tokenizer: str | None, template: str | None
+    ) -> tuple[Tokenizer, list[Prompt | None], list[int]]:
+        """What cuts prompts into tokens, the prompts as the server rendered them, and their lengths in tokens.
+
+        A template that fails leaves the bodies as they are, a tokenizer that fails leaves words and signs for tokens.
+        """
+        ask = run_diff.Ask(template=template)
+        try:
+            files = ModelFiles(tokenizer, template)
+            prompts = self._rendered(found, files, ask, template or tokenizer or "")
+            if self.faults:
+                files = ModelFiles(tokenizer)
+            return files.cutter, [*prompts], [_length(p, files.cutter) for p in prompts]
+        except FailedError as error:
+            if tokenizer is None:
+                raise
+            self.faults = [(tokenizer, error)]
+            return self._with_files(found, None, template)
+
+    def _rendered(self, found: list[Prompt], files: ModelFiles, ask: run_diff.Ask, path: str) -> list[Prompt]:
+        try:
+            return [run_diff.rendered(prompt, ask, files) for prompt in found]
+        except FailedError as error:
+            self.faults.append((path, error))
+            return found
+
+    def _compare(self, before: Prompt, prompt: Prompt) -> PromptDiff | None:
+        """What changed between two prompts; None when the tokenizer fails."""
+        try:
+            return compare_prompts.compare(before, prompt, self._cutter, compare_prompts.Options())
+        except FailedError as error:
+            if self._cutter.name not in (path for path, _ in self.faults):
+                self.faults.append((self._cutter.name, error))
+            return None
 
     def difference(self, request: Request) -> PromptDiff | None:
         """What changed from the thread's previous prompt to this one; None when either is not among the prompts."""
@@ -82,8 +115,8 @@ class GivenPrompts:
         before = self._before(key, _Turn(prompt, request.released_tokens))
         if before is None:
             return None
-        found = compare_prompts.compare(before.prompt, _sent(prompt), self._cutter, compare_prompts.Options())
-        if last is None or before is last or not self._apart(request, prompt, last):
+        found = self._compare(before.prompt, _sent(prompt))
+        if found is None or last is None or before is last or not self._apart(request, prompt, last):
             return found
         return msgspec.structs.replace(found, follows=before.total)
 
@@ -97,9 +130,8 @@ class GivenPrompts:
         for prompt in (p for p in self._prompts[: _COMPARED + 1] if p is not None):
             if recent:
                 before = max(recent, key=lambda p: common_prefix(p.text, prompt.text))
-                found.append(
-                    compare_prompts.compare(_sent(before), _sent(prompt), self._cutter, compare_prompts.Options())
-                )
+                changed = self._compare(_sent(before), _sent(prompt))
+                found += [] if changed is None else [changed]
             recent.append(prompt)
         self.matched = len(self._prompts)
         return found
@@ -155,6 +187,11 @@ class GivenPrompts:
         if self._cutter.exact and prompt.rendered:
             return length == tokens
         return _NEAR[0] <= length / max(1, tokens) <= _NEAR[1]
+
+
+def _length(prompt: Prompt, cutter: Tokenizer) -> int:
+    text = _sent(prompt).text
+    return len(cutter.encode(text)) + cutter.leading(text)
 
 
 def _without_stale(found: list[Prompt]) -> list[Prompt]:

@@ -26,6 +26,7 @@ from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
 from cachedoctor.doctor.analysis.shard import Shard
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.parallel.cuts import spans
+from cachedoctor.doctor.scratch import scratch_folder
 from cachedoctor.model import CacheDoctorError, Given, Options
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.sources.base import SourceError, Told, unheard
@@ -94,7 +95,7 @@ def feed_parallel(
     busy = min(jobs, sum(map(len, plan)), _MOST)
     if busy < 2:
         return feed_all(analyzer, paths, terms.max_unpacked, told)
-    with _pipes_may_break(), tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder, _pool(busy) as pool:
+    with _pipes_may_break(), scratch_folder() as folder, _pool(busy) as pool:
         try:
             work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
             for units, futures in work:

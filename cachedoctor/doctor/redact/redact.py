@@ -15,8 +15,9 @@ from typing import IO
 from cachedoctor.doctor.analysis.intake import Blocks
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.doctor.redact import program_lines
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
-from cachedoctor.doctor.redact.scan import EngineLines
+from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.envelope import Documents, Rewriter, is_shaped
 from cachedoctor.redact.printed import BAR, FIELDS, OTHER_FIELD, Printed
@@ -36,6 +37,7 @@ class Redactor:
         self._lines = LineRedactor(self._tokens, Printed(facts), is_shaped)
         self._logged = EngineLines()
         self._rewriting = EngineLineRewriter(self._tokens)
+        self._of_programs = ProgramLines()
         self._rewriter = Rewriter(self._bodies, self._name)
         self._documents = Documents()
         self._blocks = Blocks()
@@ -66,16 +68,19 @@ class Redactor:
 
     def _bodies(self, data: bytes) -> bytes:
         text = b"\n" + data
-        logged = self._logged.read(text)
+        logged, printed = self._logged.read(text), self._of_programs.read(text)
         own = {found.start: found for found in self._spans.read(text)}
         out: list[bytes] = []
         at = 1
         while at < len(text):
             stop = text.find(b"\n", at)
-            found, other = own.get(at), logged.get(at)
-            if other is not None and (found is None or (found.row is None and other[1].row is not None)):
+            found, other, small = own.get(at), logged.get(at), printed.get(at)
+            if other is not None and _is_better(other[1], found):
                 self.recognised += other[1].row is not None
                 out.append(self._rewriting.write(text, *other))
+            elif small is not None and _is_better(small[1], found):
+                self.recognised += small[1].row is not None
+                out.append(program_lines.write(text, *small, self._tokens))
             elif found is not None:
                 out.append(self._known(text[at:stop], found))
             else:
@@ -89,6 +94,11 @@ class Redactor:
         spans = [FieldSpan(h.name, h.kind, h.start - start, h.end - start) for h in found.holes]
         name = "" if found.row is None else found.row.id
         return self._lines.known(line, found.message - start, found.end - start, name, spans)
+
+
+def _is_better(other: Recognised, own: Recognised | None) -> bool:
+    """Whether a line is rather another engine's than llama-server's."""
+    return own is None or (own.row is None and other.row is not None)
 
 
 def facts(text: str) -> Hashable:

@@ -9,7 +9,7 @@ from cachedoctor.doctor.redact.scan import EngineReader
 from cachedoctor.doctor.redact.values import ValueRewriter
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.spans import Recognised
-from cachedoctor.redact.holes import NUMBERS
+from cachedoctor.redact.holes import DIGITS_MAX, PLAIN
 from cachedoctor.redact.redact_lines import UNKNOWN
 from cachedoctor.redact.tokens import Tokens
 
@@ -43,7 +43,7 @@ class EngineLineRewriter:
         done = found.message
         for hole in found.holes:
             raw = data[hole.start : hole.end]
-            if hole.kind in NUMBERS and not raw.endswith(b")"):
+            if hole.kind in PLAIN and len(raw) <= DIGITS_MAX and not raw.endswith(b")"):
                 continue
             yield data[done : hole.start]
             yield self._restating.value(reader.words, row, hole.name, hole.kind, raw)

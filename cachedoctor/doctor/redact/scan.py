@@ -1,15 +1,17 @@
-"""Finds the lines of vLLM and SGLang in a block, one by one and all of them."""
+"""Finds the lines of other engines than llama-server in a block, one by one and all of them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cachedoctor.doctor.explain import versioned
 from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.engines.detect import ENGINES, Engine
+from cachedoctor.redact import holes_programs
 
 _FILE = re.compile(rb"[\w/]+\.py(?=:\d)")
 
@@ -23,6 +25,25 @@ class EngineReader(NamedTuple):
     """Names of source files in the samples of its rows."""
 
 
+class ProgramReader(NamedTuple):
+    """What reads the lines of a small program, which has no words for them."""
+
+    spans: Spans
+    before: frozenset[bytes]
+    """Parts of what stands before the messages in the samples of its rows."""
+
+
+class Reads(Protocol):
+    """What reads lines of one engine."""
+
+    @property
+    def spans(self) -> Spans:
+        """Finds them."""
+
+
+Reader = TypeVar("Reader", bound=Reads)
+
+
 @cache
 def _reader(engine: Engine) -> EngineReader:
     words = versioned.vocabulary(engine.name)
@@ -30,26 +51,51 @@ def _reader(engine: Engine) -> EngineReader:
     return EngineReader(words, Spans(engine.reader().catalogue), files)
 
 
-class EngineLines:
-    """The lines of one log."""
+@cache
+def _program(engine: Engine) -> ProgramReader:
+    catalogue = engine.reader().catalogue
+    spans, before = Spans(catalogue), set()
+    for row in catalogue.rows:
+        sample = f"\n{row.sample}\n".encode()
+        for line in spans.read(sample):
+            before.update(holes_programs.WORD.findall(sample[line.start : line.message]))
+    return ProgramReader(spans, frozenset(before))
 
-    def __init__(self) -> None:
-        self._engines = [engine for engine in ENGINES if engine.name in versioned.NAMES]
+
+class _Lines(Generic[Reader]):
+    """The lines of one log that some engines wrote."""
+
+    def __init__(self, engines: list[Engine], reader: Callable[[Engine], Reader]) -> None:
+        self._engines, self._reader = engines, reader
         self._active: set[tuple[str, str | None]] = set()
 
-    def read(self, data: bytes, origin: str | None = None) -> dict[int, tuple[EngineReader, Recognised]]:
+    def read(self, data: bytes, origin: str | None = None) -> dict[int, tuple[Reader, Recognised]]:
         """Return the lines of ``data`` that begin like messages, by their begin.
 
         ``data`` begins with the newline before its first line. Once a line looked like one of an engine, all of its
         origin are read as its own: web servers print lines that look like nobody's.
         """
-        found: dict[int, tuple[EngineReader, Recognised]] = {}
+        found: dict[int, tuple[Reader, Recognised]] = {}
         for engine in self._engines:
             if (engine.name, origin) in self._active or engine.looks.search(data) is not None:
                 self._active.add((engine.name, origin))
-                reader = _reader(engine)
+                reader = self._reader(engine)
                 for line in reader.spans.read(data):
                     known = found.get(line.start)
                     if known is None or (known[1].row is None and line.row is not None):
                         found[line.start] = reader, line
         return found
+
+
+class EngineLines(_Lines[EngineReader]):
+    """The lines of vLLM and SGLang in one log."""
+
+    def __init__(self) -> None:
+        super().__init__([engine for engine in ENGINES if engine.name in versioned.NAMES], _reader)
+
+
+class ProgramLines(_Lines[ProgramReader]):
+    """The lines of the small programs around llama.cpp in one log."""
+
+    def __init__(self) -> None:
+        super().__init__([engine for engine in ENGINES if engine.name not in versioned.NAMES], _program)

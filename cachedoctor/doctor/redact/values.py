@@ -12,6 +12,7 @@ from cachedoctor.engines.sglang.versions import NEW_SETTINGS
 from cachedoctor.engines.vllm import startup_config
 from cachedoctor.engines.vllm.logged_prompts import prompt_in
 from cachedoctor.redact import holes_measured
+from cachedoctor.redact.holes import DIGITS_MAX
 from cachedoctor.redact.known_words_measured import DEVICES
 from cachedoctor.redact.stand_ins import StandIns
 from cachedoctor.redact.tokens import Tokens
@@ -94,7 +95,7 @@ class ValueRewriter:
         if found.speculative is not None:
             method = holes_measured.word("algorithm", found.speculative) if found.speculative else ""
             parts.append("speculative_config=" + (f"SpeculativeConfig(method='{method}')" if method else "None"))
-        parts += [f"{name}={value}" for name, value in values.items() if value is not None]
+        parts += [f"{name}={value}" for name, value in values.items() if value is not None and _is_short(value)]
         return ", ".join(parts) or self._token("text", text)
 
     def _asked(self, text: str, _: str) -> str:
@@ -109,7 +110,7 @@ class ValueRewriter:
                 parts.append(f"'kv_connector': '{holes_measured.word('connector', value)}'")
             elif isinstance(value, str):
                 parts.append(f"'{name}': '{holes_measured.word('other', value)}'")
-            else:
+            elif _is_short(value):
                 parts.append(f"'{name}': {value}")
         return "{" + ", ".join(parts) + "}"
 
@@ -145,7 +146,7 @@ class ValueRewriter:
             return "None"
         words = _SETTINGS[name]
         if not isinstance(value, str):
-            return printed
+            return printed if _is_short(printed) else "None"
         return "None" if words is None else f"'{holes_measured.word(words, value)}'"
 
     def _request(self, text: str, template: str) -> str:
@@ -157,7 +158,7 @@ class ValueRewriter:
         rid = self._tokens.name("request", found.rid.encode("utf-8", "surrogateescape")).decode()
         prompt = None if found.text is None else self._stand_ins.give(found.text)
         meta = {"prompt_tokens": found.prompt_tokens, "cached_tokens": found.cached_tokens}
-        kept = ", ".join(f"'{name}': {value}" for name, value in meta.items() if value is not None)
+        kept = ", ".join(f"'{name}': {value}" for name, value in meta.items() if value is not None and _is_short(value))
         kept += ", 'finish_reason': {'type': 'abort'}" if found.aborted else ""
         if as_json:
             shown = "" if prompt is None else f'"text": "{prompt}"'
@@ -168,6 +169,11 @@ class ValueRewriter:
 
 
 _KNOWN = frozenset(_SETTINGS) | frozenset(NEW_SETTINGS.values()) | {"model_path"}
+
+
+def _is_short(value: object) -> bool:
+    """Whether a number is no longer than any that is read; a longer one may be a key."""
+    return len(str(value)) <= DIGITS_MAX
 
 
 def _device(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,17 +13,13 @@ from cachedoctor.doctor.analysis.intake import Intake
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.redact.scan import EngineLines, EngineReader
-from cachedoctor.engines.catalogue.base import as_pairs
+from cachedoctor.engines.catalogue.base import as_pairs, value_of
 from cachedoctor.engines.catalogue.spans import Hole, Recognised, Spans
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment
+from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.report import sanitize
 
-_NUMBERS: dict[str, Callable[[bytes], int | float]] = {
-    "d": int,
-    "f": lambda raw: float(raw.split(b"(")[0]),
-    "n": lambda raw: int(raw.replace(b",", b"")),
-}
 _PROMPTS = frozenset({"text", "json", "ids", "rest"})
 """Kinds of holes in which prompts may stand."""
 _LONGEST = 256
@@ -32,7 +28,7 @@ _SHORT = 64
 """Code points of texts that are remembered with what is shown of them: addresses, names, states."""
 _BEFORE = re.compile(
     rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?"
-    rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}))?"
+    rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}))?"
 )
 """What stands before a message: clock, level, slot and task."""
 
@@ -98,7 +94,7 @@ class Listing:
 def _logged_row(reader: EngineReader, data: bytes, found: Recognised) -> dict[str, Any]:
     parts, _, _ = reader.words.prefix(data[found.start : found.message])
     level = parts.get("level") or parts.get("lmlevel")
-    fields: dict[str, int | float | str] = {}
+    fields: dict[str, int | float | str | None] = {}
     for hole in found.holes:
         raw = data[hole.start : hole.end]
         if hole.kind == "pairs":
@@ -147,10 +143,10 @@ def _row(data: bytes, found: Recognised) -> dict[str, Any]:
     }
 
 
-def _value(hole: Hole, raw: bytes) -> int | float | str:
-    convert = _NUMBERS.get(hole.kind)
-    if convert is not None:
-        return convert(raw)
+def _value(hole: Hole, raw: bytes) -> int | float | str | None:
+    if hole.kind in NUMBERS:
+        found: int | float | str | None = value_of(hole.kind, raw)
+        return found
     text = raw.decode("utf-8", "replace")
     if hole.kind in _PROMPTS:
         return sanitize.value(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -12,6 +11,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import chains, drive_chain
 from cachedoctor.doctor.compare.reports import distinct, is_report, read, without_requests
 from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.scratch import scratch_folder
 from cachedoctor.frames import table_sums as stats
 from cachedoctor.frames import table_writer
 from cachedoctor.frames.columns import REQUESTS
@@ -53,7 +53,7 @@ class Gathering:
 
     def stats(self, by: Sequence[By]) -> Stats:
         """Read everything and sum it up: over all, and by each of ``by``, else by what differs."""
-        with tempfile.TemporaryDirectory(prefix="cachedoctor-") as folder:
+        with scratch_folder() as folder:
             gathered = os.path.join(folder, "requests.parquet")
             with open(gathered, "wb") as out:
                 table_writer.write(REQUESTS, self._rows(), out, "parquet")

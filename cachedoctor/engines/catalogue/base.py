@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -14,9 +15,12 @@ import msgspec
 
 from cachedoctor.engines.catalogue.heads import Heads, literal_pattern
 from cachedoctor.model import Shows
+from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, Range
 
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
+_ALIGNED = NUMBERS - {"n"} | {"x"}
+"""Kinds of holes that printf fills with blanks."""
 HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 """A hole of a template: its name and its kind."""
 GROUPS = ("slot", "srv", "bare")
@@ -26,8 +30,13 @@ GROUPS = ("slot", "srv", "bare")
 _text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
 
 
-def _float(raw: bytes) -> float:
-    return float(raw.split(b"(")[0])  # Windows prints -nan(ind)
+def _float(within: Range, raw: bytes) -> float | None:
+    return within.of(float(raw.split(b"(")[0]))  # Windows prints -nan(ind)
+
+
+def _keep(raw: bytes) -> float | None:
+    """Read a share; that of an empty slot, by which nothing can be divided, is printed as -1.000."""
+    return -1.0 if raw == b"-1.000" else _float(SHARE, raw)
 
 
 def as_pairs(raw: bytes) -> dict[str, str]:
@@ -52,14 +61,25 @@ def as_pairs(raw: bytes) -> dict[str, str]:
     return found
 
 
-# Longer numbers are no counts of a server: Python converts no thousands of digits, and model/bounds.py has bounds.
-_NUMBER = r"\d{1,15}(?!\d)"
+# A whole number that cannot be one makes the line another one; the digits are those of model/bounds.py. Python converts
+# no thousands of them.
+_COUNT = r"\d{1,10}(?!\d)"
+_FLOAT = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)"
 
 # kind of a hole: pattern and converter; url, path, host, json and text can hold a user's words
 _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
-    "d": ("-?" + _NUMBER, int),
-    "f": (r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan(?:\([a-z]*\))?)", _float),
-    "n": (r"\d{1,3}(?:,\d{3}){1,4}(?![,\d])|" + _NUMBER, lambda raw: int(raw.replace(b",", b""))),  # 1,048,576
+    "count": (_COUNT, int),
+    "n": (r"(?:\d(?:,\d{3}){3}|\d{1,3}(?:,\d{3}){1,2})(?![,\d])|" + _COUNT, lambda raw: int(raw.replace(b",", b""))),
+    "slot": (r"\d{1,3}(?!\d)", int),
+    "task": (r"(?:-1|\d{1,15})(?!\d)", int),
+    "d": (r"-?\d{1,15}(?!\d)", int),  # positions, clocks, limits
+    "share": (_FLOAT, partial(_float, SHARE)),
+    "keep": (_FLOAT, _keep),
+    "ms": (_FLOAT, partial(_float, MS)),
+    "mib": (_FLOAT, partial(_float, MIB)),
+    "percent": (_FLOAT, partial(_float, PERCENT)),
+    "rate": (_FLOAT, partial(_float, RATE)),
+    "f": (_FLOAT, partial(_float, AMOUNT)),
     "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
     "func": (r"[^\s:]+", _text),
     "word": (r"[^\s,()']*", _text),
@@ -77,6 +97,11 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
     "pairs": (r".*", as_pairs),  # so do these
 }
+
+
+def value_of(kind: str, raw: bytes) -> Any:
+    """Return what stands in a hole of this kind, as an event has it: a number, None for one that cannot be, a text."""
+    return _KINDS[kind][1](raw)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -205,7 +230,7 @@ class Message:
             pattern, convert = _KINDS[hole.group(2)]
             lazy = "*?" in pattern
             self._holes.append((hole.group(1), convert))
-            blank = b"[ \t]*" if hole.group(2) in "dfx" else b""
+            blank = b"[ \t]*" if hole.group(2) in _ALIGNED else b""
             out.append(blank + b"(" + pattern.encode() + b")")
             at = hole.end()
         out.append(b"(?<![ \t])" if lazy and template[at : at + 1] == " " else b"")
@@ -257,7 +282,7 @@ class Catalogue:
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
     _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
-    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-?\d{1,18}) *+\| *+"
+    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}) *+\| *+"
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 

@@ -65,7 +65,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     derived: dict[str, str] = {}
     prompt, processed, cached = seen.prompt_tokens, seen.processed_tokens, seen.cached_tokens
     released, generated = seen.released_tokens, seen.generated_tokens
-    if prompt is None and released is not None and generated and not shifted:
+    if prompt is None and released is not None and generated and generated <= released and not shifted:
         prompt = released - generated + 1
         derived["prompt_tokens"] = "released - generated + 1"
     if seen.forced and cached != 0 and processed is None:

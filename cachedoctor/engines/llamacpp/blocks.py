@@ -17,6 +17,7 @@ from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import MAX_CHECKS, Slot
 from cachedoctor.model import Check, Mark
+from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import Progressed
 
 _Groups = tuple[bytes | Any, ...]
@@ -114,11 +115,15 @@ def _batch_shape(groups: _Groups, first: int) -> int:
 # ---- what they say
 
 
+def _share(raw: bytes) -> float | None:
+    return SHARE.of(float(raw))
+
+
 def _choice(life: Life, slot: Slot, block: Block) -> None:
     groups, at = block.groups, _launch_line(block)
     t_last, task = groups[fused.T_LAST], int(groups[fused.TASK])
     if t_last is None:
-        life.choose(slot, block.mark(0), "lcp", float(groups[fused.SIMILARITY]), float(groups[fused.F_KEEP]))
+        life.choose(slot, block.mark(0), "lcp", _share(groups[fused.SIMILARITY]), _share(groups[fused.F_KEEP]))
     else:
         life.choose(slot, block.mark(0), "lru", t_last=int(t_last))
     life.launch(slot, task, block.mark(at))
@@ -148,7 +153,7 @@ def _end(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -
     if header:
         life.timing = slot
         at += 1
-    slot.timed(float(ms), int(processed), block.mark(at))
+    slot.timed(MS.of(float(ms)), int(processed), block.mark(at))
     slot.generated(int(generated), block.numbers[at])
     if slot.release(int(released), truncated == b"1", block.mark(-1)):
         life.close(slot)

@@ -35,11 +35,11 @@ _RATE = rb" tokens \( *\d+\.\d+ ms per token, +\d+\.\d+ tokens per second\)\n"
 def _batches(task: bytes) -> bytes:
     """The first batch and the lines of later ones; three groups."""
     further = (
-        rb"(?:(?:cached )?n_tokens = \d{1,15}, memory_seq_rm \[\d{1,15}, end\)"
-        rb"|created context checkpoint \d{1,15} of \d{1,15} \([^\n|]*"
+        rb"(?:(?:cached )?n_tokens = \d{1,10}, memory_seq_rm \[\d{1,15}, end\)"
+        rb"|created context checkpoint \d{1,10} of \d{1,10} \([^\n|]*"
         rb"|prompt processing [^\n]*|prompt done, [^\n]*)"
     )
-    first = rb"(cached )?n_tokens = (\d{1,15}), memory_seq_rm \[\d{1,15}, end\)"
+    first = rb"(cached )?n_tokens = (\d{1,10}), memory_seq_rm \[\d{1,15}, end\)"
     return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
 
 
@@ -47,18 +47,18 @@ def _end(task: bytes) -> bytes:
     """Timings and release; six groups."""
     timing = rb"(?:" + _SAME + task + rb" \| |) *"
     return (
-        rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,15})" + _RATE
-        + timing + rb"eval time = +\d+\.\d+ ms / +(\d{1,15})" + _RATE
-        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,15} tokens\n"
+        rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
+        + timing + rb"eval time = +\d+\.\d+ ms / +(\d{1,10})" + _RATE
+        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,10} tokens\n"
         + rb"(?:" + _SAME + task + rb" \| +graphs reused = [^\n]*\n|)"
-        + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,15}), truncated = ([01])(?=\n)"
+        + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,10}), truncated = ([01])(?=\n)"
     )  # fmt: skip
 
 
 def _tail(task: bytes) -> bytes:
     """What may follow a launch at once: prompt length, batches, end; eleven groups."""
     same = rb"\n" + _SAME + task + rb" \| "
-    prompt = rb"new prompt, n_ctx_slot = (\d{1,15}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,15})(?=\n)"
+    prompt = rb"new prompt, n_ctx_slot = (\d{1,10}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,10})(?=\n)"
     return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches(task), _end(task)))
 
 
@@ -80,7 +80,7 @@ GROUPS = END_ALONE + 6 - NEW_NAME
 
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
-READ_CREATED = re.compile(rb"\d{1,15} of (\d{1,15}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})").match
+READ_CREATED = re.compile(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})").match
 READ_PROGRESS = re.compile(
     rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})"
 ).search

@@ -15,7 +15,7 @@ from cachedoctor.engines.catalogue.base import Message, uptime_seconds
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.clients import Clients
 from cachedoctor.engines.llamacpp.settle import Past, settle
-from cachedoctor.engines.llamacpp.slot import MAX_MIB, Before, IdleSave, Slot
+from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Facts, Mark, Request, Session, Setting
@@ -275,7 +275,7 @@ class Life:
 
     def _measure_entry(self, mib: float | None, thread: int | None) -> None:
         """Keep what the largest saved prompt takes, in all and of each conversation."""
-        if mib is None or not 0 < mib < MAX_MIB:
+        if not mib:
             return
         sizes = self.session.sizes
         sizes.entry = max(sizes.entry or 0.0, mib)
@@ -284,7 +284,7 @@ class Life:
 
     def measure_checkpoint(self, mib: float | None) -> None:
         """Keep the size of a checkpoint if it is the largest read; of those created only the first one is."""
-        if mib is not None and (self.session.sizes.checkpoint or 0.0) < mib < MAX_MIB:
+        if mib is not None and (self.session.sizes.checkpoint or 0.0) < mib:
             self.session.sizes.checkpoint = mib
 
     # ---- requests
@@ -338,7 +338,7 @@ class Life:
         if not slot.serves(task):
             self._begin(slot, task, mark, child=False, partial=True)
         slot.prompt(tokens, mark)
-        if self.facts.n_ctx_slot is None:
+        if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 
     def batch(self, slot: Slot, task: int, cached: int, mark: Mark) -> None:

@@ -73,7 +73,7 @@ def _lora(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 # ---- the RAM prompt cache
 
 
-def _shares(event: Event) -> tuple[float, float]:
+def _shares(event: Event) -> tuple[float | None, float | None]:
     fields = event.fields
     return fields["f_keep"], fields["sim" if "sim" in fields else "f_sim"]
 

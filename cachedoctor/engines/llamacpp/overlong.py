@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 # b7710 and newer: "request (5887 tokens) exceeds the available context size (4096 tokens), try increasing it";
 # older builds say the same without numbers.
-_NUMBERS = re.compile(r"\((\d{1,15}) tokens\)[^(]*\((\d{1,15}) tokens\)")
+_NUMBERS = re.compile(r"\((\d{1,10}) tokens\)[^(]*\((\d{1,10}) tokens\)")
 _OVERLONG = re.compile(r"exceeds? the available context size|larger than the max context size")
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from cachedoctor.engines.llamacpp.overlong import Overlong
 from cachedoctor.model import Mark, MarkName
-from cachedoctor.model.bounds import LONGEST
+from cachedoctor.model.bounds import SHARE
 from cachedoctor.model.observed import (
     UNCHOSEN,
     Asked,
@@ -27,8 +27,6 @@ MAX_POSITIONS = 32
 """Positions of checkpoints remembered per slot; builds without check lines hold 8."""
 MAX_CHECKS = 256
 """Checked checkpoints kept per request; a list holds 32 by default."""
-MAX_MIB = 1e9
-"""MiB: a larger size is no size."""
 MAX_CANDIDATES = 256
 """Prompts of the RAM cache that are listed for one request."""
 _MAX_DROPPED = 256
@@ -177,24 +175,31 @@ class Slot(msgspec.Struct):
 
     # ---- the RAM prompt cache, between choice and launch
 
-    def ram_searched(self, mark: Mark, f_keep: float, similarity: float) -> None:
+    def ram_searched(self, mark: Mark, f_keep: float | None, similarity: float | None) -> None:
         """The RAM cache is searched for a prompt better than this slot's; a negative share says that it is empty."""
         choice = self.choice
         if choice is None:
             return
         choice.looked = True
         choice.marks["ram"] = mark
-        if choice.f_keep is None and f_keep >= 0:
-            choice.f_keep, choice.similarity = f_keep, similarity
-        elif f_keep < 0:
+        if f_keep is None:
+            return
+        if f_keep < 0:
             self.empty()
+        elif choice.f_keep is None:
+            choice.f_keep, choice.similarity = f_keep, SHARE.of(similarity)
 
-    def ram_found(self, mark: Mark, f_keep: float, similarity: float) -> None:
+    def ram_found(self, mark: Mark, f_keep: float | None, similarity: float | None) -> None:
         """A better prompt comes back from the RAM cache."""
-        if self.choice is not None:
-            self.choice.looked = True
-            self.choice.found_keep, self.choice.found_sim = f_keep, similarity
-            self.choice.marks["ram"] = mark
+        choice = self.choice
+        if choice is None:
+            return
+        choice.marks["ram"] = mark
+        choice.looked = f_keep is not None and similarity is not None
+        if choice.looked:
+            choice.found_keep, choice.found_sim = f_keep, similarity
+        else:  # which prompt it is cannot be told
+            self.read_file()
 
     def ram_candidate(self, mark: Mark, length: int, lcp: int) -> None:
         """The RAM cache holds a prompt that shares so much with the new one."""
@@ -408,16 +413,16 @@ class Slot(msgspec.Struct):
         elif seen is not None and "cached" not in seen.marks:
             self.positions = self.positions[:-1]  # in front of the prompt it is the newest, behind it the oldest
 
-    def drop(self, tokens: int | None, pos_min: int, pos_max: int, size: float, mark: Mark, *, crowded: bool) -> None:
+    def drop(
+        self, tokens: int | None, pos_min: int, pos_max: int, size: float | None, mark: Mark, *, crowded: bool
+    ) -> None:
         """A checkpoint left a full list, or was too close to another."""
         self.checkpoints = max(0, self.checkpoints - 1)
         self._forget((pos_min, pos_max))
         held = self.open.held_checkpoints if self.open is not None else None
         roomy = held is not None and self.limit is not None and 2 * held <= self.limit
         covered = pos_max + 1 if tokens is None else tokens
-        dropped = Dropped(
-            covered, pos_min, pos_max, min(size, MAX_MIB), self.limit, crowded, roomy, mark.line, mark.text
-        )
+        dropped = Dropped(covered, pos_min, pos_max, size, self.limit, crowded, roomy, mark.line, mark.text)
         self.dropped = [*self.dropped[1 - _MAX_DROPPED :], dropped]
         if self.open is not None:
             self.open.marks["dropped"] = mark
@@ -427,12 +432,12 @@ class Slot(msgspec.Struct):
 
     # ---- the end
 
-    def timed(self, ms: float, processed: int, mark: Mark) -> None:
-        """The prompt's timing line."""
+    def timed(self, ms: float | None, processed: int, mark: Mark) -> None:
+        """The prompt's timing line; inf and nan are printed for nothing processed."""
         if self.open is not None:
             self.open.last_line = mark.line
             self.open.processed_tokens = processed
-            self.open.prompt_ms = ms if 0 <= ms <= LONGEST else None  # inf and nan are printed for nothing processed
+            self.open.prompt_ms = ms
             self.open.marks["timing"] = mark
 
     def generated(self, tokens: int, line: int) -> bool:

@@ -9,6 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from cachedoctor.model import Facts, Memory, Setting
+from cachedoctor.model.bounds import POSITIVE
 
 # message id -> (setting, field of the message or a constant value)
 _SETTINGS: dict[str, list[tuple[str, str | bool | int]]] = {
@@ -98,9 +99,10 @@ class Startup:
         elif message in ("build_line", "build_info"):
             changed |= _build(facts, fields)
         elif message == "init_slots":
-            changed["n_slots"], changed["n_ctx_slot"] = fields["n_slots"], fields.get("n_ctx_slot", facts.n_ctx_slot)
+            changed["n_slots"] = POSITIVE.of(fields["n_slots"])
+            changed["n_ctx_slot"] = POSITIVE.of(fields.get("n_ctx_slot", facts.n_ctx_slot))
         elif message == "new_slot":
-            changed["n_ctx_slot"] = fields.get("n_ctx_slot", fields.get("n_ctx"))
+            changed["n_ctx_slot"] = POSITIVE.of(fields.get("n_ctx_slot", fields.get("n_ctx")))
             changed["n_slots"] = max(facts.n_slots or 0, line.slot + 1)
         elif message == "idle_slots_disabled" and b"--cache-ram" in line.text:
             settings["cache_ram_mib"] = Setting(0, line.number, line.text)  # visible where the cache's own line is not

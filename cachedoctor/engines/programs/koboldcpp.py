@@ -15,17 +15,17 @@ ROWS: list[R] = [
     R("start", "koboldcpp", 0, 120, "O0", "Welcome to KoboldCpp - Version {version:word}",
       "Welcome to KoboldCpp - Version 1.120"),
     # the second number is what is computed of the prompt, not the prompt; on a terminal overwritten again and again
-    R("progress", "koboldcpp", 0, 120, "I0", "Processing Prompt ({done:d} / {computed:d} tokens)",
+    R("progress", "koboldcpp", 0, 120, "I0", "Processing Prompt ({done:count} / {computed:count} tokens)",
       "Processing Prompt (1 / 1 tokens)"),
-    R("progress", "koboldcpp", 0, 93, "I0", "Processing Prompt [BLAS] ({done:d} / {computed:d} tokens)",
+    R("progress", "koboldcpp", 0, 93, "I0", "Processing Prompt [BLAS] ({done:count} / {computed:count} tokens)",
       "Processing Prompt [BLAS] (1008 / 1008 tokens)"),
-    R("progress", "koboldcpp", 0, 120, "I0", "Processing Prompt [BATCH] ({done:d} / {computed:d} tokens)",
+    R("progress", "koboldcpp", 0, 120, "I0", "Processing Prompt [BATCH] ({done:count} / {computed:count} tokens)",
       "Processing Prompt [BATCH] (190 / 190 tokens)"),
-    R("done", "koboldcpp", 0, 0, "O0", "CtxLimit:{context:d}/{limit:d}, Amt:{generated:d}/{most:d}, Init:{init_s:f}s, Process:{prompt_s:f}s ({prompt_rate:f}T/s), Generate:{reply_s:f}s ({reply_rate:f}T/s), Total:{total_s:f}s",
+    R("done", "koboldcpp", 0, 0, "O0", "CtxLimit:{context:count}/{limit:count}, Amt:{generated:d}/{most:d}, Init:{init_s:f}s, Process:{prompt_s:f}s ({prompt_rate:rate}T/s), Generate:{reply_s:f}s ({reply_rate:rate}T/s), Total:{total_s:f}s",
       "[19:46:37] CtxLimit:2500/4096, Amt:5/470, Init:0.00s, Process:1.24s (2020.24T/s), Generate:0.18s (27.17T/s), Total:1.42s"),
-    R("done", "koboldcpp", 0, 93, "O0", "CtxLimit:{context:d}/{limit:d}, Amt:{generated:d}/{most:d}, Init:{init_s:f}s, Process:{prompt_s:f}s ({prompt_ms:f}ms/T = {prompt_rate:f}T/s), Generate:{reply_s:f}s ({reply_ms:f}ms/T = {reply_rate:f}T/s), Total:{total_s:f}s ({total_rate:f}T/s)",
+    R("done", "koboldcpp", 0, 93, "O0", "CtxLimit:{context:count}/{limit:count}, Amt:{generated:d}/{most:d}, Init:{init_s:f}s, Process:{prompt_s:f}s ({prompt_ms:ms}ms/T = {prompt_rate:rate}T/s), Generate:{reply_s:f}s ({reply_ms:f}ms/T = {reply_rate:rate}T/s), Total:{total_s:f}s ({total_rate:rate}T/s)",
       "CtxLimit:1082/4096, Amt:74/400, Init:0.01s, Process:2.37s (2.4ms/T = 425.14T/s), Generate:2.07s (28.0ms/T = 35.77T/s), Total:4.44s (16.67T/s)"),
-    R("done", "koboldcpp", 0, 120, "O0", "CtxLimit:{context:d}/{limit:d}, Init:{init_s:f}s, Processed:{computed:d} in {prompt_s:f}s ({prompt_rate:f}T/s), Generated:{generated:d}/{most:d} in {reply_s:f}s ({reply_rate:f}T/s), Total:{total_s:f}s",
+    R("done", "koboldcpp", 0, 120, "O0", "CtxLimit:{context:count}/{limit:count}, Init:{init_s:f}s, Processed:{computed:count} in {prompt_s:f}s ({prompt_rate:rate}T/s), Generated:{generated:d}/{most:d} in {reply_s:f}s ({reply_rate:rate}T/s), Total:{total_s:f}s",
       "[21:04:11] CtxLimit:161461/292144, Init:0.41s, Processed:161383 in 3419.68s (47.19T/s), Generated:78/300 in 9.12s (8.55T/s), Total:3429.21s"),
 ]  # fmt: skip
 

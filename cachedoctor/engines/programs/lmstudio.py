@@ -11,7 +11,7 @@ from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [
-    R("restore", "lmstudio", 0, 0, "D0", "Prompt cache restore: cached_tokens={cached:d} uncached_tokens={left:d} lifetime_efficiency={lifetime:f}%",
+    R("restore", "lmstudio", 0, 0, "D0", "Prompt cache restore: cached_tokens={cached:count} uncached_tokens={left:d} lifetime_efficiency={lifetime:f}%",
       "[coordinator][INFO]: Prompt cache restore: cached_tokens=256 uncached_tokens=101 lifetime_efficiency=66.83%"),
 ]  # fmt: skip
 

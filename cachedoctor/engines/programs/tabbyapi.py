@@ -14,15 +14,15 @@ from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.looks import Literals
 
 ROWS: list[R] = [
-    R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:d} cached tokens and {new:d} new tokens at {rates:text}",
+    R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:count} cached tokens and {new:count} new tokens at {rates:text}",
       "INFO:     Metrics (ID: 0c3f2a5e7d1b4c6f8a9e0d2b4c6f8a9e): 242 tokens generated in 9.55 seconds (Queue: 0.0 s, Process: 3072 cached tokens and 517 new tokens at 1034.0 T/s, Generate: 26.71 T/s, Context: 3589 tokens)"),
     # the first part of a broken line: unknown text may follow
     R("begin", "tabbyapi", 0, 0, "I0", "Metrics (ID:",
       "2026-09-06 04:04:21.722 INFO:     Metrics (ID:"),
     # a later part: what stands before it is taken for a prefix, the number of cached tokens as well
-    R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:d} new tokens at {rates:text}",
+    R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:count} new tokens at {rates:text}",
       "0.01 s, Process: 0 cached tokens and 5436 new tokens at 474.76 T/s, Generate:"),
-    R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:d}",
+    R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:count}",
       "in 1201.55 seconds (Queue: 0.0 s, Process: 130072 cached tokens and 13571"),
 ]  # fmt: skip
 
@@ -33,7 +33,7 @@ PREFIX = (
 """``2026-09-06 04:04:21.722 INFO:     ``, the time is newer; or what a later part of a broken line begins with."""
 
 
-_CACHED = re.compile(rb"(?<!\d)(\d{1,15}) cached tokens and ")
+_CACHED = re.compile(rb"(?<!\d)(\d{1,10}) cached tokens and ")
 _PARTS = 3
 """Lines behind the first part of a broken line on which its numbers can stand."""
 

@@ -13,9 +13,10 @@ from functools import lru_cache
 import msgspec
 
 from cachedoctor.model import PrefillBatch
+from cachedoctor.model.bounds import COUNT
 
 _DIGITS = 15
-"""Of a whole number; more are none of a server."""
+"""Of a whole number that is read; Python converts no thousands of them."""
 _SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _LONGEST_SHARE = 10
 _PRESSED = 0.9
@@ -47,7 +48,7 @@ def torn(pairs: Mapping[str, str]) -> bool:
 def count(pairs: Mapping[str, str], name: str) -> int | None:
     """Return a whole number of a line, or None."""
     text = pairs.get(name, "")
-    return int(text) if text.isdigit() and text.isascii() and len(text) <= _DIGITS else None
+    return COUNT.of(int(text)) if text.isdigit() and text.isascii() and len(text) <= _DIGITS else None
 
 
 def share(pairs: Mapping[str, str], *names: str) -> float | None:

@@ -9,6 +9,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from cachedoctor.knowledge.texts import sound
+from cachedoctor.model.bounds import AMOUNT, Range
+
 Value = str | int | float | bool | None
 
 # A prompt is long: what is no quote and no backslash is taken in one go.
@@ -22,6 +25,7 @@ _NAME = re.compile(r"\s*(?:([A-Za-z_]\w*)=|'([A-Za-z_]\w*)': ?)")
 _STRING = re.compile(_QUOTED)
 _WHOLE = re.compile(r"[+-]?\d{1,15}", re.ASCII)
 _BROKEN = re.compile(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})", re.ASCII)
+_FINITE = Range(-AMOUNT.most, AMOUNT.most)
 _WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
 
 
@@ -69,7 +73,7 @@ def value(text: str) -> Value:
     if _WHOLE.fullmatch(text):
         return int(text)
     if _BROKEN.fullmatch(text):
-        return float(text)
+        return _FINITE.of(float(text))
     return string(text)
 
 
@@ -82,4 +86,4 @@ def string(text: str) -> str | None:
         read = ast.literal_eval(found[0])
     except (ValueError, SyntaxError, MemoryError):
         return None
-    return read if isinstance(read, str) else None
+    return sound(read) if isinstance(read, str) else None

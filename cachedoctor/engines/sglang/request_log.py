@@ -12,9 +12,9 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.sglang import literals
-from cachedoctor.knowledge.texts import longest_prefix
+from cachedoctor.knowledge.texts import longest_prefix, sound_json
 from cachedoctor.model import Answer, Answers
-from cachedoctor.model.bounds import MOST
+from cachedoctor.model.bounds import COUNT
 
 _EACH = 10_000
 """Answers that are kept one by one."""
@@ -145,7 +145,7 @@ class _Record(msgspec.Struct):
 
 def _from_json(text: str) -> LoggedRequest | None:
     try:
-        record = msgspec.json.decode("{" + text, type=_Record)
+        record = msgspec.json.decode("{" + sound_json(text), type=_Record)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     obj = record.obj or {}
@@ -175,7 +175,7 @@ def _tell(found: LoggedRequest, meta: dict[str, Any]) -> None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST else None
+    return COUNT.of(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _put(store: OrderedDict[str, _T], key: str, value: _T) -> None:

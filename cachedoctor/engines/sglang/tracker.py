@@ -88,6 +88,8 @@ class Tracker:
             return session
         if session is None and event.message in _ANYONES:
             return None
+        if session is not None and session.path == self._path:
+            session.last_line = max(session.last_line, event.line - 1)
         self._forget()
         self.session = session = self._new_session(self._path, self._origin)
         session.engine = "sglang"
@@ -149,7 +151,7 @@ class Tracker:
         writer = writer_of(event.text)
         stream = self._stream(session, writer)
         if stream is not None and stream.speaks(writer.rank):
-            stream.retracted(writer.rank, max(event.fields["requests"], 0), _mark(event))
+            stream.retracted(writer.rank, event.fields["requests"], _mark(event))
 
     def _flushed(self, session: Session, event: Event) -> None:
         writer = writer_of(event.text)

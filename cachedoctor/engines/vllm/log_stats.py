@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from cachedoctor.model import CacheSample
+from cachedoctor.model.bounds import PERCENT
 
-_NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)")
+_NUMBER = re.compile(r"(\d{1,10}(?:\.\d{1,15})?)(?!\.?\d)")
 _USAGE = " KV cache usage"
 _KV = re.compile(r"[A-Z]{2,8}" + _USAGE)
 """``GPU`` up to 0.29 on every device, then the device's own name."""
@@ -19,28 +19,22 @@ def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> Cac
     """Return what the fields of a statistics line say."""
     pairs: Mapping[str, str] = fields.get("more", {})
     usage = next((pairs[name] for name in pairs if name.endswith(_USAGE) and _KV.fullmatch(name)), None)
-    if usage is None and "gpu_usage" in fields:
-        usage = f"{fields['gpu_usage']}%"
     return CacheSample(
         session=session,
         path=path,
         line=line,
         engine=fields.get("engine"),
-        prompt_rate=_finite(fields["prompt_rate"]),
-        generation_rate=_finite(fields["generation_rate"]),
+        prompt_rate=fields["prompt_rate"],
+        generation_rate=fields["generation_rate"],
         running=fields["running"],
         waiting=fields.get("waiting", fields.get("pending")),
         deferred=_int(pairs.get("Deferred")),
-        kv_usage=_share(usage),
+        kv_usage=_share(usage) if usage is not None else share(fields.get("gpu_usage")),
         hit_rate=_share(pairs.get("Prefix cache hit rate")),
         external_hit_rate=_share(pairs.get("External prefix cache hit rate")),
         mm_hit_rate=_share(pairs.get("MM cache hit rate")),
         preemptions=_int(pairs.get("Preemptions")),
     )
-
-
-def _finite(rate: float) -> float | None:
-    return rate if math.isfinite(rate) else None
 
 
 def _float(text: str | None) -> float | None:
@@ -54,5 +48,10 @@ def _int(text: str | None) -> int | None:
 
 
 def _share(text: str | None) -> float | None:
-    found = _float(text)
-    return None if found is None or found > 100.0 or "%" not in (text or "") else round(found / 100, 6)
+    return share(_float(text)) if text is not None and "%" in text else None
+
+
+def share(percent: float | None) -> float | None:
+    """Make a share of a percentage; None for one above 100."""
+    found = PERCENT.of(percent)
+    return None if found is None else round(found / 100, 6)

@@ -31,7 +31,8 @@ class Lookups:
             self._answers = Answers(self._path, "log")
             session.answers.append(self._answers)
         answers, request = self._answers, event.fields["request"]
-        answer = Answer(event.fields["total"], _cached(event.fields), event.line)
+        total, cached = event.fields["total"], _cached(event.fields)
+        answer = Answer(total, cached if cached is None or cached <= total else None, event.line)
         before = self._recent.pop(request, None)
         self._recent[request] = answer
         if len(self._recent) > _RECENT:

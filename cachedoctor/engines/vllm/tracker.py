@@ -123,7 +123,7 @@ class Tracker:
         A server without a GPU has its blocks in the memory that others swap to: the other rate is its own.
         """
         sample = CacheSample(session.index, self._path, event.line, time=prefix.read(event.text).iso)
-        sample.hit_rate = min(event.fields["gpu_rate"] or event.fields["cpu_rate"], 100.0) / 100
+        sample.hit_rate = log_stats.share(event.fields["gpu_rate"] or event.fields["cpu_rate"])
         self._periods.add(sample, _mark(event))
         self._keep(sample)
 

@@ -6,6 +6,7 @@ Knows arrays of token ids and ranges of them; knows no text, no edit and no prom
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 MOST_ROUNDS = 8
 """How often a gap between anchors may be anchored again; a bound for sequences made to give one anchor per round."""
+PART, MOST_PARTS = 100_000, 64
+"""Tokens of a gap whose k-grams are all in memory at once (some 20 MB), and the most parts of a larger one."""
 LEAST_MOVE = 32
 """Tokens of the smallest block that counts as moved; shorter ones are boilerplate that occurs everywhere."""
 _SAMPLE = LEAST_MOVE // 2
@@ -101,8 +104,7 @@ def split(pair: Pair, gaps: list[Gap], k: int, above: int = 0) -> tuple[list[Run
         size_a, size_b = gap.i1 - gap.i0, gap.j1 - gap.j0
         chain: list[Run] = []
         if min(size_a, size_b) >= k and max(size_a, size_b) > above and rounds < MOST_ROUNDS:
-            found = _shared(_unique(raw_a, gap.i0, gap.i1, k), _unique(raw_b, gap.j0, gap.j1, k))
-            chain = _clip(heaviest(_grow(pair, gap, found, k)), k)
+            chain = _clip(heaviest(_grow(pair, gap, _anchors(raw_a, raw_b, gap, k), k)), k)
         if chain:
             runs += chain
             todo += [(inner, rounds + 1) for inner in between(gap, chain)]
@@ -197,11 +199,52 @@ def _trim(pair: Pair, gap: Gap) -> tuple[Gap, list[Run]]:
     return Gap(i0 + front, i1 - back, j0 + front, j1 - back), ends
 
 
-def _unique(raw: bytes, start: int, end: int, k: int) -> dict[bytes, int]:
-    """Positions of the k-grams that occur once, in order. Bytes: a third of the memory of tuples of ints."""
+def _anchors(raw_a: bytes, raw_b: bytes, gap: Gap, k: int) -> Iterator[tuple[int, int]]:
+    """Places of the k-grams that occur once in either side of a gap, in the order of ``a``.
+
+    A large gap is gone through in parts, by the remainders of the hashes of its grams: one part at a time is in memory.
+    """
+    (i0, i1, j0, j1), parts = gap, min(MOST_PARTS, 1 + max(gap.i1 - gap.i0, gap.j1 - gap.j0) // PART)
+    if parts == 1:
+        in_a = _unique(_grams(raw_a, i0, i1, k), range(i0, i1 - k + 1))
+        yield from _shared(in_a, _unique(_grams(raw_b, j0, j1, k), range(j0, j1 - k + 1)))
+        return
+    marks_a, marks_b = _marks(raw_a, i0, i1, k, parts), _marks(raw_b, j0, j1, k, parts)
+    partners = array("i", [-1]) * len(marks_a)
+    for part in range(parts):
+        places_a, places_b = (_places(marks, part) for marks in (marks_a, marks_b))
+        in_a = _unique(_chosen(raw_a, i0, places_a, k), places_a)
+        for i, j in _shared(in_a, _unique(_chosen(raw_b, j0, places_b, k), places_b)):
+            partners[i] = j
+    yield from ((i0 + i, j0 + j) for i, j in enumerate(partners) if j >= 0)
+
+
+def _grams(raw: bytes, start: int, end: int, k: int) -> list[bytes]:
+    """The k-grams of a range, in order. Bytes: a third of the memory of tuples of ints."""
     width = array("i").itemsize
-    grams = [raw[p : p + width * k] for p in range(width * start, width * (end - k + 1), width)]
-    found = dict(zip(grams, range(start, end), strict=False))
+    return [raw[p : p + width * k] for p in range(width * start, width * (end - k + 1), width)]
+
+
+def _chosen(raw: bytes, start: int, places: Sequence[int], k: int) -> list[bytes]:
+    """The k-grams at some places, counted from ``start``."""
+    width = array("i").itemsize
+    return [raw[p : p + width * k] for p in (width * (start + place) for place in places)]
+
+
+def _marks(raw: bytes, start: int, end: int, k: int, parts: int) -> bytes:
+    """The part that each k-gram of a range belongs to, in order."""
+    steps = range(start, end - k + 1, PART)
+    return b"".join(bytes([hash(g) % parts for g in _grams(raw, p, min(end, p + PART + k - 1), k)]) for p in steps)
+
+
+def _places(marks: bytes, part: int) -> array[int]:
+    """Where a byte stands, in order."""
+    return array("i", (found.start() for found in re.finditer(re.escape(bytes([part])), marks, re.DOTALL)))
+
+
+def _unique(grams: list[bytes], places: Sequence[int]) -> dict[bytes, int]:
+    """Places of the grams that occur once, in order."""
+    found = dict(zip(grams, places, strict=True))
     if len(found) < len(grams):
         for gram, times in Counter(grams).items():
             if times > 1:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
 
 _REACH = 32_768
@@ -64,7 +65,7 @@ def _open_brackets(text: str) -> list[int]:
 def parse(text: str) -> Any:
     """The JSON value at the start of a text, or None."""
     try:
-        value, _end = _DECODER.raw_decode(text)
+        value, _end = _DECODER.raw_decode(sound_json(text))
     except (ValueError, RecursionError):
         return None
     return value

@@ -10,12 +10,12 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.chat import Mark, Style, convert, join
-from cachedoctor.prompts.prompt import PlacedSpan, Prompt
+from cachedoctor.prompts.prompt import CHAT, PlacedSpan, Prompt
 from cachedoctor.prompts.render import marks
 from cachedoctor.prompts.render.templates import ChatTemplate, chat_template
-from cachedoctor.prompts.request_bodies import clean
 
 __all__ = ["ChatTemplate", "chat_template", "with_template"]
 
@@ -51,7 +51,7 @@ def with_template(
     of /v1/messages.
     """
     body = prompt.body
-    if body is None or prompt.kind not in ("openai-chat", "anthropic-messages", "openai-responses"):
+    if body is None or prompt.kind not in CHAT:
         return prompt
     if isinstance(template, str):
         template = ChatTemplate(template, bos, eos)
@@ -63,7 +63,7 @@ def with_template(
         return engine.write(chat.messages, chat.tools, context, marker, chat.origins)
 
     try:
-        text = clean(write(lambda part, _: part, None))
+        text = sound(write(lambda part, _: part, None))
     except CacheDoctorError as error:
         raise CacheDoctorError(f"{prompt.path}: {error.message}", error.hint) from error
     spans = _spans(prompt, text, write)
@@ -91,7 +91,7 @@ def _spans(prompt: Prompt, text: str, write: Callable[[Mark, marks.Marker | None
     if marks.markable(text):
         marker = marks.Marker()
         try:
-            again, spans = marks.read(clean(write(marker, marker)), marker.places)
+            again, spans = marks.read(sound(write(marker, marker)), marker.places)
         except CacheDoctorError:  # the template objects to the marks
             again, spans = "", []
         if again == text:
@@ -165,8 +165,10 @@ class _Engine:
         self.deadline = monotonic() + MAX_SECONDS
         try:
             return work()
+        except MemoryError:  # the child's own end, see confined_worker
+            raise
         except Exception as error:  # a template is a foreign program: it may fail with anything
-            first = (clean(str(error)).splitlines() or [type(error).__name__])[0][:200]
+            first = (sound(str(error)).splitlines() or [type(error).__name__])[0][:200]
             line = getattr(error, "lineno", None)
             at = f" (line {line})" if line else ""
             hint = "is it this model's template? without --template bodies are compared by structure"

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.regular_files import MIB, open_file, read_file
+from cachedoctor.prompts.tokenizers.gguf import MAGIC, read_metadata
+from cachedoctor.prompts.tokenizers.gguf import chat_template as gguf_template
+
+MAX_MIB = 16
+"""Of a file that holds a template; tokenizer_config.json has up to 2."""
+_HINT = "give a .jinja file, /props, tokenizer_config.json, or a GGUF"
 
 
 class ChatTemplate(msgspec.Struct, frozen=True):
@@ -22,18 +29,17 @@ class ChatTemplate(msgspec.Struct, frozen=True):
 def chat_template(source: str) -> ChatTemplate:
     """Read a chat template from a .jinja file, /props JSON, tokenizer_config.json, or a GGUF."""
     try:
-        with Path(source).open("rb") as file:
-            if file.read(4) == b"GGUF":
+        with open_file(source, _HINT) as file:
+            if file.read(len(MAGIC)) == MAGIC:
                 return _from_gguf(source)
-        text = Path(source).read_text(encoding="utf-8-sig")
+        text = read_file(source, MAX_MIB * MIB, _HINT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        hint = "give a .jinja file, /props, tokenizer_config.json, or a GGUF"
-        raise CacheDoctorError(f"{source}: is not a chat template", hint) from error
+        raise CacheDoctorError(f"{source}: is not a chat template", _HINT) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         raise CacheDoctorError(f"{source}: cannot be read: {reason}") from error
     try:
-        data = json.loads(text)
+        data = json.loads(sound_json(text))
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict):
@@ -61,11 +67,9 @@ def _token(value: Any) -> str:
 
 
 def _from_gguf(source: str) -> ChatTemplate:
-    from cachedoctor.prompts.tokenizers.gguf import read_metadata
-
     data = read_metadata(source)
-    text = data.get("tokenizer.chat_template")
-    if not isinstance(text, str):
+    text = gguf_template(data, source)
+    if text is None:
         raise CacheDoctorError(f"{source}: this GGUF has no chat template", "give one with --template")
     tokens = data.get("tokenizer.ggml.tokens")
 

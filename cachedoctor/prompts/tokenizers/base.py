@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -12,9 +13,9 @@ import msgspec
 class Tokens(msgspec.Struct):
     """A tokenised text, as two arrays of the same length."""
 
-    ids: list[int] | list[str]
+    ids: Sequence[int] | Sequence[str]
     """Ids in the model's vocabulary; the pieces themselves when there is no vocabulary."""
-    starts: list[int]
+    starts: Sequence[int]
     """Code point offset at which each token begins; for one that begins inside a code point, that code point's."""
 
     def __len__(self) -> int:

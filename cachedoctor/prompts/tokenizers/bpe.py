@@ -29,7 +29,7 @@ Change = Callable[[str, bool], tuple[str, list[int] | None]]
 Whole = Literal["never", "always", "newlines"]
 """Words that are taken without asking the merges when they are tokens; ``newlines``: only those of nothing else."""
 
-_CACHE_LIMIT = 300_000
+_CACHE_LIMIT = 50_000
 """Words kept; a prompt of 1 MB has some 20,000 different ones."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.tokenizers.bpe import SPACE, Change, Pipeline, Whole, WordEncoder, split_units
-from cachedoctor.prompts.tokenizers.gguf import read_metadata
+from cachedoctor.prompts.tokenizers.gguf import chat_template, read_metadata
 from cachedoctor.prompts.tokenizers.pretokens import TABLE, Cutter, Special, Specials
 
 _INSTEAD = "give the model's tokenizer.json, or http://host:port of a server that has it loaded"
@@ -48,8 +48,7 @@ def from_gguf(path: Path) -> Pipeline:
     words, cut, change, bos = made
     specials = Specials(_specials(meta, tokens), longest_first=True)
     tokenizer = Pipeline(path.name, (specials, None), (None, change), cut, words, bos=_text(tokens, bos))
-    template = meta.get("tokenizer.chat_template")
-    tokenizer.chat_template = template if isinstance(template, str) else None
+    tokenizer.chat_template = chat_template(meta, path)
     return tokenizer
 
 

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.regular_files import MIB, read_file
 from cachedoctor.prompts.tokenizers.bpe import SPACE, Change, Pipeline, WordEncoder, split_units
 from cachedoctor.prompts.tokenizers.pretokens import GPT2, Cutter, Special, Specials
 
 _INSTEAD = "give the model's .gguf, or http://host:port of a server that has it loaded"
+MAX_MIB = 64
+"""Of a file; the largest in use have 33."""
 _Spec = dict[str, Any]
 _Cut = Callable[[str], list[str]]
 
@@ -31,7 +34,7 @@ class _UnsupportedError(Exception):
 def from_json(path: Path) -> Pipeline:
     """Read a ``tokenizer.json``; raises ``CacheDoctorError`` for another file and for kinds that are not supported."""
     try:
-        spec = json.loads(path.read_bytes())
+        spec = json.loads(read_file(path, MAX_MIB * MIB, _INSTEAD))
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
     except (ValueError, RecursionError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.regular_files import open_file
 
 MAGIC = b"GGUF"
 MAX_ENTRIES = 65_536
@@ -24,6 +25,8 @@ MAX_STRINGS = 4 * 1024 * 1024
 """Strings of one array; the largest vocabularies have some 260,000 tokens and 600,000 merges."""
 MAX_BYTES = 256 * 1024 * 1024
 """Bytes of the whole metadata; the largest vocabularies need about 20 MiB."""
+MAX_TEMPLATE = 4 * 1024 * 1024
+"""Characters; the longest in use have some 30,000."""
 MAX_DEPTH = 3
 """Arrays inside each other."""
 
@@ -105,12 +108,22 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     ``array.array``. Tensors are never read. Raises ``CacheDoctorError`` for everything that is not a sound GGUF.
     """
     try:
-        with open(path, "rb") as file:
+        with open_file(path, _HINT) as file:
             return _entries(_Reader(file, os.fstat(file.fileno()).st_size))
     except _DamagedError as error:
         raise CacheDoctorError(f"{path} is no usable GGUF file: {error}", _HINT) from None
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
+
+
+def chat_template(meta: dict[str, Any], path: str | Path) -> str | None:
+    """The chat template among the metadata, if any; raises ``CacheDoctorError`` for one without measure."""
+    found = meta.get("tokenizer.chat_template")
+    if not isinstance(found, str):
+        return None
+    if len(found) > MAX_TEMPLATE:
+        raise CacheDoctorError(f"{path} holds a chat template of {len(found):,} characters", _HINT)
+    return found
 
 
 def _entries(reader: _Reader) -> dict[str, Any]:

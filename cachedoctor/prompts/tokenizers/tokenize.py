@@ -1,14 +1,14 @@
-"""Where a tokenizer comes from, and the first token that differs between two prompts. Knows no file format."""
+"""The tokenizer for when there is none, and the first token that differs between two prompts. Knows no file."""
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 
 import msgspec
 
 from cachedoctor.knowledge.texts import common_prefix
-from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
 from cachedoctor.prompts.tokenizers.pretokens import PIECES, Cutter
 
@@ -37,7 +37,8 @@ class _Pieces:
 
     def encode(self, text: str) -> Tokens:
         pieces = self._cut(text)
-        return Tokens(pieces, list(accumulate(map(len, pieces[:-1]), initial=0)) if pieces else [])
+        starts = accumulate(map(len, pieces[:-1]), initial=0) if pieces else ()
+        return Tokens(pieces, array("i", starts))
 
     def leading(self, text: str) -> int:
         return 0
@@ -46,32 +47,6 @@ class _Pieces:
 def pieces() -> Tokenizer:
     """The tokenizer for when there is none: word pieces as GPT-4 and Qwen cut them before merging."""
     return _Pieces()
-
-
-def load(spec: str) -> Tokenizer:
-    """Load a ``tokenizer.json``, the vocabulary of a ``.gguf``, or ask the llama-server at ``http://host:port``.
-
-    A directory stands for the ``tokenizer.json`` in it. Raises ``CacheDoctorError`` with a hint when it cannot be used.
-    """
-    if spec.startswith(("http://", "https://")):
-        from cachedoctor.prompts.tokenizers.remote import ServerTokenizer
-
-        return ServerTokenizer(spec)
-    path = Path(spec)
-    path = path / "tokenizer.json" if path.is_dir() else path
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        hint = "give a tokenizer.json, a .gguf, or http://host:port of a running llama-server"
-        raise CacheDoctorError(f"cannot read the tokenizer {spec}: {error.strerror or error}", hint) from None
-    if magic == b"GGUF" or path.suffix == ".gguf":
-        from cachedoctor.prompts.tokenizers.from_gguf import from_gguf
-
-        return from_gguf(path)
-    from cachedoctor.prompts.tokenizers.from_json import from_json
-
-    return from_json(path)
 
 
 def first_difference(tokenizer: Tokenizer, a: str, b: str) -> Difference | None:
@@ -98,7 +73,7 @@ def first_difference(tokenizer: Tokenizer, a: str, b: str) -> Difference | None:
     return Difference(common + same, char, min(*starts, char))
 
 
-def _same(a: list[int] | list[str], b: list[int] | list[str]) -> int:
+def _same(a: Sequence[object], b: Sequence[object]) -> int:
     for at, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return at

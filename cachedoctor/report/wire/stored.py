@@ -11,6 +11,7 @@ from typing import IO
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import (
     CacheDoctorError,
     CacheSample,
@@ -112,6 +113,7 @@ def read(data: bytes, name: str) -> Report:
     Raises:
         CacheDoctorError: it is no report of cachedoctor, or one of a schema that this version does not know.
     """
+    data = sound_json(data)
     try:
         schema = msgspec.json.decode(data, type=_Head).schema
         if schema != SCHEMA and schema.startswith(_FAMILY):

@@ -72,9 +72,15 @@ def _longer_list(g: Group) -> Remedy:
         g.session,
         flags.CTX_CHECKPOINTS,
         str(limit + more),
-        f"Keep more checkpoints per slot. {held} {limit + more} {kept}. Each costs {_mib(f['size'])} of "
-        f"main memory here, {_mib(more * f['size'])} more per slot.",
+        f"Keep more checkpoints per slot. {held} {limit + more} {kept}.{_memory(f['size'], more)}",
     )
+
+
+def _memory(size: float | None, more: int) -> str:
+    """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not tell."""
+    if size is None:
+        return ""
+    return f" Each costs {_mib(size)} of main memory here, {_mib(more * size)} more per slot."
 
 
 def say(g: Group) -> FindingText:

@@ -1,0 +1,106 @@
+"""The tokenizer and the chat template that a user gives beside prompts: strangers' files, used in a child process.
+
+What runs there is in ``confined_worker``. A server that is asked for tokens is asked from here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import msgspec
+
+from cachedoctor.prompts.confined.child import Child
+from cachedoctor.prompts.confined.pipe_messages import bytes_text, text_bytes
+from cachedoctor.prompts.prompt import CHAT, PlacedSpan, Prompt
+from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+
+
+class ConfinedTokenizer:
+    """The tokenizer of a file."""
+
+    exact = True
+
+    def __init__(self, child: Child, path: str) -> None:
+        """Have it loaded.
+
+        Raises:
+            CacheDoctorError: it cannot be used.
+        """
+        self._child, self._subject = child, f"the tokenizer {path}"
+        about: dict[str, Any] = child.ask(self._subject, {"op": "tokenizer", "path": path}).head
+        self.name: str = about["name"]
+        self.local: bool = about["local"]
+        self.chat_template: str | None = about["template"]
+        self._bos: str | None = about["bos"]
+
+    def encode(self, text: str) -> Tokens:
+        """Tokenise; the text of a special token becomes that token, and no BOS is added."""
+        data = memoryview(self._child.ask(self._subject, {"op": "encode"}, text_bytes(text), len(text)).data)
+        ids, starts = array("i"), array("i")
+        ids.frombytes(data[: len(data) // 2])
+        starts.frombytes(data[len(data) // 2 :])
+        return Tokens(ids, starts)
+
+    def leading(self, text: str) -> int:
+        """Tokens that the server puts in front of this prompt: 1 for a BOS that the text does not show, else 0."""
+        return int(self._bos is not None and not text.startswith(self._bos))
+
+
+class ModelFiles:
+    """What was given, and the one process that it runs in; none is started before it is needed."""
+
+    def __init__(self, tokenizer: str | None = None, template: str | None = None) -> None:
+        """Load the tokenizer; the template is read when there is something to render.
+
+        Args:
+            tokenizer: a ``tokenizer.json``, a ``.gguf``, a directory, or ``http://host:port`` of a llama-server.
+            template: a ``.jinja`` file, ``/props``, ``tokenizer_config.json``, or a ``.gguf``.
+
+        Raises:
+            CacheDoctorError: the tokenizer cannot be used.
+        """
+        self._child = Child()
+        self._template = template
+        self._subject: str | None = None
+        self.cutter = self._cutter(tokenizer)
+
+    def rendered(self, prompt: Prompt, mask_cch: bool) -> Prompt:
+        """Render a chat body with the template that was given, or that the tokenizer's source holds.
+
+        ``mask_cch``: as builds from b8929 do with the billing header of /v1/messages.
+
+        Raises:
+            CacheDoctorError: the template cannot be used.
+        """
+        if prompt.kind not in CHAT or prompt.body is None:
+            return prompt
+        if self._template is None and self.cutter.chat_template is None:
+            return prompt
+        if self._subject is None:
+            self._subject = self._load()
+        fields = {name: getattr(prompt, name) for name in ("path", "kind", "body", "images", "slot")}
+        head = {"op": "render", "prompt": fields | {"spans": msgspec.to_builtins(prompt.spans)}, "mask_cch": mask_cch}
+        answer = self._child.ask(self._subject, head, text_bytes(prompt.text), len(prompt.text))
+        spans = [PlacedSpan(*span) for span in answer.head["spans"]]
+        return msgspec.structs.replace(prompt, text=bytes_text(answer.data), spans=spans, rendered=True)
+
+    def close(self) -> None:
+        """End the process."""
+        self._child.close()
+
+    def _cutter(self, spec: str | None) -> Tokenizer:
+        if spec is None:
+            return tokenize.pieces()
+        if spec.startswith(("http://", "https://")):
+            from cachedoctor.prompts.tokenizers.remote import ServerTokenizer
+
+            return ServerTokenizer(spec)
+        return ConfinedTokenizer(self._child, spec)
+
+    def _load(self) -> str:
+        subject = f"the chat template of {self._template or self.cutter.name}"
+        text = None if self._template is not None else self.cutter.chat_template
+        self._child.ask(subject, {"op": "template", "path": self._template, "text": text})
+        return subject

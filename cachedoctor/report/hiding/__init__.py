@@ -1,0 +1,1 @@
+"""How secrets look, as data, and how they may be written."""

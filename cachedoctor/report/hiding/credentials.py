@@ -1,0 +1,194 @@
+"""Credentials that are known by their own shape: a table, one row for each kind.
+
+Knows how services write their keys. Sources are the services' own pages, or the name of a rule of gitleaks 8
+(https://github.com/gitleaks/gitleaks, MIT) that says the same; the patterns here are looser, since a key may be cut.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Credential(NamedTuple):
+    """One kind of credential."""
+
+    name: str
+    begin: str
+    """Pattern of what it begins with, which stays visible: it says what the key opens."""
+    rest: str
+    """Pattern of what is hidden; bounded below only, and by its alphabet."""
+    source: str
+    must_be: Literal["any", "mixed", "drawn"] = "any"
+    """How ``rest`` must look where a word of a program may begin like this key: of more than small letters, or drawn."""
+
+
+_W, _A, _H, _B = "[A-Za-z0-9_-]", "[A-Za-z0-9]", "[0-9A-Fa-f]", "[A-Za-z0-9+/_=-]"
+_ANY = _W + r"{6,}(?:\.[A-Za-z0-9_-]{1,200}){0,2}"
+_UUID = _H + r"{8}-[0-9A-Fa-f-]{4,}"
+_C = Credential
+
+CREDENTIALS = (
+    # ---- models and what is built with them
+    _C("OpenAI, Anthropic, OpenRouter", r"sk-(?:ant|proj|or|svcacct|admin)-", _ANY, "gitleaks openai-api-key, anthropic-api-key"),
+    _C("Langfuse", r"(?:sk|pk)-lf-", _H + r"{6,}[0-9a-f-]*", "langfuse.com/docs"),
+    _C("OpenAI, DeepSeek, Moonshot, Stability", r"sk-", _ANY, "gitleaks openai-api-key", "mixed"),
+    _C("Hugging Face", r"hf_", _ANY, "huggingface.co/docs/hub/security-tokens", "mixed"),
+    _C("Hugging Face organization", r"api_org_", _A + r"{8,}", "gitleaks huggingface-organization-api-token", "drawn"),
+    _C("Groq", r"gsk_", _ANY, "console.groq.com/docs", "mixed"),
+    _C("Replicate", r"r8_", _ANY, "replicate.com/docs/topics/security/api-tokens", "mixed"),
+    _C("NVIDIA", r"nvapi-", _ANY, "docs.api.nvidia.com", "mixed"),
+    _C("xAI", r"xai-", _ANY, "docs.x.ai", "mixed"),
+    _C("Perplexity", r"pplx-", _ANY, "gitleaks perplexity-api-key"),
+    _C("Cerebras", r"csk-", _A + r"{8,}", "inference-docs.cerebras.ai"),
+    _C("Fireworks", r"fw_", _A + r"{8,}", "docs.fireworks.ai", "drawn"),
+    _C("Together", r"tgp_v1_", _W + r"{6,}", "docs.together.ai"),
+    _C("ElevenLabs", r"sk_", _H + r"{12,}", "elevenlabs.io/docs"),
+    _C("Pinecone", r"pcsk_", _W + r"{6,}", "docs.pinecone.io"),
+    _C("Voyage", r"(?:pa|al)-", _W + r"{16,}", "docs.voyageai.com", "drawn"),
+    _C("Jina", r"jina_", _W + r"{8,}", "jina.ai", "drawn"),
+    _C("Tavily", r"tvly-(?:dev-|prod-)?", _W + r"{6,}", "docs.tavily.com"),
+    _C("Firecrawl", r"fc-", _H + r"{8,}", "docs.firecrawl.dev"),
+    _C("LangSmith", r"lsv2_(?:pt|sk)_", _W + r"{6,}", "docs.langchain.com/langsmith"),
+    _C("Weights & Biases", r"wandb_v\d_", _W + r"{8,}", "docs.wandb.ai", "drawn"),
+    _C("Helicone", r"(?:sk|pk)-helicone-", _W + r"{6,}", "docs.helicone.ai"),
+    _C("Portkey, Composio, Anyscale, E2B, Modal, RunPod",
+       r"(?:pk-|ak_|esecret_|e2b_|ak-|as-|rpa_)", _W + r"{16,}", "pages of each", "drawn"),
+    _C("Bedrock", r"ABSK|bedrock-api-key-", r"[A-Za-z0-9+/]{8,}={0,2}", "gitleaks aws-amazon-bedrock-api-key-long-lived"),
+    _C("Baidu", r"bce-v3/", r"[A-Z]{3,6}-[A-Za-z0-9/]{8,}", "cloud.baidu.com/doc"),
+    _C("Zhipu", r"[0-9a-f]{4}(?=[0-9a-f]{28}\.[A-Za-z0-9])", r"[0-9a-f]{28}\.[A-Za-z0-9]{6,}", "open.bigmodel.cn"),
+    # ---- clouds
+    _C("AWS key id", r"AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9]", r"[0-9A-Z]{12,}", "gitleaks aws-access-token"),
+    _C("Google API key", r"AIza", _W + r"{6,}", "gitleaks gcp-api-key"),
+    _C("Google OAuth client", r"GOCSPX-", _W + r"{6,}", "developers.google.com/identity"),
+    _C("Google OAuth", r"ya29\.", r"[A-Za-z0-9_.-]{6,}", "developers.google.com/identity"),
+    _C("Google refresh token", r"1//0", _W + r"{20,}", "developers.google.com/identity", "drawn"),
+    _C("Firebase messaging", r"AAAA(?=[A-Za-z0-9_-]{7}:APA91b)", r"[A-Za-z0-9_-]{7}:APA91b[A-Za-z0-9_-]{8,}", "firebase.google.com/docs"),
+    _C("reCAPTCHA", r"6L[a-z]", _W + r"{30,}", "developers.google.com/recaptcha", "drawn"),
+    _C("Azure AD", r"[A-Za-z0-9_~.]{3}\dQ~", r"[A-Za-z0-9_~.-]{8,}", "gitleaks azure-ad-client-secret"),
+    _C("Azure, of 84 characters", r"[A-Za-z0-9]{4}(?=[A-Za-z0-9]{44,56}(?:JQQJ99|AAAA|ACDB|AZDO))", _A + r"{40,}",
+       "learn.microsoft.com/purview, Azure keys with a signature"),
+    _C("Azure DevOps", r"[a-z2-7]{4}(?=[a-z2-7]{48}(?![A-Za-z0-9]))", r"[a-z2-7]{48}", "learn.microsoft.com/purview", "drawn"),
+    _C("Alibaba", r"LTAI", _A + r"{8,}", "gitleaks alibaba-access-key-id"),
+    _C("Tencent", r"AKID", _A + r"{8,}", "cloud.tencent.com/document", "drawn"),
+    _C("Volcengine", r"AKLT", _W + r"{12,}", "volcengine.com/docs"),
+    _C("IBM", r"ApiKey-", _H + r"{8,}[0-9a-f-]*", "cloud.ibm.com/docs"),
+    _C("Yandex", r"AQVN|YC(?=[AP])|t1\.(?=9eu)", r"[A-Za-z0-9_.=-]{12,}", "gitleaks yandex-api-key", "drawn"),
+    _C("DigitalOcean", r"do[opr]_v1_", _H + r"{6,}", "gitleaks digitalocean-pat"),
+    _C("Scaleway", r"SCW", r"[A-Z0-9]{12,}", "scaleway.com/en/docs"),
+    _C("Fly", r"fo1_|fm1[ar]_|fm2_|FlyV1 (?=fm)", _B + r"{8,}", "gitleaks flyio-access-token"),
+    _C("Heroku", r"HRKU-", r"[A-Za-z0-9_-]{8,}", "gitleaks heroku-api-key-v2"),
+    _C("Cloudflare origin CA", r"v1\.0-", _H + r"{10,}(?:-[0-9a-f]{1,200})?", "gitleaks cloudflare-origin-ca-key"),
+    _C("Vercel", r"vc[pakir]_|vercel_blob_rw_", _W + r"{12,}", "vercel.com/docs", "drawn"),
+    _C("Netlify", r"nf[pocu]_", _A + r"{8,}", "docs.netlify.com", "drawn"),
+    _C("Render", r"rnd_", _A + r"{8,}", "render.com/docs", "drawn"),
+    _C("Railway, Neon, Turso", r"napi_", _A + r"{8,}", "neon.tech/docs"),
+    _C("Tailscale", r"tskey-(?:api|auth|client|scim|webhook)-", r"[A-Za-z0-9-]{6,}", "tailscale.com/kb"),
+    _C("ngrok", r"ak_|cr_|2[A-Za-z0-9]{3}(?=[A-Za-z0-9]{20,32}_[0-9])", _A + r"{20,}(?:_[0-9A-Za-z]{6,})?", "ngrok.com/docs", "drawn"),
+    _C("OpenShift", r"sha256~", _W + r"{8,}", "gitleaks openshift-user-token"),
+    _C("Supabase", r"sbp_(?:v\d_|oauth_)?|sb_(?:secret|publishable)_", _W + r"{6,}", "supabase.com/docs/guides/api/api-keys"),
+    _C("PlanetScale", r"pscale_(?:tkn|oauth|pw)_", r"[A-Za-z0-9_=.-]{6,}", "gitleaks planetscale-api-token"),
+    _C("Databricks", r"dapi|dkea|dose", r"[0-9a-f]{10,}(?:-\d)?", "gitleaks databricks-api-token"),
+    _C("Prefect", r"pn[ub]_", _A + r"{8,}", "gitleaks prefect-api-token", "drawn"),
+    _C("ClickHouse Cloud", r"4b1d", _A + r"{30,}", "gitleaks clickhouse-cloud-api-secret-key", "drawn"),
+    _C("Algolia, Aiven, Upstash", r"AVNS_", _W + r"{8,}", "aiven.io/docs"),
+    # ---- code, packages, builds
+    _C("GitHub", r"gh[pousr]_|github_pat_", _W + r"{6,}", "docs.github.com, about authentication"),
+    _C("GitLab", r"gl(?:pat|rt|dt|cbt|ptt|ft|soat|ffct|imt|agent|oas|wt)-(?:t\d_)?", r"[A-Za-z0-9_.-]{6,}",
+       "docs.gitlab.com/security/tokens"),
+    _C("GitLab runner registration", r"GR1348941", _W + r"{6,}", "gitleaks gitlab-rrt"),
+    _C("Bitbucket", r"ATBB|ATCTT3xFfG", r"[A-Za-z0-9_=-]{8,}", "support.atlassian.com/bitbucket-cloud"),
+    _C("Atlassian", r"ATATT3xFfGF?0?|ATSTT|ATOAT", r"[A-Za-z0-9_=-]{8,}", "gitleaks atlassian-api-token"),
+    _C("npm", r"npm_", _ANY, "docs.npmjs.com", "mixed"),
+    _C("PyPI", r"pypi-", _ANY, "pypi.org/help", "mixed"),
+    _C("RubyGems", r"rubygems_", _H + r"{6,}", "gitleaks rubygems-api-token"),
+    _C("NuGet", r"oy2", r"[a-z0-9]{30,}", "learn.microsoft.com/purview", "drawn"),
+    _C("crates.io", r"cio", _A + r"{20,}", "doc.rust-lang.org/cargo", "drawn"),
+    _C("Clojars", r"CLOJARS_", _A + r"{8,}", "gitleaks clojars-api-token"),
+    _C("Docker", r"dckr_(?:pat|oat)_", _W + r"{6,}", "docs.docker.com/security/access-tokens"),
+    _C("JFrog", r"AKCp|cmVmd", _A + r"{16,}", "gitleaks artifactory-api-key"),
+    _C("SonarQube", r"sq[aup]_", r"[0-9a-f]{8,}", "gitleaks sonar-api-token"),
+    _C("Snyk", r"snyk_(?:uat|sat)\.", r"[A-Za-z0-9_.-]{6,}", "docs.snyk.io"),
+    _C("Sourcegraph", r"sg[pdk]_(?:local_)?|sl[kc]_", r"[0-9A-Fa-f]{8,}(?:_[0-9A-Fa-f]{1,200})?", "gitleaks sourcegraph-access-token"),
+    _C("Postman", r"PMAK-", r"[0-9a-f-]{8,}", "gitleaks postman-api-token"),
+    _C("ReadMe", r"rdme_", r"[a-z0-9]{8,}", "gitleaks readme-api-token"),
+    _C("Octopus", r"API-", r"[A-Z0-9]{20,}", "gitleaks octopus-deploy-api-key", "drawn"),
+    _C("CircleCI", r"CCIP(?:AT|RJ)_", _W + r"{6,}", "circleci.com/docs"),
+    _C("Buildkite", r"bk(?:ua|ct|at)_", _A + r"{8,}", "buildkite.com/docs"),
+    _C("Harness", r"(?:pat|sat)\.(?=[A-Za-z0-9_-]{22}\.)", r"[A-Za-z0-9_.-]{22,}", "gitleaks harness-api-key"),
+    _C("Pulumi", r"pul-", _H + r"{8,}", "gitleaks pulumi-api-token"),
+    _C("Infracost", r"ico-", _A + r"{12,}", "gitleaks infracost-api-token", "drawn"),
+    _C("Terraform Cloud", r"[A-Za-z0-9]{4}(?=[A-Za-z0-9]{10}\.atlasv1\.)", r"[A-Za-z0-9]{10}\.atlasv1\.[A-Za-z0-9_=-]{6,}", "gitleaks hashicorp-tf-api-token"),
+    _C("Doppler", r"dp\.(?:pt|st|ct|sa|scim|audit|said)\.(?:[a-z0-9_-]{2,35}\.)?", _A + r"{8,}", "gitleaks doppler-api-token"),
+    _C("Vault", r"hv[sbr]\.", _W + r"{6,}", "gitleaks vault-service-token"),
+    _C("Vault before 1.10", r"s\.", _A + r"{24}(?![A-Za-z0-9])", "gitleaks vault-service-token", "drawn"),
+    _C("1Password", r"ops_eyJ|A3-(?=[A-Z0-9]{6}-)", r"[A-Za-z0-9+/=-]{12,}", "gitleaks 1password-secret-key"),
+    _C("age", r"AGE-SECRET-KEY-(?:PQ-)?1", r"[0-9A-Z]{6,}", "gitleaks age-secret-key"),
+    _C("Nostr, Stellar, extended private keys of wallets", r"nsec1|[xyz]prv(?=[A-Za-z0-9]{30})", _A + r"{20,}", "bips.dev/32", "drawn"),
+    _C("Sentry", r"sntry[su]_", r"[A-Za-z0-9+/_=]{6,}", "gitleaks sentry-org-token"),
+    # ---- watching and mailing
+    _C("Grafana", r"glsa_|glc_", r"[A-Za-z0-9+/_=]{6,}", "gitleaks grafana-service-account-token"),
+    _C("New Relic", r"NR(?:AK|II|IQ|JS|RA|AA|BR)-", _W + r"{6,}", "gitleaks new-relic-user-api-key"),
+    _C("New Relic licence", r"(?:eu01xx|us01xx)|[0-9a-f]{4}(?=[0-9a-f]{32}NRAL)", r"[0-9a-fA-F]{20,}(?:NRAL)?", "docs.newrelic.com"),
+    _C("Dynatrace", r"dt0[cs]\d\d\.", r"[A-Z0-9a-z.]{8,}", "gitleaks dynatrace-api-token"),
+    _C("Datadog", r"dd(?:apikey|appkey|pub)?_", _A + r"{16,}", "docs.datadoghq.com", "drawn"),
+    _C("Honeycomb", r"hc[abex][il][kc]_", _A + r"{8,}", "docs.honeycomb.io"),
+    _C("PostHog", r"ph[cxsa]_", _A + r"{8,}", "posthog.com/docs/api", "drawn"),
+    _C("LaunchDarkly", r"(?:sdk|api|mob)-(?=[0-9a-f]{8}-)", _UUID, "launchdarkly.com/docs"),
+    _C("PagerDuty", r"pdus\+_", r"[A-Za-z0-9_+-]{6,}", "developer.pagerduty.com"),
+    _C("SendGrid", r"SG\.", r"[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]{1,200})?", "gitleaks sendgrid-api-token"),
+    _C("Mailgun", r"(?:pub)?key-", _H + r"{12,}", "gitleaks mailgun-private-api-token"),
+    _C("Mailgun signing key", r"[0-9a-f]{4}(?=[0-9a-f]{28}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9A-Za-z-]))", r"[0-9a-f-]{46}",
+       "gitleaks mailgun-signing-key"),
+    _C("Mailchimp", r"[0-9a-f]{4}(?=[0-9a-f]{28}-us\d)", r"[0-9a-f]{28}-us\d{1,2}", "gitleaks mailchimp-api-key"),
+    _C("Brevo", r"x(?:keysib|smtpsib)-", r"[A-Za-z0-9-]{6,}", "gitleaks sendinblue-api-token"),
+    _C("Resend", r"re_", r"[A-Za-z0-9]{6,}_[A-Za-z0-9]{8,}", "resend.com/docs", "drawn"),
+    _C("Twilio", r"SK|AC", r"[0-9a-f]{16,}", "gitleaks twilio-api-key", "drawn"),
+    # ---- people who talk
+    _C("Slack", r"xox[a-z](?:\.xox[a-z])?-|xapp-|xwfp-", r"[A-Za-z0-9-]{6,}", "docs.slack.dev/authentication/tokens"),
+    _C("Discord", r"[MNO][A-Za-z0-9_-]{5}(?=[A-Za-z0-9_-]{17,22}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{6})", r"[A-Za-z0-9_.-]{25,}",
+       "discord.com/developers/docs/reference"),
+    _C("Telegram", r"\d\d(?=\d{5,10}:A[A-Za-z0-9_-]{20})", r"\d{5,10}:A[A-Za-z0-9_-]{20,}", "core.telegram.org/bots/api"),
+    _C("Facebook, Instagram", r"EAA[A-Za-z]|IG(?:QV|AA)", _A + r"{20,}", "gitleaks facebook-page-access-token", "drawn"),
+    _C("Twitter", r"A{18,22}", r"[A-Za-z0-9%+=]{20,}", "gitleaks twitter-bearer-token"),
+    _C("LinkedIn", r"WPL_AP1\.|AQ[UVWX](?=[A-Za-z0-9_-]{60})", r"[A-Za-z0-9_.+/=-]{8,}", "learn.microsoft.com/linkedin", "drawn"),
+    _C("Intercom", r"dG9r", r"[A-Za-z0-9+/=_-]{20,}", "developers.intercom.com", "drawn"),
+    # ---- shops and money
+    _C("Stripe, Clerk, Paystack", r"[srp]k_(?:live|test|prod)_", _W + r"{6,}", "docs.stripe.com/keys"),
+    _C("Stripe webhook", r"whsec_", r"[A-Za-z0-9+/=_-]{6,}", "docs.stripe.com/webhooks"),
+    _C("Shopify", r"shp(?:at|ca|pa|ss|tka|ua)_", _H + r"{6,}", "gitleaks shopify-access-token"),
+    _C("Square", r"EAAA|sq0(?:atp|csp|idp)-", _W + r"{16,}", "gitleaks square-access-token", "drawn"),
+    _C("PayPal, Braintree", r"access_token\$(?:production|sandbox)\$", r"[0-9a-z$]{8,}", "developer.paypal.com/braintree"),
+    _C("Razorpay", r"rzp_(?:live|test)_", _A + r"{6,}", "razorpay.com/docs"),
+    _C("Plaid", r"(?:access|public)-(?:sandbox|development|production)-", r"[0-9a-f-]{6,}", "gitleaks plaid-api-token"),
+    _C("Adyen", r"AQE", r"[A-Za-z0-9+/=]{30,}(?:-[A-Za-z0-9+/=]{8,})?", "docs.adyen.com", "drawn"),
+    _C("Flutterwave", r"FLW(?:SECK|PUBK)(?:_TEST)?-", r"[A-Za-z0-9-]{6,}", "gitleaks flutterwave-secret-key"),
+    _C("EasyPost", r"EZ[AT]K", _A + r"{16,}", "gitleaks easypost-api-token"),
+    _C("Shippo", r"shippo_(?:live|test)_", _H + r"{6,}", "gitleaks shippo-api-token"),
+    _C("Lob", r"(?:live|test)_(?:pub_)?", r"[0-9a-f]{16,}", "gitleaks lob-api-key"),
+    _C("GoCardless", r"(?:live|sandbox)_", _W + r"{30,}", "gitleaks gocardless-api-token", "drawn"),
+    _C("Duffel", r"duffel_(?:test|live)_", _W + r"{6,}", "gitleaks duffel-api-token"),
+    # ---- offices
+    _C("Notion", r"ntn_|secret_", _A + r"{12,}", "gitleaks notion-api-token", "drawn"),
+    _C("Airtable", r"pat(?=[A-Za-z0-9]{14}\.)|key(?=[A-Za-z0-9]{14}(?![A-Za-z0-9]))", r"[A-Za-z0-9]{14}(?:\.[0-9a-f]{6,})?",
+       "gitleaks airtable-personnal-access-token", "drawn"),
+    _C("Figma", r"fig[dopru]{1,2}_", _W + r"{8,}", "figma.com/developers/api", "drawn"),
+    _C("Linear", r"lin_(?:api|oauth|wh)_", _A + r"{6,}", "gitleaks linear-api-key"),
+    _C("HubSpot", r"pat-(?:na|eu|ap)\d-", r"[0-9a-f-]{6,}", "developers.hubspot.com"),
+    _C("Typeform", r"tfp_", r"[A-Za-z0-9_.=-]{8,}", "gitleaks typeform-api-token", "drawn"),
+    _C("Contentful", r"CFPAT-", _W + r"{6,}", "contentful.com/developers/docs"),
+    _C("Asana", r"[12]/(?=\d{12})", r"\d{12,20}[/:]?[0-9a-f/:]{0,64}", "developers.asana.com"),
+    _C("Dropbox", r"sl\.(?:u\.)?", _W + r"{24,}", "gitleaks dropbox-short-lived-api-token", "drawn"),
+    _C("Frame.io", r"fio-u-", r"[A-Za-z0-9_=-]{6,}", "gitleaks frameio-api-token"),
+    _C("Mapbox", r"(?:pk|sk|tk)\.(?=eyJ|[a-z0-9]{60})", r"[A-Za-z0-9_.-]{8,}", "gitleaks mapbox-api-token"),
+    _C("MaxMind", r"[A-Za-z0-9]{2}(?=[A-Za-z0-9]{4}_[A-Za-z0-9]{29}_mmk)", r"[A-Za-z0-9]{4}_[A-Za-z0-9]{29}_mmk", "gitleaks maxmind-license-key"),
+    _C("Okta", r"00", r"[A-Za-z0-9_-]{40}(?![A-Za-z0-9_-])", "gitleaks okta-access-token", "drawn"),
+    _C("Authress", r"(?:sc|ext|scauth|authress)_(?=[a-z0-9]{5,30}\.)", r"[a-z0-9.]{5,40}acc[A-Za-z0-9+/_.=-]{10,}",
+       "gitleaks authress-service-client-access-key"),
+    _C("Adobe", r"p8e-", r"[a-z0-9]{8,}", "gitleaks adobe-client-secret"),
+    _C("Defined Networking", r"dnkey-", r"[a-z0-9=_-]{6,}", "gitleaks defined-networking-api-token"),
+    _C("SettleMint", r"sm_[aps]at_", _A + r"{6,}", "gitleaks settlemint-personal-access-token"),
+    _C("Scalingo", r"tk-us-", _W + r"{6,}", "gitleaks scalingo-api-token"),
+    _C("Intra 42", r"s-s4t2(?:ud|af)-", _H + r"{6,}", "gitleaks intra42-client-secret"),
+    _C("Beamer", r"b_", r"[a-z0-9=_-]{40,}", "gitleaks beamer-api-token", "drawn"),
+)  # fmt: skip
+"""In the order in which they are tried; where two fit, the first one does."""
