@@ -1,7 +1,7 @@
 """Lines of a server as programs that collect logs deliver them: one record per line, in their own order and frame.
 
-Keys and forms as in the documents and sources of Loki and logcli, Filebeat, Vector, Fluent Bit, GCP, CloudWatch, docker,
-containerd, stern, kubectl, journald and AWS FireLens.
+Keys and forms as in the documents and sources of Loki and logcli, Filebeat, Vector, Fluent Bit, GCP, CloudWatch,
+docker, containerd, stern, kubectl, journald and AWS FireLens.
 """
 
 from __future__ import annotations

@@ -105,6 +105,16 @@ class Collected:
             labels.put(out, path, text.decode("utf-8", "replace") + end)
         return msgspec.json.encode(out)
 
+    def frame(self, line: bytes) -> bytes | None:
+        """Return the record ``line`` with its time alone; None where it has none."""
+        named = labels.labels(_decoded(line) or {})
+        time = _harmless(named["time"]) if "time" in named else _NO_VALUE
+        if time is _NO_VALUE:
+            return None
+        out: dict[str, Any] = {}
+        labels.put(out, named["time"].path, time)
+        return msgspec.json.encode(out)
+
     def line_of(self, record: dict[str, Any]) -> tuple[labels.Path, str] | None:
         """Find the text of a decoded record that is the line, and its keys."""
         for path in self._paths:

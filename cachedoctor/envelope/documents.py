@@ -26,7 +26,7 @@ _DEEP = 8
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{")
 _INDENTED = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
-_BETWEEN = re.compile(rb"(?<=\n\})\s*+\n\s*+(?=\{)")
+_BETWEEN = re.compile(rb"(?<=\n\})[ \t\r]*+\n\s*+(?=\{)")
 _ORIGINS: tuple[labels.Role, ...] = ("pod", "container", "stream name", "unit", "host", "id", "file", "stream")
 
 

@@ -36,10 +36,11 @@ _NAMES: dict[str, Role] = {
     "logtag": "part", "p": "part", "partialmessage": "part", "partial": "part", "partiallast": "last",
 }  # fmt: skip
 _NO_LABELS = frozenset({"annotations"})
-_ORIGINS: tuple[tuple[Role, ...], ...] = (
-    ("pod", "container"), ("host", "container"), ("stream name",), ("host", "unit"), ("host",), ("id",), ("file",),
+_ORIGINS: tuple[tuple[Role, tuple[Role, ...]], ...] = (
+    ("pod", ("pod", "container")), ("container", ("host", "container")), ("stream name", ("stream name",)),
+    ("unit", ("host", "unit")), ("host", ("host",)), ("id", ("id",)), ("file", ("file",)),
 )  # fmt: skip
-"""What names the server, the surest first; the last one of each is needed, or a pod."""
+"""The role that is needed, the surest first, and all that name the server then."""
 _OTHER = re.compile(r"[^a-z]")
 
 
@@ -70,11 +71,15 @@ def labels(record: dict[str, Any]) -> dict[Role, Label]:
 
 def origin_labels(found: dict[Role, Label]) -> list[Label]:
     """Return what names the server among the labels of a record, the outer name first."""
-    for roles in _ORIGINS:
-        named = [found[role] for role in roles if role in found and isinstance(found[role].value, str)]
-        if any(label.role in (roles[-1], "pod") and len(label.value) <= _LONGEST for label in named):
+    for needed, roles in _ORIGINS:
+        named = [found[role] for role in roles if role in found and _is_name(found[role].value)]
+        if any(label.role == needed for label in named):
             return named
     return []
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
 
 
 def origin(found: dict[Role, Label]) -> bytes | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from cachedoctor.envelope.collected import Collected
 from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
+from cachedoctor.envelope.shapes import is_written
 
 _FIRST_LINES = 64
 """Lines of a block that are looked at for whether the log came without a collector."""
@@ -20,6 +21,8 @@ class LogRecords:
 
     def __init__(self) -> None:
         self._collected: defaultdict[int, Collected] = defaultdict(Collected)
+        self._decided = 0
+        """Depth up to which a line showed whether the log came through a collector."""
 
     @property
     def known(self) -> bool:
@@ -34,17 +37,26 @@ class LogRecords:
         record = collected.read(line) if collected.known else None
         return record or read_record(line) or collected.read(line)
 
-    def came_without(self, line: bytes, depth: int) -> None:
-        """Take a line that no wrapper stood before at this depth."""
+    def frame(self, line: bytes, depth: int) -> bytes | None:
+        """Return the time of a record that may be the collector's and holds no line; None where it is not known."""
         collected = self._collected[depth]
-        if collected.undecided:
-            collected.came_without(line)
+        return collected.frame(line) if collected.known or collected.undecided else None
+
+    def came_without(self, line: bytes, depth: int) -> None:
+        """Take a line that no wrapper is left of at this depth: nor did a collector wrap it further out."""
+        if depth <= self._decided or line.startswith(b"{"):
+            return
+        if is_written(line):
+            self._decided = depth
+        for at in range(1, depth + 1) if is_written(line) else (depth,):
+            if self._collected[at].undecided:
+                self._collected[at].came_without(line)
 
     def came_bare(self, lines: bytes) -> None:
         """Take lines that no wrapper stood before."""
-        if self._collected[1].undecided:
+        if not self._decided:
             for line in lines.split(b"\n", _FIRST_LINES)[:_FIRST_LINES]:
-                self._collected[1].came_without(line)
+                self.came_without(line, 1)
 
     def rewritten(self, line: bytes, text: bytes, depth: int, name: Callable[[str, bytes], bytes]) -> bytes:
         """Return the record ``line`` with another text, and with names by ``name(kind, part)`` in its wrapper."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import IO
 
 from cachedoctor.doctor.analysis.intake import Blocks
+from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.redact import program_lines
@@ -41,6 +42,8 @@ class Redactor:
         self._rewriter = Rewriter(self._bodies, self._name)
         self._documents = Documents()
         self._blocks = Blocks()
+        self.begin = b""
+        """First bytes of the input."""
         self.lines = 0
         """Lines read."""
         self.recognised = 0
@@ -48,6 +51,7 @@ class Redactor:
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; give the lines that are finished."""
+        self.begin = self.begin or chunk[:BEGIN]
         return self._block(self._blocks.feed(self._documents.feed(chunk)))
 
     def finish(self) -> bytes:

@@ -25,6 +25,17 @@ def checked(report: Report) -> str:
     return "; ".join(parts)
 
 
+def numbered(report: Report) -> str:
+    """Say how lines are numbered, where that is not from the top of the input; nothing where it is."""
+    kinds = {info.counted for info in report.inputs if info.counted is not None}
+    said = []
+    if "newest first" in kinds:
+        said.append("The newest line came first: lines are numbered from the end, as tac gives them.")
+    if "records" in kinds:
+        said.append("Lines are the records of the JSON document, numbered in the order of time.")
+    return " ".join(said)
+
+
 def _rules(report: Report, name: str) -> str:
     closed = {rule.code for rule in report.not_evaluated}.union(report.ignored)
     return count(len(rules_of(name, {rule.code for rule in report.rules}) - closed), "rule")
