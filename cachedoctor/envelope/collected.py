@@ -45,6 +45,7 @@ class Collected:
 
     def __init__(self) -> None:
         self._paths: list[labels.Path] = []
+        self._labels = labels.Labels()
         self._tries = _TRIES
         self._begin = _BEGIN
         self._ended: set[labels.Path] = set()
@@ -76,7 +77,7 @@ class Collected:
         if record is None or found is None:
             return None
         path, text = found
-        named = labels.labels(record)
+        named = self._labels.of(record)
         whole = not labels.goes_on(named)
         if text.endswith("\n"):
             self._ended.add(path)

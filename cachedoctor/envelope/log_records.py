@@ -21,8 +21,10 @@ class LogRecords:
 
     def __init__(self) -> None:
         self._collected: defaultdict[int, Collected] = defaultdict(Collected)
-        self._decided = 0
-        """Depth up to which a line showed whether the log came through a collector."""
+        self.decided = 0
+        """Depth down to which a line of a server showed what is around it."""
+        self.plain = 0
+        """Depth down to which it showed that no collector is."""
 
     @property
     def known(self) -> bool:
@@ -31,11 +33,12 @@ class LogRecords:
 
     def read(self, line: bytes, depth: int) -> Piece | Message | None:
         """Read a record; None for a line that is none in this log."""
-        if not line.startswith(b"{"):
+        if line[:1] != b"{":
             return read_record(line)
         collected = self._collected[depth]
-        record = collected.read(line) if collected.known else None
-        return record or read_record(line) or collected.read(line)
+        if collected.known:
+            return collected.read(line) or read_record(line)
+        return read_record(line) or collected.read(line)
 
     def frame(self, line: bytes, depth: int) -> bytes | None:
         """Return the time of a record that may be the collector's and holds no line; None where it is not known."""
@@ -44,17 +47,18 @@ class LogRecords:
 
     def came_without(self, line: bytes, depth: int) -> None:
         """Take a line that no wrapper is left of at this depth: nor did a collector wrap it further out."""
-        if depth <= self._decided or line.startswith(b"{"):
+        if depth <= self.decided or line.startswith(b"{"):
             return
-        if is_written(line):
-            self._decided = depth
-        for at in range(1, depth + 1) if is_written(line) else (depth,):
-            if self._collected[at].undecided:
-                self._collected[at].came_without(line)
+        written = is_written(line)
+        if written:
+            self.decided = depth
+            self.plain = 0 if self.known else depth
+        for at in range(1, depth + 1) if written else (depth,):
+            self._collected[at].came_without(line)
 
     def came_bare(self, lines: bytes) -> None:
         """Take lines that no wrapper stood before."""
-        if not self._decided:
+        if not self.decided:
             for line in lines.split(b"\n", _FIRST_LINES)[:_FIRST_LINES]:
                 self.came_without(line, 1)
 

@@ -48,7 +48,8 @@ _MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
 _SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
 _BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "
 _ANGLE = rb"<(?P<origin>[^<>|\s]{1,200})> "
-_TAILED = ISO + rb" (?!" + WRITTEN + rb")(?P<origin>[\w./@$-]{2,512}) "
+_STREAM = rb"(?P<logstream>[A-Za-z][\w.@$-]*+(?:/[\w.@$-]++){1,8}|[0-9a-f]{64}|i-[0-9a-f]{8,17})(?= )"
+"""Log streams of CloudWatch as drivers name them: prefix/container/task, a container, an instance."""
 _SHIPPED = rb"(?:" + ISO + rb" )?(?:" + WRITTEN + rb'|\{"|\[ {0,4}\d{1,5}\] )'
 """What kubectl and stern deliver: a line of a server, a record of one, or a router's line."""
 _POD = rb"(?P<origin>[a-z][a-z0-9]*+-[a-z0-9.-]{1,250}) (?P<container>[a-z0-9][a-z0-9-]{0,62}) "
@@ -86,8 +87,7 @@ TABLE = (
     _row("syslog priority", b"<", rb"<\d{1,3}>(?=" + HEAD + rb")"),
     _row("llama-server router", b"[", rb"\[(?P<origin> {4}\d| {3}\d\d|  \d{3}| \d{4}|\d{5})\](?: |$)"),
     _row("kubectl --prefix", b"[", rb"\[pod/(?P<origin>[^\]\s]{1,400})\](?: |$)"),
-    _row("aws logs tail", b"2", _TAILED + rb"(?=" + WRITTEN + rb")", _TAILED),
-    _row("kubectl --timestamps", b"12", ISO + rb"(?: |$)"),
+    _row("kubectl --timestamps, aws logs tail", b"12", ISO + rb"(?: " + _STREAM + rb")?(?: |$)"),
     _row(
         "date",
         b"[12",
@@ -150,7 +150,9 @@ class Prefixes:
 def origin_of(match: re.Match[bytes]) -> bytes | None:
     """Name of the server that a matched prefix gives, if its kind gives one."""
     groups = match.re.groupindex
-    origin = match["origin"].strip() if "origin" in groups else None
+    if "origin" not in groups:
+        return match["logstream"] if "logstream" in groups else None
+    origin = match["origin"].strip()
     return within(origin, match["container"]) if "container" in groups else origin
 
 

@@ -26,6 +26,8 @@ _STAMP = re.compile(ISO)
 _CRI = re.compile(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
 _LABEL = rb'[A-Za-z_]\w{0,100}="(?:[^"\\\n]|\\.)*+"'
 _LOGCLI = re.compile(rb"(" + ISO + rb") \{((?:" + _LABEL + rb"(?:, ?)?)*+)\}(?: |$)")
+_LABELS_AT = 40
+"""Bytes before which the labels begin."""
 _PAIR = re.compile(rb'(\w++)=("(?:[^"\\\n]|\\.)*+")')
 
 
@@ -141,7 +143,7 @@ def read_cri(line: bytes) -> Piece | None:
 
 def read_logcli(line: bytes) -> Piece | None:
     """Read a line that logcli prints: time, labels, padded to one width, text."""
-    match = _LOGCLI.match(line)
+    match = _LOGCLI.match(line) if b" {" in line[:_LABELS_AT] else None
     if not match:
         return None
     text = line[match.end() :]
@@ -184,7 +186,7 @@ def _docker(line: bytes) -> _Docker | None:
     if b'"log"' not in line:
         return None
     try:
-        record = _DOCKER.decode(sound_json(line))
+        record = _DOCKER.decode(line if b"\\u" not in line else sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if record.stream in ("stdout", "stderr") else None

@@ -8,7 +8,7 @@ import msgspec
 
 from cachedoctor.envelope.log_records import LogRecords
 from cachedoctor.envelope.prefixes import HEADER, Prefixes, within
-from cachedoctor.envelope.records import Piece
+from cachedoctor.envelope.records import Piece, read_record
 from cachedoctor.envelope.shapes import candidates, drop_progress, strip_controls
 from cachedoctor.model import Segment
 
@@ -122,9 +122,10 @@ class Unwrapper:
     def _line(self, line: bytes, number: int, origin: bytes | None, depth: int) -> None:
         while depth < DEPTH_MAX:
             depth += 1
-            record = self._records.read(line, depth)
+            record = read_record(line) if depth <= self._records.plain else self._records.read(line, depth)
             if isinstance(record, Piece):
-                self._join(record, number, within(origin, record.origin), depth)
+                inner = record.origin
+                self._join(record, number, origin if inner is None else within(origin, inner), depth)
                 return
             if record:
                 inner = within(origin, record.origin)
@@ -132,10 +133,12 @@ class Unwrapper:
                 return
             peeled = self._prefixes.peel(line)
             if not peeled:
-                self._records.came_without(line, depth)
+                if depth > self._records.decided:
+                    self._records.came_without(line, depth)
                 break
             line, inner = peeled
-            origin = within(origin, inner)
+            if inner:
+                origin = within(origin, inner)
         if origin is not None and origin not in self._origins:
             if len(self._origins) < _ORIGINS_MAX:
                 self._origins.add(origin)
