@@ -90,14 +90,15 @@ def _expected(report: Report, begin: bytes) -> str:
     extras = next((found for i in report.inputs if (found := hint(i.path)) is not None), None)
     if extras is not None:
         return extras
-    return expected(begin or next((head for i in report.inputs if (head := _begin(i.path))), b""))
+    begin = begin or next((head for i in report.inputs if (head := _begin(i.path))), b"")
+    return expected(begin, max(i.bytes for i in report.inputs))
 
 
-def expected(begin: bytes) -> str:
-    """Say what an input that begins so looks like, and where it is said what is expected."""
+def expected(begin: bytes, size: int = 0) -> str:
+    """Say what an input of so many bytes that begins so looks like, and where it is said what is expected."""
     from cachedoctor.doctor.analysis.resemblance import resemblance
 
-    looks = resemblance(begin)
+    looks = resemblance(begin, size)
     said = "cachedoctor explain unknown-format says what is expected"
     return said if looks is None else f"it looks like {looks}; {said}"
 

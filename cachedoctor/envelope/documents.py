@@ -18,7 +18,7 @@ from cachedoctor.envelope.clock import moment
 from cachedoctor.envelope.collected import Collected, holds_line
 from cachedoctor.knowledge.texts import sound_json
 
-_MOST = 64 << 20
+MOST = 32 << 20
 """Bytes of a document; of a longer one it is not known where a record ends before all of it was read."""
 _LOOKED_AT = 20_000
 """Texts that are looked at for a line of a server; a document without one in these is no log."""
@@ -26,7 +26,8 @@ _DEEP = 8
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{")
 _INDENTED = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
-_BETWEEN = re.compile(rb"(?<=\n\})[ \t\r]*+\n\s*+(?=\{)")
+_BETWEEN = re.compile(rb"\n\}(?=[ \t\r]*+\n\s*+\{)")
+_ARRAYS = msgspec.json.Decoder(list[msgspec.Raw])
 _ORIGINS: tuple[labels.Role, ...] = ("pod", "container", "stream name", "unit", "host", "id", "file", "stream")
 
 
@@ -53,7 +54,7 @@ class Documents:
                 return self._release()
         if self._in_lines:
             return self._batches()
-        return self._release() if len(self._held) > _MOST else b""
+        return self._release() if len(self._held) > MOST else b""
 
     def finish(self) -> bytes:
         """The input ended: give the rest."""
@@ -98,7 +99,7 @@ class Documents:
         cut = len(self._held) if last else self._held.rfind(b"\n") + 1
         lines, self._held = bytes(self._held[:cut]), self._held[cut:]
         out = [_opened(line, self._collected) or line + b"\n" for line in lines.split(b"\n") if line.strip()]
-        if len(self._held) > _MOST:
+        if len(self._held) > MOST:
             out.append(self._release())
         return b"".join(out)
 
@@ -110,6 +111,17 @@ class _Reading:
         self.lists = 0
         """Lists that records came from."""
         self._left = _LOOKED_AT
+
+    def opened(self, document: bytes) -> Iterator[dict[str, Any]]:
+        """Yield the records of a document; those of an array are decoded one by one, as far as they are asked for."""
+        if not document.lstrip().startswith(b"["):
+            yield from self.records(msgspec.json.decode(document), {})
+            return
+        self.lists += 1
+        for raw in _ARRAYS.decode(document):
+            value = msgspec.json.decode(raw)
+            if isinstance(value, dict):
+                yield from self.records(value, {}, 1)
 
     def records(self, value: Any, around: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
         """Yield the records of a value, each with the names that stand ``around`` it."""
@@ -143,18 +155,28 @@ def _opened(document: bytes, collected: Collected) -> bytes | None:
     reading = _Reading()
     records: list[dict[str, Any]] = []
     try:
-        for part in _BETWEEN.split(document.removeprefix(b"\xef\xbb\xbf")):
-            records += reading.records(msgspec.json.decode(sound_json(part)), {})
-            if not collected.known and not any(map(collected.line_of, records)) and len(records) > _LOOKED_AT:
-                return None
+        for part in _objects(document.removeprefix(b"\xef\xbb\xbf")):
+            for record in reading.opened(sound_json(part)):
+                records.append(record)
+                if not collected.known and collected.line_of(record) is None and not collected.undecided:
+                    return None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not any(map(collected.line_of, records)):
+    if not collected.known:
         return None
     records = [record for record in records if collected.line_of(record) is not None]
     if reading.lists > 1:
         records = _in_time_order(records)
     return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+
+
+def _objects(document: bytes) -> Iterator[bytes]:
+    """Yield the objects that stand one behind the other, each over several lines; an array is one."""
+    begin = 0
+    for found in _BETWEEN.finditer(document):
+        yield document[begin : found.end()]
+        begin = found.end()
+    yield document[begin:]
 
 
 def _lists(value: dict[str, Any], depth: int = 0) -> Iterator[list[Any]]:

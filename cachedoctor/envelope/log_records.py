@@ -38,7 +38,10 @@ class LogRecords:
         collected = self._collected[depth]
         if collected.known:
             return collected.read(line) or read_record(line)
-        return read_record(line) or collected.read(line)
+        record = read_record(line) or collected.read(line)
+        if record is None and not collected.undecided and not self.known:
+            self.plain = max(self.plain, depth)
+        return record
 
     def frame(self, line: bytes, depth: int) -> bytes | None:
         """Return the time of a record that may be the collector's and holds no line; None where it is not known."""

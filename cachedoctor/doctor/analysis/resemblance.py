@@ -9,6 +9,7 @@ import re
 
 import msgspec
 
+from cachedoctor.envelope import MOST
 from cachedoctor.knowledge.texts import sound_json
 
 BEGIN = 1 << 14
@@ -34,12 +35,14 @@ _KINDS = tuple(
 _MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
 
-def resemblance(begin: bytes) -> str | None:
-    """Name what the first bytes of an input look like; None where that is not known.
+def resemblance(begin: bytes, size: int = 0) -> str | None:
+    """Name what the first bytes of an input of ``size`` look like; None where that is not known.
 
     A page, ``an array of JSON objects with "id", "name"``, ``the access log of a web server`` ...
     """
     begin = begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if size > MOST and re.match(rb"\[\s*+\{", begin):
+        return f"a JSON array of more than {MOST >> 20} MiB, which has to be one record per line: jq -c '.[]' FILE"
     if begin[:1] in (b"[", b"{") and (json := _json(begin)) is not None:
         return json
     if _PAGE.match(begin):
