@@ -24,7 +24,6 @@ _KINDS = tuple(
     for pattern, words in (
         (rb"GGUF", "a model file"),
         (rb"\S{2,45} \S{1,60} \S{1,60} \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d", "the access log of a web server"),
-        (rb"\[ {0,5}\d{1,9}\.\d{6}\] ", "the log of the kernel"),
         (rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} \S", "the journal of other programs"),
         (rb"Traceback \(most recent call last\):", "the traceback of a Python program"),
         (rb"(?:diff --git |--- \S.*\n\+\+\+ )", "a patch"),
@@ -32,6 +31,7 @@ _KINDS = tuple(
         (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
     )
 )
+_KERNEL = re.compile(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
 _MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
 
@@ -41,6 +41,8 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
     A page, ``an array of JSON objects with "id", "name"``, ``the access log of a web server`` ...
     """
     begin = begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if _KERNEL.match(begin):
+        return "the log of the kernel"
     if size > MOST and re.match(rb"\[\s*+\{", begin):
         return f"a JSON array of more than {MOST >> 20} MiB, which has to be one record per line: jq -c '.[]' FILE"
     if begin[:1] in (b"[", b"{") and (json := _json(begin)) is not None:
