@@ -26,6 +26,7 @@ NO_HEAD = {
 """Rows that begin with a free word: the scanner looks for literal heads and cannot see them. Nobody listens to them."""
 
 OTHER_ROW = {
+    "ckpt_abort": "the wording without file and line reads the same line",
     "idle_slots_disabled": "the wording with a function name inside the text reads the same line",
     "idle_slots_mode": "the wording with a function name inside the text reads the same line",
     "pc_enabled": "`no limit` and `8192 MiB` are printed by one format, and the number comes first",

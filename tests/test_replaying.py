@@ -18,8 +18,9 @@ from cachedoctor.rules.base import RuleContext
 from cachedoctor.rules.replaying import replay, would_reuse
 from cachedoctor.rules.setup import Setup
 
-OFF = {"CD109", "CD111"}
-"""Causes that the replay does not know: the body says "cache_prompt": false; another adapter clears the slot."""
+OFF = {"CD109", "CD111", "CD213"}
+"""Causes that the replay does not know: the body says "cache_prompt": false; another adapter clears the slot; the
+checkpoint that it took was not restored."""
 
 
 class Watching(Analyzer):

@@ -31,6 +31,7 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
+from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
@@ -80,6 +81,8 @@ __all__ = [
     "FindingSide",
     "First",
     "Given",
+    "Incident",
+    "IncidentName",
     "InputInfo",
     "Judged",
     "Level",

@@ -190,6 +190,11 @@ class Observed(msgspec.Struct, gc=False):
     """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
     progress: Progressed | None = None
     """The first line of its progress."""
+    restore_failed: int | None = None
+    """Tokens covered by a checkpoint that could not be restored."""
+    stored_position: int | None = None
+    batch_position: int | None = None
+    """Where the memory ended, and where a batch that was refused for it began."""
     stale: tuple[Mark, int] | None = None
     """The line of an earlier request that changed text which the restored checkpoint still stands for, and its
     position."""

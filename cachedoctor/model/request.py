@@ -149,6 +149,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return self.seen.restored_at
 
     @property
+    def restore_failed(self) -> int | None:
+        """Tokens covered by a checkpoint that could not be restored."""
+        return self.seen.restore_failed
+
+    @property
     def checks(self) -> list[Check] | tuple[()]:
         """Checkpoints that were looked at."""
         return self.seen.checks

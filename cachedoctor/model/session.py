@@ -12,6 +12,7 @@ import msgspec
 from cachedoctor.model.bounds import Count, Long
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
+from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.period import Period
 from cachedoctor.model.terms import SettingName, Shows
 
@@ -183,6 +184,10 @@ class Session(_Questions, msgspec.Struct):
     """What responses say of their requests, given beside the log or logged by the server."""
     program: str | None = None
     """As it writes itself, of a program that has no rules of its own."""
+    incidents: dict[IncidentName, Incident] = msgspec.field(default_factory=dict)
+    """Lines that state something by themselves; of each kind the first."""
+    n_whole: Count = 0
+    """Requests that stand in the log from their start to their end."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""

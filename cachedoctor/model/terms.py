@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Literal
 
 MarkName = Literal[
-    "cached", "check", "cut", "dropped", "erased", "error", "evicted", "failed", "forced", "idle_cleared", "idle_saved",
-    "lora", "n_past", "new", "old", "prompt", "ram", "ram_candidate", "ram_copy", "ram_failed", "release", "restored",
-    "select", "shift", "slept", "slot_file", "stale", "start", "timing", "too_large",
+    "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted", "failed", "forced",
+    "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt", "ram", "ram_candidate",
+    "ram_copy", "ram_failed", "release", "restored", "select", "shift", "slept", "slot_file", "stale", "start",
+    "timing", "too_large",
 ]  # fmt: skip
 """Lines of a request that are kept as evidence."""
 

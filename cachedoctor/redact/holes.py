@@ -123,6 +123,9 @@ _KEPT: dict[str, Keep] = {
     "type_v": _TYPE,
 }
 _KEPT_IN: dict[tuple[str, str], Keep] = {
+    ("client_header", "header"): _like(
+        rb"(?:(?:cc_version=[\d.]{1,20}[0-9a-f]{0,8}|cc_entrypoint=[a-z-]{1,20}|cch=[0-9a-f]{1,16});? ?){1,3}\"?,?"
+    ),
     ("http_done", "path"): _endpoint,
     ("router_proxy", "path"): _endpoint,
     ("img_slice", "name"): _one_of({b"image", b"audio"}),

@@ -14,6 +14,8 @@ import msgspec
 from cachedoctor.model import (
     Confidence,
     First,
+    Incident,
+    IncidentName,
     Judged,
     Mark,
     MarkName,
@@ -55,12 +57,13 @@ Trigger = Literal[
     "dropped",  # and a checkpoint that was dropped would have helped
     "looked",  # and the server looked at checkpoints, or had some and forced
     "failed",  # and it failed to cut its memory
+    "bar",  # the log does not tell what was lost, but has the text where the prompts diverge
     "error",
     "shift",  # of this request or the one before it
     "partial",
     "restarted",  # the session followed another one
     "lora", "idle_cleared",  # tokens were lost, and the request has this mark
-    "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
+    "checkpoint_failed", "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
 ]  # fmt: skip
 """What a request shows at first sight (triggers.py)."""
 
@@ -73,31 +76,9 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_history",
-        "_replayed",
-        "before",
-        "client_lost",
-        "difference",
-        "early",
-        "facts",
-        "first",
-        "known",
-        "late",
-        "lcp",
-        "lcp_at_most",
-        "lost",
-        "min_prompt",
-        "own_slot",
-        "pinned",
-        "request",
-        "rough",
-        "server_lost",
-        "setup",
-        "slot_before",
-        "slot_taken",
-        "steals",
-        "threads",
-        "whole",
+        "_history", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
+        "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
+        "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -175,6 +156,9 @@ class RuleContext:
         """Tokens of the common prefix that the server did not reuse."""
         self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
+
+        self.text_alone = r.outcome == "unknown" and bool(r.old_text and r.new_text) and not self.known and not r.error
+        """The log does not tell what was lost, but has the text where the prompts diverge."""
 
     @property
     def history(self) -> list[Request]:
@@ -363,6 +347,10 @@ def _needs_nothing(_: Session) -> None:
     return None
 
 
+def _states_nothing(_: Session) -> list[SessionFinding]:
+    return []
+
+
 class Rule(msgspec.Struct):
     """A cause: how to see it, how to say it."""
 
@@ -397,6 +385,8 @@ class RequestRule(Rule):
     severity: Literal["by-cost"] | Severity = "by-cost"
     engine: str = "llama.cpp"
     """Whose requests it is about."""
+    alone: Callable[[Session], list[SessionFinding]] = _states_nothing
+    """What lines of a session state by themselves, where no request of its input shows the cause."""
 
 
 class SessionRule(Rule):
@@ -432,6 +422,16 @@ def marked(request: Request, *wanted: tuple[MarkName, str]) -> list[Line]:
     """
     found = [(request.marks[name], label) for name, label in wanted if name in request.marks]
     return found or [(request.marks["start"], "the request")]
+
+
+def stated(session: Session, name: IncidentName) -> Incident | None:
+    """Return the first line of this kind that states something by itself."""
+    return session.incidents.get(name)
+
+
+def unfinished(session: Session) -> bool:
+    """No request stands in the log from its start to its end: its lines have to speak for themselves."""
+    return session.n_whole == 0
 
 
 def said_by(setting: Setting | None, label: str) -> list[Line]:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from cachedoctor.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
 
-_MARKED: frozenset[Trigger] = frozenset({"ram_failed", "slept", "stale", "slot_file"})
+_MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Triggers that are marks of the request."""
 _MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared"})
 """Triggers that are marks of a request with lost tokens."""
 OF_LOSS: frozenset[Trigger] = frozenset(
-    {"loss", "text", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
+    {"loss", "text", "bar", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
 )
-"""Triggers that only a request with lost tokens shows."""
+"""Triggers that only a request with lost tokens shows, or one of which that is not known."""
 
 
 def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
@@ -38,7 +38,7 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found.append("stuck")
         if r.dropped is not None:
             found.append("dropped")
-        if r.checks or (r.held_positions and r.forced):
+        if r.checks or (r.forced and (r.held_positions or r.oldest_position == 0)):
             found.append("looked")
         if r.truncate_failed_at is not None:
             found.append("failed")
@@ -46,6 +46,8 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found += sorted(_MARKED_LOSS & r.marks.keys())
     if s.request.outcome == "unknown" and s.symptom:
         found.append("symptom")
+    if s.text_alone:
+        found.append("bar")
     if r.error is not None:
         found.append("error")
     if r.shifted or (s.before and s.before[-1].request.shifted):

@@ -285,15 +285,18 @@ class Analyzer:
         """Findings so far, the costliest first."""
         return self._diagnosis.findings()
 
-    def standing(self, sessions: list[Session] | None = None, unknown: Sequence[str] = ()) -> list[Finding]:
+    def standing(
+        self, sessions: list[Session] | None = None, unknown: Sequence[str] = (), *, ended: bool = True
+    ) -> list[Finding]:
         """Findings as they would be if the input ended here, those about whole servers included.
 
         Args:
             sessions: those to speak of, when not all.
             unknown: inputs in which nothing was recognised.
+            ended: the input has, so that what a line states by itself is said.
         """
         found = self._diagnosis.findings()
-        found += self._diagnosis.inspect(self._lives.reported() if sessions is None else sessions)
+        found += self._diagnosis.inspect(self._lives.reported() if sessions is None else sessions, ended=ended)
         found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
         return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])
 

@@ -122,7 +122,8 @@ class Servers:
     @property
     def recognised(self) -> int:
         """How many lines of the input were recognised so far."""
-        return self._partly + sum(scanner.recognised for scanner in self._scanners.values())
+        quoted = sum(tracker.quoted for tracker in self._trackers.values())
+        return self._partly + quoted + sum(scanner.recognised for scanner in self._scanners.values())
 
     def _steps(self, segment: Segment) -> Iterator[Step]:
         origin = segment.origin

@@ -40,7 +40,9 @@ class Sessions:
         """Those of which something was seen."""
         others = {(s.path, s.origin) for s in self.sessions if s.engine != LLAMA}
         return [
-            s for s in self.sessions if s.n_requests or s.counters or s.answers or (s.seen and not _library(s, others))
+            s
+            for s in self.sessions
+            if s.n_requests or s.counters or s.answers or s.incidents or (s.seen and not _library(s, others))
         ]
 
 

@@ -50,7 +50,7 @@ MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
-_TELLING = frozenset({"slept", "stale", "slot_file"})
+_TELLING = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Marks of requests that a rule may speak about though they lost nothing."""
 _OF_SLOTS = "CD3"
 """How the codes of causes begin for which the client changed nothing: its slot was taken."""
@@ -143,6 +143,7 @@ class Diagnosis:
             request.partial
             or request.shifted
             or "restarted" in request.facts.settings
+            or (request.outcome == "unknown" and (request.new_text is not None or request.cut or request.forced))
             or not _TELLING.isdisjoint(request.marks)
         ):
             judged = Judged(request)  # nothing that any rule could report
@@ -219,20 +220,25 @@ class Diagnosis:
             self.failures[rule.code] = described(error)
             return None
 
-    def inspect(self, sessions: list[Session]) -> list[Finding]:
-        """Ask the rules that look at whole sessions; said once per input and cause."""
+    def inspect(self, sessions: list[Session], *, ended: bool = True) -> list[Finding]:
+        """Ask the rules what whole sessions show, or lines of them by themselves; said once per input and cause.
+
+        ``ended``: no request can come any more that shows what such a line cost.
+        """
         found: dict[Key, Finding] = {}
         fired: dict[tuple[str, str | None], set[str]] = {}
         for (code, _, path, origin), _ in self.groups.items():
             fired.setdefault((path, origin), set()).add(code)
         for rule in self._rules:
-            if not isinstance(rule, SessionRule) or rule.code in self._options.ignored:
+            if isinstance(rule, InputRule) or rule.code in self._options.ignored:
                 continue
             for session in sessions:
                 server = session.path, session.origin
                 codes = fired.setdefault(server, set())
                 if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
                     continue
+                if isinstance(rule, RequestRule) and (rule.code in codes or not ended):
+                    continue  # a request shows it, or another life of the server; or one may
                 for said in self._inspect(rule, session):
                     if codes.isdisjoint(said.unless):
                         key = (rule.code, said.key, *server)
@@ -242,9 +248,9 @@ class Diagnosis:
                         codes.add(rule.code)
         return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
 
-    def _inspect(self, rule: SessionRule, session: Session) -> list[SessionFinding]:
+    def _inspect(self, rule: SessionRule | RequestRule, session: Session) -> list[SessionFinding]:
         try:
-            found = rule.inspect(session)
+            found = rule.inspect(session) if isinstance(rule, SessionRule) else rule.alone(session)
             if not all(said.proven_in(session) for said in found):
                 raise ValueError("a finding without a line")
             return found

@@ -142,6 +142,8 @@ def _builds(first: int, last: int) -> str:
 
 
 def _levels(row: Message) -> list[Level]:
+    if row.quoted:
+        return []
     return [
         Level(p.first, p.last, verbosity.WORDS[p.level], _level_text(p))
         for p in verbosity.periods(row.level_at, row.first, row.last)

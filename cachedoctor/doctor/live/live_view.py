@@ -79,7 +79,7 @@ class Observer(Listener):
         """Say how things stand."""
         measured = [MeasuredView(session, self._parts(index)) for index, session in sorted(self._latest().items())]
         servers = [self._server(tracker) for tracker in analyzer.trackers if tracker.session.seen or not measured]
-        return View(self._info, servers, analyzer.totals(), analyzer.standing(), measured)
+        return View(self._info, servers, analyzer.totals(), analyzer.standing(ended=False), measured)
 
     def _latest(self) -> dict[int, Session]:
         """The last life of each server."""

@@ -194,7 +194,7 @@ class Message:
         self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
-        wild = template.startswith("{") and not self.has_func  # begins with a value: the heads are some of many
+        wild = HOLE.match(template) is not None and not self.has_func  # begins with a value: the heads are some of many
         self._heads = (b"",) if wild else tuple(head.encode() for head in self.heads)
         self._prepared = False
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = lambda data, start: None
@@ -203,6 +203,8 @@ class Message:
         self.names: tuple[str, ...] = ()
         self.integers = False
         """All fields are integers: the scanner converts them without running Python code per field."""
+        self.quoted = component == "client"
+        """Words of a client that stand in any text: a line with them is no line of a server's log."""
         self.repeats = False
         """Printed again and again for one task; set by the scanner's plan."""
 

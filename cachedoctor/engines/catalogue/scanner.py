@@ -96,6 +96,7 @@ class Scanner:
                 fields = dict(zip(row.names, map(int, match.groups())))  # noqa: B905  # same length by construction, and hot
             else:
                 fields = row.convert(match)
+            seen -= row.quoted
             at = found.start() + 1
             line += count(b"\n", counted, at)
             counted = at

@@ -6,6 +6,7 @@ concerns one slot alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,12 @@ from cachedoctor.engines.llamacpp.settle import Past, settle
 from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
 from cachedoctor.knowledge import builds
-from cachedoctor.model import Facts, Mark, Request, Session, Setting
+from cachedoctor.model import Facts, Incident, IncidentName, Mark, Request, Session, Setting
 from cachedoctor.model.observed import NOBODY, Known, SelectedBy
 
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
+_HEADER_FIELD = re.compile(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
@@ -75,6 +77,8 @@ class Life:
         self._before = Before()
         self._looks = self._children = False
         self._clears_idle: bool | None = None
+        self._header: tuple[Mark, dict[str, str]] | None = None
+        self._headers = 0
         self._stamp = b""
         self._last_task = -1
         self._zero_seen = False
@@ -122,6 +126,32 @@ class Life:
         first = Setting(value, mark.line, mark.text if text else b"")
         new = first if found is None else msgspec.structs.replace(found, value=value)
         self.learn(settings={**self.facts.settings, name: new})
+
+    def state(self, name: IncidentName, mark: Mark, **numbers: float) -> Incident:
+        """Note a line that states something by itself; the first of its kind stays."""
+        found = self.session.incidents.get(name)
+        if found is None:
+            found = self.session.incidents[name] = Incident(mark, numbers)
+        else:
+            found.count += 1
+        return found
+
+    @property
+    def quoted(self) -> int:
+        """Lines with the header of a client, where two of them differ."""
+        return self._headers if "header" in self.session.incidents else 0
+
+    def header(self, text: str, mark: Mark) -> None:
+        """A client's billing header stands in a prompt that was pasted: compared with the one before."""
+        fields = dict(_HEADER_FIELD.findall(text))
+        self._headers += 1
+        before, self._header = self._header, (mark, fields)
+        if before is None or before[1].get("cc_entrypoint") != fields.get("cc_entrypoint"):
+            return  # another program
+        changed = [name for name, value in fields.items() if before[1].get(name, value) != value]
+        if changed and "header" not in self.session.incidents:
+            field = next((name for name in changed if name != "cc_version"), changed[0])
+            self.session.incidents["header"] = Incident(mark, before=before[0], field=field)
 
     def window(self, tokens: int | None) -> None:
         """The sliding window as a request line prints it."""
@@ -228,8 +258,9 @@ class Life:
             self.past.clear_idle(thread, mark, saved)
         slot.empty()
 
-    def purge(self, slot: Slot, mark: Mark) -> None:
+    def purge(self, slot: Slot, tokens: int, mark: Mark) -> None:
         """A slot is emptied because memory ran out."""
+        self.state("purged", mark, slot=slot.id, tokens=tokens)
         if "kv_purged" not in self.facts.settings:
             self.set("kv_purged", True, mark, text=True)
         if slot.released:
@@ -251,9 +282,12 @@ class Life:
             size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
         self._measure_entry(size, owner.thread)
 
-    def evict(self, size: float | None, mark: Mark, *, oversize: bool) -> None:
-        """A prompt left the RAM cache; one that is too large never got there."""
+    def evict(self, size: float | None, limit: float | None, mark: Mark, *, oversize: bool) -> None:
+        """A prompt left the RAM cache; one that is larger than its ``limit`` (MiB, where printed) never got there."""
         self._measure_entry(size, None)
+        sizes = {"size": size, "limit": limit}
+        known = {name: mib for name, mib in sizes.items() if mib}
+        self.state("oversize" if oversize else "evicted", mark, **known)
         owner = self.choosing
         if oversize:
             for other in self.slots.values():
@@ -272,6 +306,12 @@ class Life:
         prompts = self.past.ram.prompts
         gone_at = None if prompts is None else self._before.evictions + prompts + 1
         slot.save_idle(IdleSave(mark, gone_at))
+
+    def ram_failed(self, size: int | None, mark: Mark) -> None:
+        """A prompt of the RAM cache could not be put back into the slot that is being chosen."""
+        self.state("ram_failed", mark, **({} if size is None else {"size": size}))
+        if self.choosing is not None:
+            self.choosing.ram_failed(mark)
 
     def _measure_entry(self, mib: float | None, thread: int | None) -> None:
         """Keep what the largest saved prompt takes, in all and of each conversation."""
@@ -349,6 +389,30 @@ class Life:
         else:
             slot.batch(cached, mark)
 
+    def restore_failed(self, mark: Mark) -> None:
+        """A checkpoint could not be restored, by a line that names no slot: the one that searches for one, if any."""
+        found = [slot for slot in self.slots.values() if slot.searching]
+        checks = found[0].open.checks if len(found) == 1 and found[0].open is not None else ()
+        if checks:
+            found[0].restore_failed(checks[-1].pos_max + 1, mark)
+        else:
+            self.state("checkpoint_failed", mark)
+
+    def misplaced(self, sequence: int, mark: Mark) -> None:
+        """The memory of a sequence, which has the number of its slot, does not end where a batch begins."""
+        slot = self.slots.get(sequence)
+        self.state("positions", mark)
+        if slot is not None:
+            slot.misplaced(mark)
+
+    def place(self, sequence: int, *, stored: int | None = None, batch: int | None = None) -> None:
+        """Where the memory of a sequence ended, or where its batch began: printed below the line that says so."""
+        slot, stated = self.slots.get(sequence), self.session.incidents.get("positions")
+        if stated is not None and stated.count == 1:
+            stated.numbers |= {"stored": stored} if stored is not None else {"batch": batch or 0}
+        if slot is not None:
+            slot.place(stored=stored, batch=batch)
+
     def known_length(self, slot: Slot, length: int) -> Known | None:
         """Whether a slot had this length after an earlier request, and whose."""
         return None if slot.open is None else self.past.known(length, slot.open.first_line)
@@ -380,6 +444,10 @@ class Life:
         for revised in settled.revised:
             self._ended(revised)
         request = settled.request
+        if not request.partial and seen.released_tokens is not None:
+            self.session.n_whole += 1
+            for incident in self.session.incidents.values():
+                incident.followed = True
         # refused before it touched the slot, whatever the release says (0 up to b6628)
         if seen.released_tokens is not None and (seen.error is None or "cached" in seen.marks):
             slot.hold(seen.released_tokens, slot.thread if request.thread is None else request.thread)

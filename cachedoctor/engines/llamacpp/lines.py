@@ -12,7 +12,7 @@ from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.overlong import overlong
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, Line
-from cachedoctor.model import Check, Mark
+from cachedoctor.model import Check, IncidentName, Mark
 from cachedoctor.model.observed import Progressed
 
 Handler = Callable[[Life, Slot, Event, Mark], None]
@@ -94,8 +94,7 @@ def _ram_candidate(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 def _ram_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    if life.choosing is not None:
-        life.choosing.ram_failed(mark)
+    life.ram_failed(event.fields.get("size"), mark)
 
 
 def _ram_save(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
@@ -104,7 +103,7 @@ def _ram_save(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 def _ram_evict(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
-    life.evict(size, mark, oversize=event.message == "pc_oversize")
+    life.evict(size, event.fields.get("limit"), mark, oversize=event.message == "pc_oversize")
 
 
 def _ram_state(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
@@ -120,7 +119,7 @@ def _clear(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 def _purge(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.purge(life.slot(event.fields["id_slot"]), mark)
+    life.purge(life.slot(event.fields["id_slot"]), event.fields["n_tokens"], mark)
 
 
 def _slot_file(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
@@ -235,6 +234,25 @@ def _erased(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     slot.erased(mark, _position(event) if event.message == "ckpt_erased" else None, event.fields.get("pos_next"))
 
 
+def _restore_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    life.measure_checkpoint(fields.get("size"))
+    life.attend(slot, event.task, mark)
+    slot.restore_failed(fields.get("n_tokens", fields["pos_max"] + 1), mark)
+
+
+def _restore_aborted(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if event.fields.get("got", 0) == 0:  # else the checkpoint was being made
+        life.restore_failed(mark)
+
+
+def _state_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """What libllama says of a saved state: of a prompt in RAM, a slot file, or the checkpoint that was just taken."""
+    life.state("state_failed", mark)
+    if any(other.searching for other in life.slots.values()):
+        life.restore_failed(mark)
+
+
 def _dropped(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
     life.measure_checkpoint(fields.get("size"))
@@ -304,6 +322,50 @@ def _error(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.close(free)
 
 
+def _exceeds(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """The text of an error as its client got it, without the line of the task."""
+    fields = event.fields
+    sizes = {"tokens": fields.get("n_tokens"), "limit": fields.get("n_ctx")}
+    name: IncidentName = "refused" if overlong(mark.text.decode("utf-8", "replace")) is None else "overflow"
+    life.state(name, mark, **{key: value for key, value in sizes.items() if value is not None})
+
+
+def _undecoded(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """A batch could not be computed; the lines of the tasks that fail by it come next."""
+    refused = event.fields["err"].startswith("Invalid input batch")
+    life.state("batch_refused" if refused else "batch_failed", mark)
+
+
+def _header(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.header(event.fields["header"], mark)
+
+
+def _kv_full(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    """Up to b5353 the batch fails; later builds try again with smaller ones."""
+    if b"failed to decode the batch" in mark.text:
+        life.state("batch_failed", mark)
+
+
+def _no_image(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    if event.slot < 0:
+        life.state("refused", mark)
+        return
+    life.attend(slot, event.task, mark)
+    slot.fail(None, mark)
+
+
+def _positions(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.misplaced(event.fields["seq_id"], mark)
+
+
+def _stored_position(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.place(event.fields["seq_id"], stored=event.fields["pos_max"])
+
+
+def _batch_position(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    life.place(event.fields["seq_id"], batch=event.fields["pos"])
+
+
 def _sleep(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.sleep(mark)
 
@@ -353,6 +415,10 @@ ON: dict[str, Handler] = {
     "ckpt_created_swa": _created,
     "ckpt_erased": _erased,
     "ckpt_erased_swa": _erased,
+    "ckpt_restore_fail": _restore_failed,
+    "ckpt_abort": _restore_aborted,
+    "state_load_fail": _state_failed,
+    "state_no_cells": _state_failed,
     "ckpt_erase_old": _dropped,
     "ckpt_erase_close": _dropped,
     "timing_head": _timing_head,
@@ -362,5 +428,13 @@ ON: dict[str, Handler] = {
     "ctx_shift": _shift,
     "cancel": _cancel,
     "task_error": _error,
+    "client_header": _header,
+    "err_exceed": _exceeds,
+    "decode_err": _undecoded,
+    "kv_full": _kv_full,
+    "mtmd_fail": _no_image,
+    "pos_inconsistent": _positions,
+    "pos_stored": _stored_position,
+    "pos_batch": _batch_position,
     "sleep_enter": _sleep,
 }

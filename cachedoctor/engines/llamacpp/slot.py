@@ -23,6 +23,8 @@ from cachedoctor.model.observed import (
     SelectedBy,
 )
 
+_FOUND: frozenset[MarkName] = frozenset({"cached", "forced", "restored", "timing"})
+"""Marks of a request that end its search for a checkpoint."""
 MAX_POSITIONS = 32
 """Positions of checkpoints remembered per slot; builds without check lines hold 8."""
 MAX_CHECKS = 256
@@ -346,6 +348,17 @@ class Slot(msgspec.Struct):
             self.open.shifted = True
             self.open.marks["shift"] = mark
 
+    def misplaced(self, mark: Mark) -> None:
+        """The memory does not end where a batch of its request begins."""
+        if self.open is not None:
+            self.open.marks["positions"] = mark
+
+    def place(self, *, stored: int | None = None, batch: int | None = None) -> None:
+        """Where the memory ended, or where the batch began."""
+        if self.open is not None:
+            self.open.stored_position = self.open.stored_position if stored is None else stored
+            self.open.batch_position = self.open.batch_position if batch is None else batch
+
     # ---- context checkpoints
 
     def checked(self, checks: list[Check], tried: int, mark: Mark) -> None:
@@ -369,6 +382,18 @@ class Slot(msgspec.Struct):
         stale = None if seen.choice.found_keep is not None else self._stale(pos_max)
         if stale is not None:
             seen.stale = (stale.mark, stale.diverged)
+
+    @property
+    def searching(self) -> bool:
+        """Whether checkpoints were looked at, and what its request reuses is not known yet."""
+        seen = self.open
+        return seen is not None and bool(seen.checks) and seen.marks.keys().isdisjoint(_FOUND)
+
+    def restore_failed(self, tokens: int, mark: Mark) -> None:
+        """A checkpoint that covers ``tokens`` tokens could not be restored."""
+        if self.open is not None:
+            self.open.restore_failed = tokens
+            self.open.marks["checkpoint_failed"] = mark
 
     def _stale(self, end: int) -> Stretch | None:
         """The request that changed text which a checkpoint up to position ``end`` still stands for.

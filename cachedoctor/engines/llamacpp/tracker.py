@@ -92,6 +92,11 @@ class Tracker:
         """Whether the server has fallen asleep."""
         return self.life.asleep
 
+    @property
+    def quoted(self) -> int:
+        """Lines with a client's words of which a finding speaks."""
+        return self.life.quoted
+
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
         if event.row is None:
@@ -99,6 +104,9 @@ class Tracker:
             return
         if event.message == ANSWERED:  # it must not tell the build, since not every format asks for it
             lines.answered(self.life, event)
+            return
+        if event.row.quoted:  # nor that there is a server
+            lines.read(self.life, event)
             return
         if event.message in RESTART_MARKS:
             again = event.message == "init_slots" and "init_slots" in self.life.started

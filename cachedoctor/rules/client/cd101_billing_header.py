@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     MIN_LOST,
@@ -12,15 +12,20 @@ from cachedoctor.rules.base import (
     Proof,
     RequestRule,
     RuleContext,
+    SessionFinding,
     n,
+    stated,
     times,
+    unfinished,
 )
 from cachedoctor.rules.client.changes import from_prompts, prompts_prove, texts_prove
-from cachedoctor.rules.client.printed_header import header_field
+from cachedoctor.rules.client.printed_header import field_that_differs, header_field
 
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when the bar of both printed texts stands inside the header."""
+    if s.text_alone:
+        return _by_text(s.request.old_text or "", s.request.new_text or "")
     if not s.lost:
         return None
     first = s.changed("billing-header")
@@ -35,6 +40,15 @@ def decide(s: RuleContext) -> Match | None:
     return Match(s.lost, "high" if field else "medium", found=field or "header")
 
 
+def _by_text(old: str, new: str) -> Match | None:
+    """Fire on the texts alone: the same field of the header, with another value. What it cost is not known."""
+    field = field_that_differs(old, new)
+    if field is None:
+        return None
+    sure: Confidence = "high" if field not in ("", "cc_version") else "medium"  # that one is new in each conversation
+    return Match(0, sure, found=field or "header")
+
+
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show both texts."""
     if not isinstance(match.found, str):
@@ -42,23 +56,40 @@ def prove(s: RuleContext, match: Match) -> Proof:
     return texts_prove(s, field=match.found)
 
 
+_WHY = (
+    "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
+    "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
+)
+_SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
+
+
+def _remedies() -> list[Remedy]:
+    return [
+        Remedy(
+            'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
+            ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
+        ),
+        Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."),
+    ]
+
+
 def say(g: Group) -> FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
+    cost = (
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        if g.tokens
+        else f"{times(g.count)}; this log does not say what that cost"
+    )
+    at = (
+        f"the prompts differ from token {n(f['lcp'])} on"
+        if f["lcp"] is not None
+        else "the prompts differ in their first words"
+    )
     return FindingText(
-        f"the billing header in the prompt changed ({f['field']}): {n(g.tokens)} tokens recomputed over {times(g.count)}; "
-        f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched",
-        "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
-        "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages.",
-        [
-            Remedy(
-                'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
-                ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
-            ),
-            Remedy(
-                "Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."
-            ),
-        ],
+        f"the billing header in the prompt changed ({f['field']}): {cost}",
+        _WHY,
+        _remedies(),
         [
             RuledOut(
                 "slot-held-other-prompt",
@@ -66,11 +97,27 @@ def say(g: Group) -> FindingText:
             ),
             RuledOut(
                 "no-usable-checkpoint",
-                f"the prompts differ from token {n(f['lcp'])} on; a checkpoint could save no more than that",
+                f"{at}; a checkpoint could save no more than that",
             ),
         ],
-        ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"],
+        _SEE,
     )
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted."""
+    said = stated(session, "header")
+    if said is None or said.before is None or not unfinished(session):
+        return []
+    sure: Confidence = "medium" if said.field == "cc_version" else "high"
+    words = FindingText(
+        f"the billing header in the prompt changed ({said.field}); this input does not say what that cost",
+        _WHY,
+        _remedies(),
+        references=_SEE,
+    )
+    evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
+    return [SessionFinding(words, "", evidence, confidence=sure)]
 
 
 RULE = RequestRule(
@@ -80,6 +127,7 @@ RULE = RequestRule(
     decide,
     prove,
     say,
-    on=("text",),
+    on=("text", "bar"),
     needs=advice.needs_text,
+    alone=alone,
 )

@@ -53,6 +53,8 @@ def volatile_kind(old: str, new: str) -> str | None:
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
+    if s.text_alone:
+        return _by_text(s.request.old_text or "", s.request.new_text or "")
     if not s.lost:
         return None
     first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state")
@@ -70,6 +72,23 @@ def decide(s: RuleContext) -> Match | None:
     return Match(s.lost, "high" if kind != "number" else "medium", found=kind)
 
 
+_NAME = re.compile(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
+"""In the word at the bar: a path, a file or a command, as tool calls have them in their newest message."""
+
+
+def _by_text(old: str, new: str) -> Match | None:
+    """Fire on a date, a clock or an id at the bars of the texts alone; how much lies behind them is not known."""
+    if header_field(new) is not None:
+        return None
+    before, _, after = new.partition(" | ")
+    words = before.split()[-1:] + after.split()[:1] + old.partition(" | ")[2].split()[:1]
+    kind = volatile_kind(old, new)
+    if kind in (None, "number") or not before.strip(" .") or any(_NAME.search(word) for word in words):
+        return None
+    same = old.partition(" | ")[2].strip() == after.strip()
+    return None if same else Match(0, "medium", found=kind)
+
+
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show both texts."""
     if not isinstance(match.found, str):
@@ -80,9 +99,14 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Name the kind of value and where it belongs."""
     f, r = g.numbers, g.worst_request
+    at = "" if f["lcp"] is None else f" at token {n(f['lcp'])}"
+    cost = (
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; the prompt has {n(r.prompt_tokens)} tokens"
+        if g.tokens
+        else f"{times(g.count)}; this log does not say what that cost"
+    )
     return FindingText(
-        f"a {f['kind']} at token {n(f['lcp'])} changed: {n(g.tokens)} tokens recomputed over {times(g.count)}; "
-        f"the prompt has {n(r.prompt_tokens)} tokens",
+        f"a {f['kind']}{at} changed: {cost}",
         "Reuse ends at the first differing token, however equal the rest is.",
         [
             Remedy(
@@ -106,6 +130,6 @@ RULE = RequestRule(
     decide,
     prove,
     say,
-    on=("text",),
+    on=("text", "bar"),
     needs=advice.needs_text,
 )

@@ -21,6 +21,7 @@ from cachedoctor.rules.base import (
     recomputed,
     times,
 )
+from cachedoctor.rules.checkpoints import held_whole, serves
 
 SHORT = 0.25
 """Share of what the slot held that a side request has at most."""
@@ -89,7 +90,8 @@ def _of_excerpt(s: RuleContext) -> Match | None:
 
 def prove(s: RuleContext, _: Match) -> Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
-    r = s.request
+    r, most = s.request, s.lcp_at_most or 0
+    beyond = bool(r.checks) and all(serves(c, most, s) is False for c in r.checks) and not held_whole(s)
     primary, *related = marked(
         r,
         ("n_past", "common prefix with what the slot held"),
@@ -100,14 +102,13 @@ def prove(s: RuleContext, _: Match) -> Proof:
         ("timing", "tokens recomputed"),
         ("new", "the new prompt, after the bar"),
         ("old", "what the slot held, after the bar"),
-        ("check", "a checkpoint beyond the common prefix"),
+        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was looked at"),
     )
-    most = s.lcp_at_most or 0
     numbers = {
         "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
         "most": most,
-        "beyond": sum(c.pos_max + 1 > most for c in r.checks),
-        "checks": len(r.checks),
+        "beyond": len(r.checks) if beyond else 0,
+        "begin": any(c.pos_min < most < c.pos_max for c in r.checks),
         "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": _takes_turns(s),
@@ -155,11 +156,16 @@ def say(g: Group) -> FindingText:
         else f"within the first {n(f['most'])} tokens"
     )
     out = [RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
-    if f["checks"] and f["beyond"] == f["checks"]:
+    if f["beyond"]:
+        lie = (
+            "end beyond the common prefix of {} tokens, and begin too late to be cut back to it"
+            if f["begin"]
+            else "lie beyond the common prefix of {} tokens"
+        )
         out.append(
             RuledOut(
                 "swa-threshold-misfire",
-                f"all {f['checks']} checkpoints lie beyond the common prefix of {n(f['most'])} tokens: no threshold could have used them",
+                f"all {f['beyond']} checkpoints {lie.format(n(f['most']))}: no threshold could have used them",
             )
         )
     return FindingText(

@@ -12,6 +12,15 @@ _FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
 _HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
 
 
+def field_that_differs(old: str, new: str) -> str | None:
+    """Name of the header field at the bars of an ``old:`` / ``new:`` pair whose values differ; "" for one out of sight."""
+    field = header_field(new)
+    if field is None or field != header_field(old):
+        return None
+    before, after = (text.partition(" | ")[2].strip() for text in (old, new))
+    return field if before and after and before != after else None
+
+
 def header_field(text: str) -> str | None:
     """Name of the header field in which the bar of an ``old:`` / ``new:`` text stands; "" for a field out of sight."""
     before, bar, after = text.partition(" | ")

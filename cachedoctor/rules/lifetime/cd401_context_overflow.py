@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cachedoctor.model import Remedy, Session
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    marked,
+    n,
+    stated,
+    times,
+)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -30,12 +44,26 @@ def needs(session: Session) -> tuple[str, str] | None:
 
 def say(g: Group) -> FindingText:
     """Say by how much it is too long."""
-    f, slots = g.numbers, g.session.n_slots
-    whole = slots == 1 or g.session.setting("kv_unified") is True  # one slot may use all of the context
+    return _text(g.numbers, g.session, f"{times(g.count)} refused")
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of the error's text alone, as a client got it."""
+    said = stated(session, "overflow")
+    if said is None:
+        return []
+    f = {"tokens": said.numbers.get("tokens"), "limit": said.numbers.get("limit", session.n_ctx_slot)}
+    return [SessionFinding(_text(f, session, "the request was refused"), "", [(said.mark, "the refusal")], "error")]
+
+
+def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
+    slots = session.n_slots
+    whole = slots == 1 or session.setting("kv_unified") is True  # one slot may use all of the context
     split = f" The context is divided by {slots} slots." if slots and not whole else ""
+    context = f"a context of {n(f['limit'])} tokens" if f["limit"] else "the context"
     size = f"a prompt of {n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
     return FindingText(
-        f"{size} did not fit into a context of {n(f['limit'])} tokens: {times(g.count)} refused",
+        f"{size} did not fit into {context}: {what}",
         f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
         [
             Remedy("Raise the context. Costs KV memory.", ["llama-server ... -c <tokens>"])
@@ -61,4 +89,5 @@ RULE = RequestRule(
     severity="error",
     on=("error",),
     unless=("CD403",),
+    alone=alone,
 )

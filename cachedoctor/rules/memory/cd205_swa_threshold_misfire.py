@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import CHANGES
@@ -19,32 +21,36 @@ from cachedoctor.rules.base import (
     n,
     times,
 )
+from cachedoctor.rules.checkpoints import held_whole, serves
 
 PASSED_OVER = 1000
 """Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
-
-
-def usable(check: Check, s: RuleContext) -> bool:
-    """At or below the common prefix, and of a kind that restores everything from there."""
-    lcp = s.lcp
-    if lcp is None or check.pos_max + 1 > lcp:
-        return False
-    if check.pos_min == check.pos_max or s.facts.memory in ("hybrid", "recurrent"):
-        return True  # a recurrent state stands for all tokens before it
-    window = int(s.facts.setting("n_swa") or 0)
-    return check.pos_min == 0 or check.pos_min <= max(0, lcp - window)
+FIXED = 8673
+"""First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929)."""
 
 
 def refused(s: RuleContext) -> Check | None:
-    """Return the best usable checkpoint that was looked at and not restored, if its loss matters."""
-    r = s.request
-    looked = r.checks or [Check(a, b, (s.lcp or 0) - 1, 0) for a, b in r.held_positions if r.forced]
-    good = [c for c in looked if usable(c, s)]
+    """Return the best usable checkpoint that was looked at and not restored, if its loss matters.
+
+    Where the memory itself still held the prefix, that stands for one: it covers all of it, and has no line.
+    """
+    r, lcp = s.request, s.lcp
+    if lcp is None:
+        return None
+    looked = r.checks or [Check(a, b, lcp - 1, 0) for a, b in r.held_positions if r.forced]
+    good = [c for c in looked if serves(c, lcp, s) and (r.forced or c.pos_max < lcp)]
+    if not good and r.forced and held_whole(s):
+        good = [Check(0, lcp - 1, 0, 0)]
     if not good:
         return None
     best = max(good, key=lambda c: c.pos_max)
-    got = r.cached_tokens or 0
-    return best if best.pos_max + 1 - got >= (PASSED_OVER if r.restored else MIN_LOST) else None
+    lost = covered(best, lcp) - (r.cached_tokens or 0)
+    return best if lost >= (PASSED_OVER if r.restored else MIN_LOST) else None
+
+
+def covered(check: Check, lcp: int) -> int:
+    """Tokens of the common prefix that it gives back."""
+    return min(check.pos_max + 1, lcp)
 
 
 def cure(s: RuleContext) -> int | None:
@@ -64,71 +70,103 @@ def cure(s: RuleContext) -> int | None:
 
 
 def decide(s: RuleContext) -> Match | None:
-    """Fire on a ``checking checkpoint [a, b]`` line with b + 1 <= LCP whose checkpoint was not restored."""
+    """Fire on a ``checking checkpoint [a, b]`` line with a checkpoint that holds the prefix and was not restored."""
     r = s.request
-    if not s.lost or not r.lcp_exact:
-        return None
-    best = refused(s)
-    if best is None:
+    lcp, best = s.lcp, refused(s)
+    if not s.lost or not r.lcp_exact or lcp is None or best is None:
         return None
     # up to b8156 no check is printed, only the creation and the forcing; or this build's rules explain no refusal
-    sure = bool(r.checks) and s.by_the_book is not False
-    return Match(best.pos_max + 1 - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
+    sure = bool(r.checks or held_whole(s)) and s.by_the_book is not False
+    if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
+        sure = False  # the wrong comparison is mended; what still refuses a window does so on purpose (b9713 and newer)
+    return Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show the refusal, or what a build prints instead."""
     best: Check = match.found
+    looked = any(best is check for check in s.request.checks)
     shown = marked(
         s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("cached", "tokens reused"),
     )
-    numbers = {"lcp": s.lcp, "a": best.pos_min, "b": best.pos_max, "threshold": best.threshold, "line": best.line}
-    numbers["cure"] = cure(s)
-    if not s.request.checks:
+    numbers: dict[str, Any] = {
+        "lcp": s.lcp,
+        "a": best.pos_min,
+        "b": best.pos_max,
+        "threshold": best.threshold,
+        "line": best.line,
+    }
+    numbers |= {"cure": cure(s), "memory": not looked and held_whole(s), "early": s.early}
+    if not looked:
         return Proof(shown[0], shown[1:], numbers)
     return Proof((Mark(best.line, best.text), "the checkpoint that was refused"), shown, numbers)
 
 
-def remedy(session: Session, cured_by: int | None) -> Remedy:
-    """Name the first build that would have restored the checkpoint."""
-    if cured_by is None or (cured_by == 0 and session.memory != "swa"):
-        return Remedy(f"Update llama.cpp: b{NEWEST} is the newest whose comparison is known.")
+def remedy(session: Session, cured_by: int | None, *, windowed: bool, held: bool) -> Remedy:
+    """Name the first build that would have reused what was lost, or keep all of a window's memory."""
     if cured_by:
         return Remedy(f"Update llama.cpp: b{cured_by} and newer restore it.")
-    return advice.option(
-        session,
-        flags.SWA_FULL,
-        "",
-        f"No build up to b{NEWEST} takes this checkpoint. Keep the whole cache of the sliding-window layers instead, at the memory of a "
-        "full-attention model.",
+    if not windowed or (cured_by is None and not held):
+        return Remedy(f"Update llama.cpp: b{NEWEST} is the newest whose comparison is known.")
+    update = "" if session.at_least(8929) is True else "update llama.cpp (b8929 or newer) and "
+    keep = (
+        f"{update}keep the whole cache of the sliding-window layers instead, at the memory of a full-attention model."
     )
+    refuses = "empties the memory" if held else "refuses it"
+    return advice.option(session, flags.SWA_FULL, "", f"The newest build known (b{NEWEST}) {refuses} too: {keep}")
+
+
+def _claim(f: dict[str, Any]) -> str:
+    """What was at hand, and that it was refused."""
+    what, lcp = f"checkpoint [{f['a']}, {f['b']}]", n(f["lcp"])
+    if f["memory"]:
+        return f"the memory still held all of the common prefix of {lcp} tokens and was emptied"
+    if f["b"] < f["lcp"]:
+        return f"{what} lies below the common prefix of {lcp} tokens and was refused against {f['threshold']}"
+    return f"{what} begins early enough for the common prefix of {lcp} tokens and was refused against {f['threshold']}"
+
+
+def _why(f: dict[str, Any], session: Session) -> str:
+    """Which comparison refused it."""
+    if f["a"] == f["b"]:
+        return "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
+    if f["memory"]:
+        return (
+            "The memory reached back to position 0, so nothing was missing. With a common prefix inside the window the threshold is 0, and "
+            "position 0 counts as too late (b8672 and newer, where no checkpoint begins there)."
+        )
+    cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be cut back to the common prefix. "
+    if session.at_least(FIXED) is True and cut:
+        return f"{cut}From b9713 on the server takes no checkpoint that ends beyond it."
+    if f["a"]:
+        return f"{cut}These builds demand that it begins strictly before the threshold."
+    return f"{cut}With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
+
+
+def _shown(f: dict[str, Any]) -> str:
+    """What excludes that the head of the prompt changed before anything that was saved."""
+    if f["memory"]:
+        return "the memory held the common prefix: position 0 was its oldest"
+    inside = f["b"] < f["lcp"]
+    if f["line"]:
+        return f"line {f['line']} shows a checkpoint {'inside' if inside else 'that could be cut back to'} the common prefix"
+    return f"the checkpoint created up to position {f['b']} {'lies inside' if inside else 'could be cut back to'} the common prefix"
 
 
 def say(g: Group) -> FindingText:
     """Say which comparison failed and from which build on it is right."""
     f = g.numbers
-    recurrent = f["a"] == f["b"]
-    form = (
-        "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
-        if recurrent
-        else "With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
-    )
+    at_hand = "what the memory held" if f["memory"] else f"[{f['a']}, {f['b']}]"
     return FindingText(
-        f"checkpoint [{f['a']}, {f['b']}] lies below the common prefix of {n(f['lcp'])} tokens and was refused against {f['threshold']}: "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
-        form,
-        [remedy(g.session, f["cure"])],
+        f"{_claim(f)}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        _why(f, g.session),
+        [remedy(g.session, f["cure"], windowed=f["a"] < f["b"], held=f["memory"])],
         [
-            RuledOut(
-                "prefix-diverges-early",
-                f"line {f['line']} shows a checkpoint inside the common prefix"
-                if f["line"]
-                else f"the checkpoint created up to position {f['b']} lies inside the common prefix",
-            ),
-            RuledOut("no-usable-checkpoint", f"[{f['a']}, {f['b']}] was usable"),
+            *([] if f["early"] else [RuledOut("prefix-diverges-early", _shown(f))]),
+            RuledOut("no-usable-checkpoint", f"{at_hand} was usable"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/21510"],
     )
@@ -143,4 +181,5 @@ RULE = RequestRule(
     say,
     needs=advice.needs_accounting,
     on=("looked",),
+    unless=("CD213",),
 )

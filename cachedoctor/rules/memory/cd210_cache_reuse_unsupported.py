@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Mark, Remedy
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, times
+from cachedoctor.model import Mark, Remedy, Session
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    times,
+    unfinished,
+)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -22,13 +32,27 @@ def prove(s: RuleContext, match: Match) -> Proof:
 
 def say(g: Group) -> FindingText:
     """Say that the flag does nothing, and that this is no loss by itself."""
+    return _text(g.numbers["why"], f"{times(g.count)} changed the history and could not use it")
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of the start-up line alone."""
+    off = session.said("cache_reuse_supported")
+    if off is None or off.value is not False or off.line is None or not unfinished(session):
+        return []
+    why = "multimodal" if session.setting("mmproj") else "memory"
+    words = _text(why, "the server switched it off at its start")
+    return [SessionFinding(words, "", [(Mark(off.line, off.text), "the option is switched off at start")])]
+
+
+def _text(why: str, what: str) -> FindingText:
     because = (
         "a multimodal projector is loaded"
-        if g.numbers["why"] == "multimodal"
+        if why == "multimodal"
         else "this model's memory cannot shift a part of itself (recurrent, hybrid, or sliding window)"
     )
     return FindingText(
-        f"--cache-reuse has no effect here: {times(g.count)} changed the history and could not use it",
+        f"--cache-reuse has no effect here: {what}",
         f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
         [Remedy("Drop --cache-reuse, or use it with a plain attention model without --mmproj.")],
     )
@@ -38,4 +62,5 @@ RULE = RequestRule(
     "CD210", "cache-reuse-unsupported", "--cache-reuse cannot work with this model", decide, prove, say, severity="note",
     on=("changed",),
     only_with=("CD104", "CD105", "CD106"),
+    alone=alone,
 )  # fmt: skip

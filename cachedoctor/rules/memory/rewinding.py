@@ -6,8 +6,9 @@ from cachedoctor.knowledge.decision import EVERY
 from cachedoctor.model import Dropped, RuledOut, Server
 from cachedoctor.rules.base import MIN_LOST, RuleContext, n
 
-CLEARED = ("CD109", "CD111")
-"""Codes of the causes for which the server reuses nothing of its own accord."""
+CLEARED = ("CD109", "CD111", "CD213")
+"""Codes of the causes that say why nothing was reused, whatever checkpoints there were: the server had no wish to, or
+the one that it took could not be restored."""
 
 
 def server_could_not(s: RuleContext) -> bool:

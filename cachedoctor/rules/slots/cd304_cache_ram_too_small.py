@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, MarkName, RuledOut
+from cachedoctor.model import Confidence, MarkName, RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Line, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Line,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    marked,
+    n,
+    stated,
+    times,
+)
 from cachedoctor.rules.slots.taken import CHANGED_HEAD, other_held
 
 _BETTER = (*(f"CD{number}" for number in range(101, 300)), "CD305", "CD306", "CD402")
@@ -64,6 +77,32 @@ def say(g: Group) -> FindingText:
     )
 
 
+def alone(session: Session) -> list[SessionFinding]:
+    """Say what left the cache, or never got there, and how many of its size fit: no request behind it tells the cost."""
+    said = stated(session, "evicted") or stated(session, "oversize")
+    limit = session.setting("cache_ram_mib")
+    if said is None or limit == 0 or said.followed:
+        return []
+    size, limit = said.numbers.get("size"), said.numbers.get("limit", limit)
+    known = limit is not None and limit > 0
+    what = "a prompt" if size is None else f"a prompt of {size:,.1f} MiB"
+    within = f"the RAM prompt cache{f' of {n(limit)} MiB' if known else ''}"
+    if stated(session, "evicted") is None:
+        claim = f"{what} did not fit into {within} and was not saved"
+    else:
+        fit = f": about {limit / size:,.0f} of that size fit" if known and size else ""
+        claim = f"{what} left {within} to make room{fit}"
+    words = FindingText(
+        claim,
+        "It costs something only if its conversation comes back: then neither slot nor RAM has it, and it is computed from its start. This "
+        "input does not show whether it did.",
+        [advice.cache_ram(session), advice.more_slots(session)],
+        [RuledOut("cache-ram-disabled", "the cache is on: it evicts")],
+        ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
+    )
+    return [SessionFinding(words, "", [(said.mark, "a prompt that the RAM cache does not keep")], confidence="medium")]
+
+
 RULE = RequestRule(
     "CD304",
     "cache-ram-too-small",
@@ -73,4 +112,5 @@ RULE = RequestRule(
     say,
     unless=(*CHANGED_HEAD, "CD308", "CD309", "CD310"),
     weak_unless=_BETTER,
+    alone=alone,
 )

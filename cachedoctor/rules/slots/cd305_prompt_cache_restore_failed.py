@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    marked,
+    n,
+    stated,
+    times,
+    unfinished,
+)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -23,8 +36,34 @@ def prove(s: RuleContext, _: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Say what was lost and where it is mended."""
     lost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
+    return _text(f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}")
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of the server's line alone, or of libllama's, which does not tell what kind of state it was."""
+    said, library = stated(session, "ram_failed"), stated(session, "state_failed")
+    if said is not None:
+        size = said.numbers.get("size")
+        mib = "" if size is None else f" of {size / 2**20:,.1f} MiB"
+        words = _text(f"a prompt{mib} in the RAM cache could not be restored: it is computed again")
+        return [SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
+    if library is None or not unfinished(session):
+        return []
+    words = _text("a saved state could not be restored: what it covers is computed again")
+    words.ruled_out = [
+        RuledOut(
+            "checkpoint-restore-failed",
+            "not excluded: the line does not say whether it was a prompt in RAM or a checkpoint",
+        ),
+        RuledOut("slot-restored-without-checkpoints", "not excluded: a slot file may be meant as well"),
+    ]
+    evidence = [(library.mark, "the restore that failed")]
+    return [SessionFinding(words, "", evidence, "error", "medium", unless=("CD213",))]
+
+
+def _text(claim: str) -> FindingText:
     return FindingText(
-        f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}",
+        claim,
         "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
         [
             Remedy("Update llama.cpp; restores that fail have been mended several times (PR #17078, issue 22756)."),
@@ -40,5 +79,5 @@ def say(g: Group) -> FindingText:
 
 RULE = RequestRule(
     "CD305", "prompt-cache-restore-failed", "A prompt in the RAM cache could not be restored", decide, prove, say,
-    severity="error", on=("ram_failed",),
+    severity="error", on=("ram_failed",), alone=alone,
 )  # fmt: skip

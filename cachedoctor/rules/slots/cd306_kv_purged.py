@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Mark, Remedy, RuledOut
+from cachedoctor.model import Mark, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    marked,
+    n,
+    stated,
+    times,
+    unfinished,
+)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -29,8 +42,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     return Proof((match.found, "the first slot that was emptied"), shown, {"line": match.found.line})
 
 
-def _own_parts(g: Group) -> Remedy:
-    session = g.session
+def _own_parts(session: Session) -> Remedy:
     count = max(session.at_once, 2) if session.at_once > 1 else 4
     what = (
         f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "
@@ -44,19 +56,39 @@ def _own_parts(g: Group) -> Remedy:
 
 def say(g: Group) -> FindingText:
     """Say why slots were emptied and how to give them room."""
-    f = g.numbers
+    return _text(
+        f"idle slots were emptied to make room in the shared KV memory (first at line {g.numbers['line']}): {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        g.session,
+    )
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say what was thrown away; it costs something only if its conversation comes back."""
+    said = stated(session, "purged")
+    if said is None or not unfinished(session):
+        return []
+    more = f", the first of {said.count:,}" if said.count > 1 else ""
+    claim = (
+        f"slot {said.numbers['slot']:.0f} with {n(said.numbers['tokens'])} tokens was emptied to make room in the shared KV memory{more}: they are "
+        "computed again if that conversation comes back"
+    )
+    return [SessionFinding(_text(claim, session), "", [(said.mark, "the first slot that was emptied")])]
+
+
+def _text(claim: str, session: Session) -> FindingText:
     return FindingText(
-        f"idle slots were emptied to make room in the shared KV memory (first at line {f['line']}): {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        claim,
         "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
         [
             Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
-            _own_parts(g),
-            advice.cache_ram(g.session),
+            _own_parts(session),
+            advice.cache_ram(session),
         ],
         [RuledOut("slot-held-other-prompt", "the slot was empty")],
     )
 
 
 RULE = RequestRule(
-    "CD306", "kv-purged", "Idle slots were emptied because memory was full", decide, prove, say, unless=("CD305",)
-)
+    "CD306", "kv-purged", "Idle slots were emptied because memory was full", decide, prove, say, unless=("CD305",),
+    alone=alone,
+)  # fmt: skip

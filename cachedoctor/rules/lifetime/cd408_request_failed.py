@@ -1,0 +1,124 @@
+"""CD408: a request failed for a reason that has no rule of its own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cachedoctor.model import Mark, Remedy, Session
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    stated,
+    times,
+    unfinished,
+)
+
+
+class _Fault(NamedTuple):
+    """What is known of an error, by its words."""
+
+    key: str
+    words: tuple[bytes, ...]
+    claim: str
+    why: str
+    remedies: tuple[Remedy, ...]
+
+
+_FAULTS = (
+    _Fault(
+        "room",
+        (b"Context size has been exceeded", b"KV cache is full"),
+        "the KV memory had no room left",
+        "A batch found no free cells, however small it was made, and no idle slot was left to empty. Slots that share the memory (unified KV) fill it "
+        "together, though each stays within its own limit.",
+        (
+            Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
+            Remedy("Or let fewer requests run at once.", ["llama-server ... -np <fewer>"]),
+        ),
+    ),
+    _Fault(
+        "compute",
+        (b"Compute error", b"failed to decode"),
+        "the model could not compute a batch",
+        "The backend failed. What it says stands above this line: often the device had no memory left.",
+        (
+            Remedy("Look at the lines above it for the backend's own words."),
+            Remedy("If the device ran out of memory: make the physical batch smaller.", ["llama-server ... -ub 256"]),
+        ),
+    ),
+    _Fault(
+        "batch",
+        (b"too large to process",),
+        "a prompt was longer than one physical batch",
+        "Embeddings and reranking need the whole prompt in one physical batch.",
+        (Remedy("Raise the physical batch size.", ["llama-server ... -ub <tokens> -b <tokens>"]),),
+    ),
+    _Fault(
+        "image",
+        (b"failed to process image", b"mtmd chunk", b"mtmd batch"),
+        "an image or audio clip could not be processed",
+        "The multimodal library failed on it; the rest of the prompt is not computed.",
+        (Remedy("Try the clip alone, and a projector file that belongs to the model."),),
+    ),
+)
+_OTHER = _Fault(
+    "other",
+    (),
+    "the server answered with an error",
+    "The line has the server's words, which its client got as well. What the slot held before stays, so far as the request did not touch it.",
+    (Remedy("Look at what the line says; the lines above it may say more."),),
+)
+
+
+def _fault(mark: Mark) -> _Fault:
+    return next((fault for fault in _FAULTS if any(words in mark.text for words in fault.words)), _OTHER)
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire on any error but a prompt that did not fit."""
+    if s.request.error != "other":
+        return None
+    fault = _fault(s.request.marks["error"])
+    return Match(0, "high", key=fault.key, found=fault)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the error."""
+    return Proof((s.request.marks["error"], "the error"), numbers={"fault": match.found})
+
+
+def _text(fault: _Fault, what: str) -> FindingText:
+    return FindingText(f"{fault.claim}: {what}", fault.why, list(fault.remedies))
+
+
+def say(g: Group) -> FindingText:
+    """Say what failed."""
+    return _text(g.numbers["fault"], f"{times(g.count)} failed")
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of the line alone."""
+    found = stated(session, "batch_failed") or stated(session, "refused")
+    if found is None or not unfinished(session):
+        return []
+    fault = _fault(found.mark)
+    return [SessionFinding(_text(fault, "the request failed"), fault.key, [(found.mark, "the error")], "error")]
+
+
+RULE = RequestRule(
+    "CD408",
+    "request-failed",
+    "A request failed for a reason that has no rule of its own",
+    decide,
+    prove,
+    say,
+    severity="error",
+    on=("error",),
+    unless=("CD213", "CD214"),
+    alone=alone,
+)
