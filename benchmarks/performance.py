@@ -9,6 +9,7 @@ rotations   requests that a follower loses while its log is rotated in storms (r
 linear      growth of time and memory with bytes, requests, slots, checkpoints and lives of a server
 startup     --version and a small log, beside python -c pass
 hostile     the worst ratio of every suite of hostile.py
+forged      prompts that hold lines of a log: how many change the report (forged.py)
 
 Without PART all of them, in this order. "wall s" and "CPU s" (user and system, all processes of the row) are the least
 of the rounds, "peak MB" the largest resident process of them. MB are 1,000,000 bytes. ``--quick`` is 20M and one round,
@@ -34,7 +35,7 @@ from process import FailedError
 
 import cachedoctor
 
-PARTS = ("throughput", "memory", "live", "rotations", "linear", "startup", "hostile")
+PARTS = ("throughput", "memory", "live", "rotations", "linear", "startup", "hostile", "forged")
 """Modules with ``rows(plan)``. The last analyses in this process, whose memory its children count as theirs."""
 SIZE, QUICK_SIZE = "200M", "20M"
 ROUNDS, QUICK_ROUNDS = 2, 1

@@ -20,53 +20,20 @@ EXCERPTS: list[dict[str, Any]] = tomllib.loads((FOLDER / "cases.toml").read_text
 
 NOT_YET = frozenset(
     {
-        "D1",
-        "D2",
-        "D3",
-        "D4",
-        "D5",
-        "D6",
-        "F1",
-        "F2",
         "G1",
         "G3",
         "H1",
         "I1",
-        "window-still-whole",
-        "library-restore-failed",
-        "restore-failed-b11549",
-        "overflow-json",
         "overflow-client",
-        "position-inconsistent",
-        "state-too-large",
-        "cache-reuse-multimodal",
-        "checkpoint-restore-failed-forced",
-        "checkpoint-restore-failed-b6301",
         "fork-rollback",
         "fork-rescue",
         "fork-restore-refused",
         "truncation-failed-b8672",
-        "header-suffix",
-        "header-prev-req",
-        "clock-at-the-bar",
     }
 )
 """Excerpts that the program gets wrong; one that it gets right by now fails until it is taken out."""
 
-NOT_YET_CLEAR = frozenset(
-    {
-        "D1",
-        "D2",
-        "D3",
-        "D4",
-        "D5",
-        "restore-failed-b11549",
-        "position-inconsistent",
-        "state-too-large",
-        "cache-reuse-multimodal",
-        "checkpoint-restore-failed-b6301",
-    }
-)
+NOT_YET_CLEAR = frozenset({})
 """Excerpts with a cause of which the report still says that nothing is wrong."""
 
 ENTRY = re.compile(

@@ -159,3 +159,8 @@ def origin_of(match: re.Match[bytes]) -> bytes | None:
 def within(outer: bytes | None, inner: bytes | None) -> bytes | None:
     """Name a server by what an outer and an inner wrapper call it."""
     return inner or outer if not (outer and inner) else outer + b"/" + inner
+
+
+def row_of(match: re.Match[bytes]) -> Prefix:
+    """Row of the table that a matched prefix belongs to."""
+    return next(row for row in TABLE if match.re in (row.strict, row.loose))

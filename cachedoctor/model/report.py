@@ -36,6 +36,8 @@ class InputInfo(msgspec.Struct):
     counted: Literal["newest first", "records"] | None = None
     """How its lines are numbered where that is not from the top: ``newest first`` from the end, as ``tac`` gives them,
     ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
+    imitations: Long = 0
+    """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
 
 
 class Totals(msgspec.Struct):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cachedoctor.model import Check
 from cachedoctor.rules.base import RuleContext
 
-ENDS_INSIDE = 9713
-"""From this build on a checkpoint that ends beyond the common prefix is passed over on purpose (not yet in b9538)."""
+FIXED = 8673
+"""First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929). What it still
+passes over ends beyond the common prefix, which builds from b9713 on refuse on purpose."""
 
 
 def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
@@ -14,11 +15,11 @@ def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
 
     A recurrent state stands for all tokens before it. Sliding-window memory can be cut once it is restored, so a
     checkpoint may end beyond the prefix (every build then reuses no more than the prefix): it has to begin where the
-    window in front of the prefix's end does, or earlier. Builds from b9713 on ask for one that does not end beyond it.
+    window in front of the prefix's end does, or earlier. Builds from b9713 on ask for one that ends inside it.
     """
     if check.pos_min == check.pos_max or s.facts.memory in ("hybrid", "recurrent"):
         return check.pos_max + 1 <= lcp
-    if check.pos_max > lcp and s.facts.at_least(ENDS_INSIDE) is True:
+    if check.pos_max > lcp and s.facts.at_least(FIXED) is True:
         return False
     if check.pos_min == 0 or check.pos_min >= lcp:
         return check.pos_min < lcp

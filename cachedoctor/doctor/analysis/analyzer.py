@@ -144,11 +144,10 @@ class Analyzer:
 
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
-        if self._intake is not None:
-            self._arrived(self._intake.quiet())
-        self._segments(self._excerpt.release())
+        new = [] if self._intake is None else self._arrived(self._intake.quiet())
+        new += self._segments(self._excerpt.release())
         self._servers.each(self._quiet)
-        return self._collect()
+        return new + self._collect()
 
     def _quiet(self, tracker: Tracker) -> None:
         self._examine(tracker)

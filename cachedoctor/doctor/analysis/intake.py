@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cachedoctor.doctor.analysis.prompt_text import PromptText
 from cachedoctor.envelope import Documents, NewestFirst, Unwrapper
 from cachedoctor.model import InputInfo, Segment
 
@@ -69,6 +70,7 @@ class Intake:
         self._order = NewestFirst()
         self._unwrapper = Unwrapper()
         self._blocks = Blocks()
+        self._texts = PromptText()
 
     def feed(self, chunk: bytes) -> list[Segment]:
         """Take the next bytes; give the segments of the lines that they complete."""
@@ -76,8 +78,8 @@ class Intake:
         return self._ordered(self._order.feed(self._documents.feed(chunk)))
 
     def quiet(self) -> list[Segment]:
-        """The live input fell silent: give what was held to find out its order."""
-        return self._ordered(self._order.quiet())
+        """The live input fell silent: give what was held to find out its order, or waits for the end of a text."""
+        return self._ordered(self._order.quiet()) + self._block(self._texts.finish())
 
     def finish(self) -> Iterator[list[Segment]]:
         """The input ended: give what is still held back, in pieces."""
@@ -85,12 +87,13 @@ class Intake:
         for chunk in self._order.finish():
             yield self._ordered(chunk)
         rest = self._blocks.finish()
-        yield (self._block(rest) if rest else []) + self._unwrapper.flush()
+        segments = self._block(self._texts.feed(rest)) if rest else []
+        yield segments + self._block(self._texts.finish()) + self._unwrapper.flush()
 
     @property
     def settled(self) -> bool:
         """No line before has a say in how the next one is read."""
-        return self._unwrapper.settled
+        return self._unwrapper.settled and self._texts.settled
 
     def _ordered(self, chunk: bytes) -> list[Segment]:
         if self._order.turned:
@@ -98,11 +101,12 @@ class Intake:
         elif self._documents.opened:
             self.info.counted = "records"
         block = self._blocks.feed(chunk)
-        return self._block(block) if block else []
+        return self._block(self._texts.feed(block)) if block else []
 
     def _block(self, block: bytes) -> list[Segment]:
         first = self.info.lines + self._first
         self.info.lines += block.count(b"\n")
+        self.info.imitations = self._texts.imitations
         return self._unwrapper.feed(block, first)
 
 

@@ -37,5 +37,6 @@ def add_input(info: InputInfo, more: InputInfo) -> None:
     info.bytes += more.bytes
     info.lines += more.lines
     info.recognised += more.recognised
+    info.imitations += more.imitations
     info.engine = info.engine or more.engine
     info.error = info.error or more.error

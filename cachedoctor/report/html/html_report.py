@@ -23,7 +23,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
-from cachedoctor.report.words.coverage import checked
+from cachedoctor.report.words.coverage import checked, imitated
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.not_evaluated_words import grouped
 
@@ -65,6 +65,7 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
         measured=html_measured.servers(report),
         unmeasured=max(sum(map(measures, report.sessions)) - html_measured.MOST, 0),
         checked=checked(report),
+        imitated=imitated(report),
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
     )
     out.write(page.encode())

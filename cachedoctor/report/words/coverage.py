@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Report
 from cachedoctor.report.words.measurements import looked_at
-from cachedoctor.report.words.numbers import count
+from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
 
 
@@ -34,6 +34,13 @@ def numbered(report: Report) -> str:
     if "records" in kinds:
         said.append("Lines are the records of the JSON document, numbered in the order of time.")
     return " ".join(said)
+
+
+def imitated(report: Report) -> str:
+    """Say how many lines inside printed prompts looked like a server's; nothing without any."""
+    lines = sum(info.imitations for info in report.inputs)
+    verb = "lines" if lines != 1 else "line"
+    return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
 
 
 def _rules(report: Report, name: str) -> str:

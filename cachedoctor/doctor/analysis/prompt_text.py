@@ -1,0 +1,337 @@
+"""Lines inside a printed prompt are no lines of the server, whatever they look like.
+
+llama-server prints text of users as it is: ``old: ... a | b``, bodies of requests. Where its lines have a clock, what
+stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
+clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
+their numbers, and those that looked like lines of a server are counted. Lines with a clock that does not go on wait for
+one that does: only without one a killed or suspended server wrote them. Without a clock nothing tells lines of a text
+apart for sure: they are counted and read. Knows the order of stored lines; reads no message.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import msgspec
+
+from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.engines.detect import ENGINES, Engine
+from cachedoctor.engines.llamacpp import printed_text
+from cachedoctor.engines.llamacpp.printed_text import Opening
+from cachedoctor.envelope import Unwrapper, is_shaped
+from cachedoctor.envelope.chain import Chain, first_line_only, unwrapped
+from cachedoctor.envelope.shapes import HEAD, candidates, drop_progress, strip_controls
+
+_AT_ONCE = 20_000
+"""Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
+ran backwards in 120,000 lines: it is read under the lock."""
+_MOST = 4 << 20
+"""Bytes that wait for the end of a text."""
+_BYTES = 64 << 10
+"""Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
+_AGAIN = 4 << 10
+"""Bytes in which no server is restarted and has compared two prompts."""
+_NEAR = 1 << 10
+"""Bytes before a text whose clocks are looked at."""
+_STRIDE = 64 << 10
+"""Bytes between two looks for the debug level."""
+_LOOK = 4 << 10
+"""Bytes of one look."""
+_HEADED = re.compile(HEAD)
+
+
+class _Text(msgspec.Struct):
+    """A text that goes on."""
+
+    opening: Opening
+    chain: Chain
+    due: list[bytes] = msgspec.field(default_factory=list)
+    """Lines that the server prints next, where it has no clock: ``new``, two times ``ids``."""
+    size: int = 0
+    """Bytes behind its begin that were looked at: of those that wait, or of a server without a clock."""
+    waits: bool = False
+    """Whether a line whose clock does not go on waits for what comes behind it, with all that come."""
+
+
+class PromptText:
+    """Feeds on blocks of whole stored lines."""
+
+    def __init__(self) -> None:
+        self.imitations = 0
+        """Lines inside a text that looked like the server's."""
+        self._text: _Text | None = None
+        self._held = b""
+        self._tail = b""
+        """The last lines that were passed on."""
+        self._debug = False
+        """Whether a line of the debug level was seen, at which whole prompts are printed."""
+        self._passed = 0
+        """Bytes before the block."""
+        self._ended: tuple[tuple[object, ...], int] = ((), 0)
+        """The last texts of a server without a clock: slot and task, and where they ended."""
+
+    @property
+    def settled(self) -> bool:
+        """No text goes on."""
+        return self._text is None
+
+    def feed(self, block: bytes, last: bool = False) -> bytes:
+        """Take whole lines; give those of which it is known whose they are, as many.
+
+        ``last``: nothing more comes, or not soon.
+        """
+        block = strip_controls(block)
+        if not self._debug and (at := self._debug_at(block)) is not None:
+            before = self._feed(block[:at], False)
+            self._debug = True
+            return before + self._feed(block[at:], last)
+        return self._feed(block, last)
+
+    def _debug_at(self, block: bytes) -> int | None:
+        """Find the first line of a log at the debug level: nearly all are, so that a look now and then will do."""
+        for start in range(-((self._passed + len(self._held)) % _STRIDE), len(block), _STRIDE):
+            place = block.find(printed_text.DEBUG, max(start, 0), max(start + _LOOK, 0))
+            if place >= 0:
+                return block.rfind(b"\n", 0, place) + 1
+        return None
+
+    def _feed(self, block: bytes, last: bool) -> bytes:
+        block = self._held + block
+        places = self._places(block) if self._text is None else None
+        if places == []:
+            self._passed += len(block)
+            self._tail = (self._tail + block[-_NEAR:])[-_NEAR:]
+            return block
+        out: list[bytes] = []
+        at, waits = 0, False
+        while at < len(block) and not waits:
+            text = self._text
+            if text is None:
+                places = self._places(block) if places is None else places
+                at = self._next(block, places, at, out)
+            elif text.opening.clock is None:
+                at = self._without_clock(text, block, at, out)
+            else:
+                at, waits = self._clocked(text, text.opening.clock, block, at, out, last)
+        self._held = block[at:]
+        self._passed += at
+        self._tail = self._recent(out)
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        """Give what was held back: the input ended, or fell silent."""
+        return self.feed(b"", last=True) if self._held else b""
+
+    def _places(self, block: bytes) -> list[int]:
+        """Offsets at which a line that begins a text may be found."""
+        found: list[int] = []
+        for literal in printed_text.AT_DEBUG if self._debug else printed_text.ALWAYS:
+            place = block.find(literal)
+            while place >= 0:
+                found.append(place)
+                place = block.find(literal, place + 1)
+        return sorted(found)
+
+    def _next(self, block: bytes, places: list[int], at: int, out: list[bytes]) -> int:
+        """Pass everything on up to the end of the next line that begins a text; one may at each of ``places``."""
+        done = at
+        for number in range(bisect_left(places, at), len(places)):
+            place = places[number]
+            if place < done:
+                continue
+            start = block.rfind(b"\n", 0, place) + 1
+            out.append(block[at:start])
+            at, done = start, _line_end(block, place)
+            if self._open(block[start : done - 1], self._passed + start, out):
+                return done
+        out.append(block[at:])
+        return len(block)
+
+    def _open(self, line: bytes, at: int, out: list[bytes], *, goes_on: bool = False) -> bool:
+        """Pass a line on if a text begins in it; whether one does.
+
+        Args:
+            at: its offset in the input.
+            goes_on: its clock is known to run as it should.
+        """
+        chain, body = unwrapped(line)
+        opening = printed_text.opening(body)
+        if opening is None:
+            return False
+        if chain.whole:
+            rest = body.partition(b"\n")[2]
+            if rest:
+                line = first_line_only(line, body)
+                self.imitations += _imitations(rest + b"\n")
+        elif opening.clock is not None:
+            if not goes_on and self._ran_backwards(chain, out):
+                return False
+            self._text = _Text(opening, chain)
+        elif opening.side is not None:
+            self._text = _Text(opening, chain, [b"new", b"ids", b"ids"][opening.side == b"new" :])
+            ids, end = self._ended
+            again = opening.side == b"old" and opening[2:] == ids and at - end < _AGAIN
+            self.imitations += again  # the server compares once: one of them was in a text
+        out.append(line + b"\n")
+        return True
+
+    # ---- with a clock
+
+    def _ran_backwards(self, chain: Chain, out: list[bytes]) -> bool:
+        """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
+        recent = self._recent(out)
+        whole = recent.find(b"\n") + 1 if len(recent) == _NEAR else 0
+        times = [time for _, time in _times(chain, recent, whole)]
+        return any(later < time for time, later in itertools.pairwise(times))
+
+    def _recent(self, out: list[bytes]) -> bytes:
+        """Give the end of what was passed on."""
+        parts, size = [], 0
+        for part in reversed(out):
+            parts.append(part[-_NEAR:])
+            size += len(part)
+            if size >= _NEAR:
+                break
+        else:
+            parts.append(self._tail)
+        return b"".join(reversed(parts))[-_NEAR:]
+
+    def _clocked(
+        self, text: _Text, begin: int, block: bytes, at: int, out: list[bytes], last: bool
+    ) -> tuple[int, bool]:
+        """Find where a text ends, or is interrupted; gives where to go on, and whether more lines are needed for it.
+
+        Where the server does not go on it was killed or suspended: from the first line with a clock on all is read.
+        """
+        for place, time in _times(text.chain, block, at + text.size):
+            if text.waits and place - at > _MOST:
+                break
+            if begin <= time <= begin + _AT_ONCE:
+                return self._goes_on(text, block, at, place, out), False
+            if not text.waits:
+                self._empty(text.chain, block[at:place], out)
+                at, text.waits = place, True
+        else:
+            if not text.waits:
+                self._empty(text.chain, block[at:], out)
+                return len(block), False
+            text.size = len(block) - at
+            if not last and text.size <= _MOST:
+                return at, True
+        self._text = None
+        return at, False
+
+    def _goes_on(self, text: _Text, block: bytes, at: int, place: int, out: list[bytes]) -> int:
+        """Pass on the line of the server that begins at ``place``, and empty those of the text before it.
+
+        It may begin another text. Behind an ``old`` text the ``new`` one has to come: a line of another thread only
+        interrupts it.
+        """
+        self._empty(text.chain, block[at:place], out)
+        end = _line_end(block, place)
+        self._text = None
+        if not self._open(block[place : end - 1], self._passed + place, out, goes_on=True):
+            out.append(block[place:end])
+        if text.opening.side == b"old" and not (self._text and _follows(text.opening, self._text.opening)):
+            self._text = _Text(text.opening, text.chain)
+        return end
+
+    def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
+        """Empty the lines of a text; those that somebody else wrote stay."""
+        if not lines:
+            return
+        if not chain:
+            out.append(b"\n" * lines.count(b"\n"))
+            self.imitations += _imitations(lines)
+            return
+        inside: list[bytes] = []
+        for line in lines.split(b"\n")[:-1]:
+            body = chain.body(line)
+            out.append(b"\n" if body is not None else line + b"\n")
+            if body is not None:
+                inside.append(body + b"\n")
+        self.imitations += _imitations(b"".join(inside))
+
+    # ---- without one
+
+    def _without_clock(self, text: _Text, block: bytes, at: int, out: list[bytes]) -> int:
+        """Read one line behind a text."""
+        end = _line_end(block, at)
+        line = block[at:end]
+        body = text.chain.body(line.removesuffix(b"\n"))
+        text.size += len(line)
+        if text.size > _BYTES:
+            self._text = None
+        if body is None:
+            out.append(line)
+            return end
+        if self._is_due(text, body):
+            text.due.pop(0)
+            self._text = text if text.due else None
+            self._ended = text.opening[2:], self._passed + end
+        else:
+            self.imitations += _imitations(body + b"\n")
+            line = b"\n" if unwrapped(body)[0] else line
+        out.append(line)
+        return end
+
+    @staticmethod
+    def _is_due(text: _Text, body: bytes) -> bool:
+        if text.due[0] == b"new":
+            return _follows(text.opening, printed_text.opening(body))
+        found = printed_text.ids_of(body)
+        return found is not None and found[2:] == text.opening[2:]
+
+
+def _follows(old: Opening, new: Opening | None) -> bool:
+    """Whether ``new`` is the other text of the same request."""
+    return new is not None and new.side == b"new" and new[2:] == old[2:]
+
+
+def _line_end(block: bytes, at: int) -> int:
+    """Offset behind the newline of the line in which ``at`` lies."""
+    return block.index(b"\n", at) + 1
+
+
+def _times(chain: Chain, block: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Offset and clock of the lines behind these wrappers that have one."""
+    if not chain:
+        yield from printed_text.clocks(block, at)
+        return
+    while at < len(block):
+        end = _line_end(block, at)
+        body = chain.body(block[at : end - 1])
+        time = None if body is None else printed_text.clock(body)
+        if time is not None:
+            yield at, time
+        at = end
+
+
+def _imitations(lines: bytes) -> int:
+    """How many of these lines look like a server's."""
+    lines = drop_progress(lines)
+    wrapped = set(candidates(lines))
+    found: list[list[bytes]] = []
+    at = 0
+    for line in lines.split(b"\n")[:-1]:
+        found.append(_bodies(line) if at in wrapped else [line])
+        at += len(line) + 1
+    text = b"\n".join(itertools.chain.from_iterable(found))
+    engines = [engine for engine in ENGINES if engine.looks.search(text)]
+    return sum(any(_is_servers(body, engines) for body in bodies) for bodies in found)
+
+
+def _bodies(line: bytes) -> list[bytes]:
+    """Take the wrappers off one line; a record may hold several."""
+    unwrapper = Unwrapper()
+    segments = unwrapper.feed(line + b"\n", 1) + unwrapper.flush()
+    return [body for segment in segments for body in segment.data.split(b"\n")[:-1]]
+
+
+def _is_servers(body: bytes, engines: list[Engine]) -> bool:
+    if is_shaped(body):
+        return _HEADED.match(body) is not None or bool(single_lines().recognise(body))
+    return any(engine.looks.search(body) and engine.reader().catalogue.recognise(body) for engine in engines)

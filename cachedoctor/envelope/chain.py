@@ -1,0 +1,97 @@
+"""The wrappers around one line, and what stands behind the same ones in another: ``docker: journald: body``.
+
+Knows wrappers and single lines; must not know order, joins or messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.envelope.prefixes import Prefix, Prefixes, origin_of, row_of
+from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
+from cachedoctor.envelope.shapes import drop_progress
+from cachedoctor.envelope.unwrapper import DEPTH_MAX
+
+_ONCE = frozenset({"date", "level"})
+"""Written once for a message, however many lines it has; all other wrappers stand before each line."""
+_WRITERS = ("host", "process", "pid")
+"""Groups of a prefix that tell writers apart."""
+
+
+class _Step(NamedTuple):
+    """One wrapper."""
+
+    row: Prefix | None
+    """None for a record."""
+    names: tuple[object, ...]
+    """What tells its writer from others."""
+
+
+class Chain(msgspec.Struct):
+    """Wrappers from the outside in."""
+
+    steps: list[_Step]
+    whole: bool = False
+    """The innermost one is a record of the server's own, which holds its message from the first line to the last."""
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+    def body(self, line: bytes) -> bytes | None:
+        """Return what stands behind these wrappers; None for a line that somebody else wrote.
+
+        A line without a wrapper that stands once before a message belongs to the message: it is given as it is.
+        """
+        for step in self.steps:
+            if step.row is None:
+                record = read_record(line)
+                if record is None or _writer(record) != step.names:
+                    return None
+                line = record.text
+                continue
+            match = (step.row.loose or step.row.strict).match(line)
+            if match is None:
+                return line if step.row.name in _ONCE else None
+            if _names(match) != step.names:
+                return None
+            line = line[match.end() :]
+        return drop_progress(line)
+
+
+def _writer(record: Piece | Message) -> tuple[object, ...]:
+    return (
+        ("piece", record.stream, record.origin)
+        if isinstance(record, Piece)
+        else ("message", record.nested, record.origin)
+    )
+
+
+def _names(match: object) -> tuple[object, ...]:
+    groups = match.re.groupindex  # type: ignore[attr-defined]
+    return (origin_of(match), *(match[name] for name in _WRITERS if name in groups))  # type: ignore
+
+
+def unwrapped(line: bytes) -> tuple[Chain, bytes]:
+    """Return the wrappers of a line that a server wrote, and its body: of a record with several lines all of them."""
+    steps: list[_Step] = []
+    for _ in range(DEPTH_MAX):
+        record = read_record(line)
+        if record is not None:
+            steps.append(_Step(None, _writer(record)))
+            line = record.text
+            if isinstance(record, Message) and not record.nested:
+                return Chain(steps, True), line
+            continue
+        match = Prefixes().find(line)
+        if match is None:
+            break
+        steps.append(_Step(row_of(match), _names(match)))
+        line = line[match.end() :]
+    return Chain(steps), drop_progress(line)
+
+
+def first_line_only(line: bytes, text: bytes) -> bytes:
+    """Write the record ``line``, whose text is ``text``, with the first line of it."""
+    return rewritten(line, text.partition(b"\n")[0], lambda _, part: part)
