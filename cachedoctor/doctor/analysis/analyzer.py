@@ -9,6 +9,7 @@ import cachedoctor
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
 from cachedoctor.doctor.analysis.line_order import take_all
+from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -101,6 +102,8 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
+        self.begin = b""
+        """First bytes of the last input."""
         self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._interrupted = False
         self._new: list[str] = []
@@ -125,7 +128,7 @@ class Analyzer:
             self._faults.servers.clear()
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
-        self._intake = Intake(path, line)
+        self._intake, self.begin = Intake(path, line), b""
         self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._inputs.append(self._intake.info)
         if self._listener is not None:
@@ -136,6 +139,7 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
+        self.begin = self.begin or chunk[:BEGIN]
         return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
@@ -153,7 +157,8 @@ class Analyzer:
         """End of the open input."""
         if self._intake is not None:
             settled = self._intake.settled
-            self._arrived(self._intake.finish())
+            for segments in self._intake.finish():
+                self._arrived(segments)
             self._segments(self._excerpt.release(), excerpt=True)
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 
