@@ -66,7 +66,7 @@ class Servers:
         self._trackers: dict[str | None, Tracker] = {}
         self._stored: dict[int, bytes] = {}
         self._partly = 0
-        """Lines of the open input that only a lenient reader understood."""
+        """Lines of the open input that only a lenient reader understood, or knew for a slot's."""
 
     def begin(self, path: str, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
@@ -112,7 +112,7 @@ class Servers:
         for excerpt in excerpts:
             if excerpt.mended:
                 self._tracker(excerpt.segment.origin).life.read_leniently()
-            self._partly += len(excerpt.events)
+            self._partly += len(excerpt.events) + excerpt.unknown
         partly = [
             iter([Step(event.line, partial(self._take, excerpt.segment.origin), event) for event in excerpt.events])
             for excerpt in excerpts
