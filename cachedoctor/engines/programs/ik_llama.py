@@ -14,6 +14,7 @@ import msgspec
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.looks import Literals
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
@@ -42,8 +43,14 @@ ROWS: list[R] = [
 PREFIX = rb"[A-Z]{3,5} \[[ \w]{1,64}+\] "
 """``INFO [   launch_slot_with_task] ``: level and function."""
 
-_LOOK = re.compile(
-    rb"========(?:(?<=\n========)|(?<=\A========)) (?:Prompt cache: cache size: |Cache: cache_size = )\d"
+_LOOK = Literals(
+    b"======== ",
+    b"slot apply_checkp",
+    b"batch_pending_prompt] ",
+    sure=re.compile(
+        rb"(?m:^)(?:======== (?:Prompt cache: cache size: |Cache: cache_size = )\d|slot apply_checkp\w{0,16}: id +\d|"
+        rb"INFO \[ {0,32}batch_pending_prompt\] kv cache rm \[p0, end\) \| tid=)"
+    ),
 )
 """Only lines that llama-server has not; most of the others are its own, too."""
 

@@ -1,0 +1,153 @@
+"""ik_llama.cpp as llama-server's tracker reads it: slot lines with other fields, and lines in words of its own.
+
+Its lines about the memory open a request, together with what was said of it before. Requests without one are counted
+with the answers (``engines/programs/ik_llama.py``) alone. Source: logs of its issues from 2026-02 to 2026-04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.model import Mark
+
+ROWS: list[R] = [
+    R("ckpt_created", "slot", 0, 0, "I0", "created context checkpoint {index:count} of {max:count} (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB, took {took_ms:ms} ms)",
+      "slot create_check: id  0 | task 88 | created context checkpoint 3 of 32 (pos_min = 36863, pos_max = 36863, size = 63.100 MiB, took 12.20 ms)",
+      shows=("checkpoint_counts", "checkpoints", "forcing", "makes_checkpoints", "rewinding")),
+    R("ckpt_created", "slot", 0, 0, "I0", "created context checkpoint {index:count} of {max:count} (pos_min = {pos_min:d}, pos_max = {pos_max:d}, n_tokens = {n_tokens:count}, size = {size:mib} MiB, took {took_ms:ms} ms)",
+      "slot create_check: id  0 | task 88 | created context checkpoint 3 of 32 (pos_min = 36863, pos_max = 36863, n_tokens = 36864, size = 63.100 MiB, took 12.20 ms)",
+      shows=("checkpoint_counts", "checkpoints", "forcing", "makes_checkpoints", "rewinding")),
+    R("ckpt_erased", "slot", 0, 0, "I0", "erased invalidated context checkpoint (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB)",
+      "slot apply_checkp: id  0 | task 88 | erased invalidated context checkpoint (pos_min = 40959, pos_max = 40959, size = 63.140 MiB)",
+      shows=("checkpoint_counts", "checkpoints")),
+    R("ckpt_restored", "slot", 0, 0, "I0", "restored context checkpoint took {took_ms:ms} ms (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB)",
+      "slot apply_checkp: id  0 | task 88 | restored context checkpoint took  7.10 ms (pos_min = 36863, pos_max = 36863, size = 63.100 MiB)",
+      shows=("checkpoint_counts", "checkpoints", "rewinding")),
+    R("ckpt_restored", "slot", 0, 0, "I0", "restored context checkpoint took {took_ms:ms} ms (pos_min = {pos_min:d}, pos_max = {pos_max:d}, n_tokens = {n_tokens:count}, n_past = {n_past:count}, size = {size:mib} MiB)",
+      "slot apply_checkp: id  0 | task 15405 | restored context checkpoint took  11.87 ms (pos_min = 27643, pos_max = 27643, n_tokens = 27644, n_past = 27644, size = 112.790 MiB)",
+      shows=("checkpoint_counts", "checkpoints", "rewinding")),
+    R("pc_looking", "bare", 0, 0, "I0", "- looking for better prompt, base f_keep = {f_keep:keep}, sim = {sim:keep}, n_keep = {n_keep:d}, n_discarded_prompt = {n_discarded:d}",
+      " - looking for better prompt, base f_keep = 0.713, sim = 0.702, n_keep = 0, n_discarded_prompt = 0",
+      shows=("ram_cache", "ram_saves", "ram_search")),
+    R("pc_found", "bare", 0, 0, "I0", "- found better prompt with f_keep = {f_keep:share}, sim = {sim:share}, n_keep = {n_keep:d}, n_discarded_prompt = {n_discarded:d}",
+      " - found better prompt with f_keep = 0.998, sim = 0.961, n_keep = 0, n_discarded_prompt = 0",
+      shows=("ram_cache", "ram_search")),
+    R("pc_saving", "bare", 0, 0, "I0", "- saving prompt with length {length:count}, total state size = {size:mib} MiB",
+      " - saving prompt with length 2823, total state size = 113.480 MiB",
+      shows=("ram_cache", "ram_saves")),
+]  # fmt: skip
+"""Wordings of llama-server's messages, of none of its builds."""
+
+WORDS = frozenset({"chosen", "launched", "kept", "released"})
+"""Messages in its own words that say what lines of llama-server say."""
+
+LAUNCH = R("launch", "slot", 0, 0, "I0", "", "", shows=("launches",))
+FIRST_BATCH = R("seq_rm", "slot", 0, 0, "I0", "", "", shows=("accounting", "checkpoint_counts", "forcing"))
+RELEASE = R("release", "slot", 0, 0, "I0", "", "", shows=("releases",))
+
+_RAM = frozenset({"pc_looking", "pc_found", "pc_saving"})
+_TIMINGS = frozenset({"timing_head", "timing_prompt", "timing_eval", "timing_total", "timing_draft"})
+_SLOTS = 256
+"""Slots of which something is held back at once."""
+_CHOICE = 64
+"""Lines of one choice that are held back."""
+
+
+class Fork:
+    """Feeds on the events of one origin behind the first line that only the fork writes."""
+
+    def __init__(self, feed: Callable[[Event], None], life: Callable[[], Life]) -> None:
+        """``feed``: takes lines of llama-server; ``life``: gives the one that goes on."""
+        self._feed = feed
+        self._life = life
+        self._choice: list[Event] = []
+        """Lines of the choice of a slot, none of which names it."""
+        self._held: dict[int, tuple[int, list[Event]]] = {}
+        """Slot -> its task, and the lines of a request that has none about the memory yet."""
+        self._asked = False
+        """A request was launched, or opened."""
+
+    def word(self, event: Event) -> None:
+        """Take a line in words of its own."""
+        fields, slot = event.fields, event.fields.get("slot", -1)
+        if event.message == "chosen":
+            self._choice = [event]
+        elif event.message == "launched":
+            self._launched(event)
+        elif event.message == "kept":
+            self._kept(slot, self._as(FIRST_BATCH, event, {"n_tokens": fields["p0"]}))
+        elif event.message == "released":
+            self._held.pop(slot, None)
+            if self._serves(slot, fields["task"]):
+                said = {"n_tokens": fields["n_past"], "truncated": int(fields["truncated"] == "true")}
+                self._feed(self._as(RELEASE, event, said))
+
+    def line(self, event: Event, feed: Callable[[Event], None] | None = None) -> None:
+        """Take a line of llama-server; ``feed`` takes one of which fields may be missing."""
+        if event.message in _RAM and event.slot < 0 and event.row is not None and event.row.component == "bare":
+            self._choice = [*self._choice[: _CHOICE - 1], event]
+            return
+        if event.message in _TIMINGS and not self._timed(event.slot):
+            return  # the answers have it
+        if event.slot >= 0 and event.task >= 0:
+            self._open(event.slot, event.task)
+        (feed or self._feed)(event)
+
+    def finish(self) -> None:
+        """No line follows: of an excerpt the choice of a slot may be all there is."""
+        if self._choice and not self._asked:
+            self._replay(0, self._choice)
+        self._choice, self._held = [], {}
+
+    def _launched(self, event: Event) -> None:
+        slot, task = event.fields["slot"], event.fields["task"]
+        if slot in self._held:  # what the slot holds since then is not known
+            self._life().slot(slot).read_file()
+        if len(self._held) >= _SLOTS:
+            self._held.clear()
+        self._held[slot] = task, [*self._choice, self._as(LAUNCH, event, {})]
+        self._choice, self._asked = [], True
+
+    def _kept(self, slot: int, event: Event) -> None:
+        task, held = self._held.get(slot, (-1, []))
+        if self._serves(slot, event.task):
+            self._feed(event)
+        elif task == event.task and all(other.message != event.message for other in held):
+            held.append(event)
+
+    def _open(self, slot: int, task: int) -> None:
+        """Say what was held back of the request, before a line of it."""
+        if self._serves(slot, task):
+            return
+        known, held = self._held.pop(slot, (-1, []))
+        if known != task:
+            held, self._choice = self._choice, []
+        self._asked = True
+        self._replay(slot, held)
+
+    def _replay(self, slot: int, events: list[Event]) -> None:
+        for event in events:
+            if event.message != "chosen":
+                self._feed(event)
+                continue
+            chosen = self._life().slot(slot)
+            if chosen.choice is None:
+                self._life().choose(chosen, Mark(event.line, event.text), None)
+            chosen.ram_saved(event.fields["held"])
+
+    def _serves(self, slot: int, task: int) -> bool:
+        found = self._life().slots.get(slot)
+        return found is not None and (found.serves(task) or (task < 0 and found.open is not None))
+
+    def _timed(self, slot: int) -> bool:
+        """Whether a timing line is of an open request; those without a slot follow a header with one."""
+        return slot < 0 or self._serves(slot, -1)
+
+    @staticmethod
+    def _as(row: R, event: Event, fields: dict[str, object]) -> Event:
+        """The event as llama-server's own line would give it."""
+        slot, task = event.fields["slot"], event.fields["task"]
+        return Event(row.id, row, fields, slot, task, event.line, event.block, event.start)
