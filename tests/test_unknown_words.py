@@ -98,6 +98,6 @@ def test_a_first_batch_behind_it_tells_how_it_ended(line: str, name: str) -> Non
 
 def test_a_known_message_is_not_judged_twice() -> None:
     """With unknown text behind it, it is still the server's own."""
-    line = "slot update_slots: id  0 | task 71 | failed to truncate tokens with position >= 23100 - clearing the memory, seq_rm of p0 = 5"
+    line = PREFIX + "failed to truncate tokens with position >= 23100 - clearing the memory, seq_rm of p0 = 5"
     report = json.loads(json_of([line.encode() + b"\n"]))
     assert [f["cost"]["tokens"] for f in report["findings"] if f["name"] == "rollback-failed"] == [23100]

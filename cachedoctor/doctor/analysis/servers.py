@@ -19,7 +19,7 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.excerpts import ExcerptReader, Partly
-from cachedoctor.engines.llamacpp.forked import WORDS, Fork
+from cachedoctor.engines.llamacpp.forked import WORDS
 from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker, of_fork
 from cachedoctor.envelope.clock import wall_time

@@ -41,7 +41,7 @@ ROWS: list[R] = [
 ]  # fmt: skip
 """Wordings of llama-server's messages, of none of its builds."""
 
-WORDS = frozenset({"chosen", "launched", "kept", "released"})
+WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
 """Messages in its own words that say what lines of llama-server say."""
 
 LAUNCH = R("launch", "slot", 0, 0, "I0", "", "", shows=("launches",))
@@ -69,6 +69,8 @@ class Fork:
         """Slot -> its task, and the lines of a request that has none about the memory yet."""
         self._asked = False
         """A request was launched, or opened."""
+        self._common: tuple[int, int] | None = None
+        """Common text of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""
 
     def word(self, event: Event) -> None:
         """Take a line in words of its own."""
@@ -77,10 +79,12 @@ class Fork:
             self._choice = [event]
         elif event.message == "launched":
             self._launched(event)
+        elif event.message == "common":
+            self._common = fields["in_slot"], fields["in_prompt"]
         elif event.message == "kept":
-            self._kept(slot, self._as(FIRST_BATCH, event, {"n_tokens": fields["p0"]}))
+            self._kept(event)
         elif event.message == "released":
-            self._held.pop(slot, None)
+            self._forget(slot)
             if self._serves(slot, fields["task"]):
                 said = {"n_tokens": fields["n_past"], "truncated": int(fields["truncated"] == "true")}
                 self._feed(self._as(RELEASE, event, said))
@@ -92,6 +96,8 @@ class Fork:
             return
         if event.message in _TIMINGS and not self._timed(event.slot):
             return  # the answers have it
+        if event.message == "timing_prompt":
+            self._sum(event)
         if event.slot >= 0 and event.task >= 0:
             self._open(event.slot, event.task)
         (feed or self._feed)(event)
@@ -104,19 +110,31 @@ class Fork:
 
     def _launched(self, event: Event) -> None:
         slot, task = event.fields["slot"], event.fields["task"]
-        if slot in self._held:  # what the slot holds since then is not known
-            self._life().slot(slot).read_file()
+        self._forget(slot)
         if len(self._held) >= _SLOTS:
             self._held.clear()
         self._held[slot] = task, [*self._choice, self._as(LAUNCH, event, {})]
         self._choice, self._asked = [], True
 
-    def _kept(self, slot: int, event: Event) -> None:
+    def _forget(self, slot: int) -> None:
+        """A request without a line about the memory is over: what its slot holds since then is not known."""
+        if self._held.pop(slot, None) is not None:
+            self._life().slot(slot).read_file()
+
+    def _kept(self, event: Event) -> None:
+        slot, common, self._common = event.fields["slot"], self._common, None
+        reused = event.fields["p0"]
+        if common is not None and common[0] != common[1]:  # a position in the slot is none in the prompt
+            back = common[0] - reused
+            if back not in (0, 1) and reused:
+                return
+            reused = reused and common[1] - back
+        first = self._as(FIRST_BATCH, event, {"n_tokens": reused})
         task, held = self._held.get(slot, (-1, []))
-        if self._serves(slot, event.task):
-            self._feed(event)
-        elif task == event.task and all(other.message != event.message for other in held):
-            held.append(event)
+        if self._serves(slot, first.task):
+            self._feed(first)
+        elif task == first.task and all(other.message != first.message for other in held):
+            held.append(first)
 
     def _open(self, slot: int, task: int) -> None:
         """Say what was held back of the request, before a line of it."""
@@ -145,6 +163,14 @@ class Fork:
     def _timed(self, slot: int) -> bool:
         """Whether a timing line is of an open request; those without a slot follow a header with one."""
         return slot < 0 or self._serves(slot, -1)
+
+    def _sum(self, event: Event) -> None:
+        """No line has the length of a prompt: what was reused, and what was computed."""
+        life = self._life()
+        slot = life.timing if event.slot < 0 else life.slots.get(event.slot)
+        seen = None if slot is None else slot.open
+        if slot is not None and seen is not None and seen.cached_tokens is not None and "cached" in seen.marks:
+            slot.sampled(seen.cached_tokens + event.fields["n_prompt_processed"])
 
     @staticmethod
     def _as(row: R, event: Event, fields: dict[str, object]) -> Event:

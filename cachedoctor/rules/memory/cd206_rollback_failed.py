@@ -5,7 +5,6 @@ from __future__ import annotations
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
-
 _SERVER = b"failed to truncate tokens"
 """Words of the server's own line; a fork has others."""
 
