@@ -101,3 +101,14 @@ def test_a_known_message_is_not_judged_twice() -> None:
     line = PREFIX + "failed to truncate tokens with position >= 23100 - clearing the memory, seq_rm of p0 = 5"
     report = json.loads(json_of([line.encode() + b"\n"]))
     assert [f["cost"]["tokens"] for f in report["findings"] if f["name"] == "rollback-failed"] == [23100]
+
+
+@pytest.mark.parametrize("around", ["* {}", "> {}", "`{}`", "1. {}"])
+def test_decoration_is_taken_off(around: str) -> None:
+    assert names(around.format(FAILED)) == ["rollback-failed"]
+
+
+@pytest.mark.parametrize("lines", [400, 4000])
+def test_a_whole_log_is_not_searched_for_them(lines: int) -> None:
+    """That would cost every log time: only excerpts are."""
+    assert names(FAILED, *["a line of nobody"] * lines) == ["unknown-format"]

@@ -26,7 +26,7 @@ def single_lines() -> Catalogue:
 @cache
 def fork_lines() -> Catalogue:
     """Return the one of a fork's lines that are llama-server's, with the wordings that only the fork has."""
-    return Catalogue(forked.ROWS + ROWS)
+    return Catalogue(ik_llama.LLAMA_ROWS + ROWS)
 
 
 @cache

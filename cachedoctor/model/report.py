@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, Annotated, Protocol
+from typing import IO, Annotated, Literal, Protocol
 
 import msgspec
 
@@ -33,6 +33,9 @@ class InputInfo(msgspec.Struct):
     """Lines that are known messages."""
     error: str | None = None
     """Why it could not be read to its end."""
+    counted: Literal["newest first", "records"] | None = None
+    """How its lines are numbered where that is not from the top: ``newest first`` from the end, as ``tac`` gives them,
+    ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
     imitations: Long = 0
     """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
 
@@ -60,6 +63,9 @@ class Totals(msgspec.Struct):
     """Tokens that were not reused, of requests of which the log does not say how much they computed."""
     unknown_requests: Long = 0
     """These requests; prompt tokens are cached + processed + unknown."""
+    judged_requests: Long | None = None
+    """Requests of which the log tells what they could have reused and what they did. Added after the first release of
+    v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):
@@ -132,3 +138,5 @@ class Report(msgspec.Struct):
     """Statistics lines of vLLM engines, as CacheSample; None where they were not kept."""
     batches: Rows | None = None
     """Batches of SGLang, as PrefillBatch."""
+    undecided: list[RequestRow] = msgspec.field(default_factory=list)
+    """The first requests, where the log tells of none what it could have reused."""

@@ -9,6 +9,7 @@ import cachedoctor
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
 from cachedoctor.doctor.analysis.line_order import take_all
+from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -42,6 +43,7 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model.row import read_rows
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
 from cachedoctor.report.words.server_words import LLAMA
 from cachedoctor.rules import registry
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+
+_UNDECIDED = 4
+"""Requests described where nothing can be told of any."""
 
 
 class Analyzer:
@@ -94,6 +99,7 @@ class Analyzer:
         """What changed in the last requests that were given beside the log, by their number."""
         self._settled = False
         self._number = 0
+        self._undecided: list[Judged] = []
         self._faults = Faults(self._failed)
         self._servers = Servers(
             self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
@@ -101,7 +107,9 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
-        self._excerpt = HeldBack()
+        self.begin = b""
+        """First bytes of the last input."""
+        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._interrupted = False
         self._new: list[str] = []
         """Codes of findings opened since they were last asked for."""
@@ -125,8 +133,8 @@ class Analyzer:
             self._faults.servers.clear()
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
-        self._intake = Intake(path, line)
-        self._excerpt = HeldBack()
+        self._intake, self.begin = Intake(path, line), b""
+        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._inputs.append(self._intake.info)
         if self._listener is not None:
             self._listener.opened(len(self._inputs) - 1, self._intake.info)
@@ -136,6 +144,7 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
+        self.begin = self.begin or chunk[:BEGIN]
         return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
@@ -153,7 +162,8 @@ class Analyzer:
         """End of the open input."""
         if self._intake is not None:
             settled = self._intake.settled
-            self._arrived(self._intake.finish())
+            for segments in self._intake.finish():
+                self._arrived(segments)
             self._segments(self._excerpt.release(), excerpt=True)
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 
@@ -228,6 +238,8 @@ class Analyzer:
                 self._spool.revise(one)
             else:
                 self._sums.add(request)
+                if not self._sums.judged and len(self._undecided) < _UNDECIDED:
+                    self._undecided.append(one)
                 self._reuse.add(request, self._sessions[request.session])
                 self._spool.add(one)
 
@@ -381,6 +393,7 @@ class Analyzer:
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
+            [] if self._sums.judged else list(read_rows(map(encode_request, self._undecided))),
         )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ class Servers:
 
         ``fork``: they are of one.
         """
-        reader = ExcerptReader(fork_lines(), of_fork(PLAN)) if fork else ExcerptReader(catalogue(), PLAN)
+        reader = ExcerptReader(fork_lines(), of_fork(self._plan)) if fork else ExcerptReader(catalogue(), self._plan)
         take = self._take_of_fork if fork else self._take
         excerpts = [reader.read(segment) for segment in segments]
         for excerpt in excerpts:

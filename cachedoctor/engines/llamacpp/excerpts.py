@@ -15,7 +15,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
-from cachedoctor.engines.llamacpp.unknown_words import unknown
+from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _PREFIXED = re.compile(
     rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
 )
 """A line that begins a record."""
+_SLOTS, _TASKS = 1_000, 10**15
+"""There are no higher numbers of either."""
 _DIGITS = re.compile(rb"\d")
 
 
@@ -84,10 +86,12 @@ class ExcerptReader:
                     text = b""
                 if text != line[:_LINE_MAX]:
                     line, mended = text, True
-            if event is None and used == 1 and at not in scanned and not self._whole(lines[at][:_LINE_MAX]):
-                words = unknown(lines[at], segment.number(at))
-                left += words is not None and words.event is None
-                events += [words.event] if words is not None and words.event is not None else []
+            words = (
+                None if event is not None or used > 1 or at in scanned else self._unknown(lines[at], segment.number(at))
+            )
+            if words is not None and words.event is not None:
+                events.append(words.event)
+            left += words is not None and words.event is None
             out += [line, *[b""] * (used - 1)]
             at += used
         if not mended:
@@ -107,6 +111,11 @@ class ExcerptReader:
             elif event.row.exact_match(lines[event.line], max(0, lines[event.line].find(event.row.heads[0].encode()))):
                 to_the_end.add(event.line)
         return scanned, to_the_end
+
+    def _unknown(self, line: bytes, number: int) -> Unknown | None:
+        """What a line that no message fits states; None where one fits, or it states nothing."""
+        text = plain_of(line[:_LINE_MAX])
+        return None if self._whole(text) else unknown(text, number)
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:_LINE_MAX].split())
@@ -159,6 +168,8 @@ class ExcerptReader:
             last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
             fields.pop(last or "", None)  # there may have been more digits
         slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
+        if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
+            return None
         return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
 
     def _row(self, reading: LineReading, text: bytes) -> Message | None:

@@ -13,34 +13,6 @@ from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.model import Mark
 
-ROWS: list[R] = [
-    R("ckpt_created", "slot", 0, 0, "I0", "created context checkpoint {index:count} of {max:count} (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB, took {took_ms:ms} ms)",
-      "slot create_check: id  0 | task 88 | created context checkpoint 3 of 32 (pos_min = 36863, pos_max = 36863, size = 63.100 MiB, took 12.20 ms)",
-      shows=("checkpoint_counts", "checkpoints", "forcing", "makes_checkpoints", "rewinding")),
-    R("ckpt_created", "slot", 0, 0, "I0", "created context checkpoint {index:count} of {max:count} (pos_min = {pos_min:d}, pos_max = {pos_max:d}, n_tokens = {n_tokens:count}, size = {size:mib} MiB, took {took_ms:ms} ms)",
-      "slot create_check: id  0 | task 88 | created context checkpoint 3 of 32 (pos_min = 36863, pos_max = 36863, n_tokens = 36864, size = 63.100 MiB, took 12.20 ms)",
-      shows=("checkpoint_counts", "checkpoints", "forcing", "makes_checkpoints", "rewinding")),
-    R("ckpt_erased", "slot", 0, 0, "I0", "erased invalidated context checkpoint (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB)",
-      "slot apply_checkp: id  0 | task 88 | erased invalidated context checkpoint (pos_min = 40959, pos_max = 40959, size = 63.140 MiB)",
-      shows=("checkpoint_counts", "checkpoints")),
-    R("ckpt_restored", "slot", 0, 0, "I0", "restored context checkpoint took {took_ms:ms} ms (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB)",
-      "slot apply_checkp: id  0 | task 88 | restored context checkpoint took  7.10 ms (pos_min = 36863, pos_max = 36863, size = 63.100 MiB)",
-      shows=("checkpoint_counts", "checkpoints", "rewinding")),
-    R("ckpt_restored", "slot", 0, 0, "I0", "restored context checkpoint took {took_ms:ms} ms (pos_min = {pos_min:d}, pos_max = {pos_max:d}, n_tokens = {n_tokens:count}, n_past = {n_past:count}, size = {size:mib} MiB)",
-      "slot apply_checkp: id  0 | task 15405 | restored context checkpoint took  11.87 ms (pos_min = 27643, pos_max = 27643, n_tokens = 27644, n_past = 27644, size = 112.790 MiB)",
-      shows=("checkpoint_counts", "checkpoints", "rewinding")),
-    R("pc_looking", "bare", 0, 0, "I0", "- looking for better prompt, base f_keep = {f_keep:keep}, sim = {sim:keep}, n_keep = {n_keep:d}, n_discarded_prompt = {n_discarded:d}",
-      " - looking for better prompt, base f_keep = 0.713, sim = 0.702, n_keep = 0, n_discarded_prompt = 0",
-      shows=("ram_cache", "ram_saves", "ram_search")),
-    R("pc_found", "bare", 0, 0, "I0", "- found better prompt with f_keep = {f_keep:share}, sim = {sim:share}, n_keep = {n_keep:d}, n_discarded_prompt = {n_discarded:d}",
-      " - found better prompt with f_keep = 0.998, sim = 0.961, n_keep = 0, n_discarded_prompt = 0",
-      shows=("ram_cache", "ram_search")),
-    R("pc_saving", "bare", 0, 0, "I0", "- saving prompt with length {length:count}, total state size = {size:mib} MiB",
-      " - saving prompt with length 2823, total state size = 113.480 MiB",
-      shows=("ram_cache", "ram_saves")),
-]  # fmt: skip
-"""Wordings of llama-server's messages, of none of its builds."""
-
 WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
 """Messages in its own words that say what lines of llama-server say."""
 

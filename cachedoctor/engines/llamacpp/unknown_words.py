@@ -21,7 +21,7 @@ _LINE = re.compile(
     rb" *task +(?P<task>\d{1,15}) *\| *(?P<text>\S.{7,1000})"
 )
 _FAILURE = re.compile(
-    r"\b(?:fail(?:ed|s|ure)?|refus(?:ed|es|ing)|can(?:no|')t|could ?n[o']t|could not|unable|mismatch|abort(?:ed|ing)?)\b"
+    r"\b(?:fail(?:ed|s|ure)?|refus(?:ed|es|ing)|can(?:no|')t|could(?:n't| not)|unable|mismatch|abort(?:ed|ing)?)\b"
 )
 _MEMORY = re.compile(r"\b(?:memory|checkpoints?|pos(?:ition)?s?|p0|pos_m(?:in|ax)|cache|seq_rm|tokens)\b")
 _REMOVE = re.compile(r"\b(?:seq_rm|remov(?:e|es|ed|ing|al)|roll(?:s|ed|ing)?[ -]?back)\b")
@@ -29,8 +29,8 @@ _CLEAR = re.compile(r"\b(?:clear(?:s|ed|ing)?|reset(?:s|ting)?)\b")
 _CHECKPOINT = re.compile(r"\bcheckpoints?\b")
 _RESTORE = re.compile(r"\brestor(?:e|es|ed|ing)\b")
 _RESCUE = re.compile(
-    r"\b(?:put(?:s|ting)? back|instead|f[ae]ll(?:s|ing)? back|recover(?:s|ed|ing)?|retry(?:ing)?|(?:next|another|older|earlier) "
-    r"(?:one|checkpoint))\b"
+    r"\b(?:put(?:s|ting)? back|instead|f[ae]ll(?:s|ing)? back|recover(?:s|ed|ing)?|retry(?:ing)?|"
+    r"(?:next|another|older|earlier) (?:one|checkpoint))\b"
 )
 _WHOLE = re.compile(r"\b(?:from scratch|full|whole|entire)\b")
 """Falling back to all of the prompt is no rescue."""
