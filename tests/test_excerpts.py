@@ -20,15 +20,8 @@ EXCERPTS: list[dict[str, Any]] = tomllib.loads((FOLDER / "cases.toml").read_text
 
 NOT_YET = frozenset(
     {
-        "G1",
-        "G3",
-        "H1",
         "I1",
         "overflow-client",
-        "fork-rollback",
-        "fork-rescue",
-        "fork-restore-refused",
-        "truncation-failed-b8672",
     }
 )
 """Excerpts that the program gets wrong; one that it gets right by now fails until it is taken out."""

@@ -1,9 +1,15 @@
-"""ik_llama.cpp: what its server reused of each request, and that none of its lines is taken for llama-server's."""
+"""ik_llama.cpp: what its server reused of each request, and what its lines about the memory say."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from answered import numbers, report_of, sessions_of
+from conftest import FIXTURES
+
+from cachedoctor.model import Report
 
 TAIL = 'tid="127061612023808" timestamp=1772656428'
 START = f"INFO [                    main] build info | {TAIL} build=4226\nprint_info: n_swa                = 0\n"
@@ -102,3 +108,128 @@ def test_no_line_of_it_is_taken_for_llama_server() -> None:
 
 def test_such_words_inside_a_line_are_none_of_it() -> None:
     assert sessions_of("a user pasted " + chosen()) == []
+
+
+def search(task: int, lcp: int, held: int) -> str:
+    return (
+        f"slot apply_checkp: id  0 | task {task} | n_past = {lcp}, slot.prompt.tokens.size() = {held}, seq_id = 0, "
+        f"pos_min = {held - 1}\n"
+    )
+
+
+def restored(task: int, at: int) -> str:
+    return (
+        f"slot apply_checkp: id  0 | task {task} | restored context checkpoint took  7.10 ms (pos_min = {at - 1}, "
+        f"pos_max = {at - 1}, size = 63.100 MiB)\n"
+    )
+
+
+def created(task: int, at: int) -> str:
+    return (
+        f"slot create_check: id  0 | task {task} | created context checkpoint 3 of 32 (pos_min = {at - 1}, "
+        f"pos_max = {at - 1}, size = 63.100 MiB, took 12.20 ms)\n"
+    )
+
+
+def released(task: int, tokens: int) -> str:
+    return (
+        f"INFO [           release_slots] slot released | {TAIL} id_slot=0 id_task={task} n_ctx=360192 n_past={tokens} "
+        f"n_system_tokens=0 n_cache_tokens={tokens} truncated=false\n"
+    )
+
+
+REWRITTEN = (
+    chosen(0) + launched(0) + kept(0, 0) + created(0, 51900) + timings(52010) + released(0, 52011)
+    + chosen(52011) + launched(88) + search(88, 37083, 52011) + restored(88, 36864) + kept(88, 36864)
+    + kept(88, 38912) + created(88, 51000) + timings(14500) + released(88, 51365)
+)  # fmt: skip
+"""Two requests on memory that needs checkpoints: the second diverges, and goes back to one."""
+
+
+def requests_of(found: Report) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.requests.lines()]
+
+
+@pytest.mark.parametrize("more", [0, 400], ids=["excerpt", "log"])
+def test_lines_about_the_memory_make_requests(more: int) -> None:
+    """With what the answers say of them: 36,864 of 51,364 reused, 219 lost by the server, 14,928 by the client."""
+    found = report_of(REWRITTEN + "a line of nobody\n" * more)
+    (requests,) = (session for session in found.sessions if session.n_requests)
+    (answers,) = (session for session in found.sessions if session.answers)
+    assert [(prompt, cached) for prompt, cached, _ in numbers(answers)] == [(52010, 0), (51364, 36864)]
+    assert (requests.program, requests.build_min, requests.build_max) == ("ik_llama.cpp", None, None)
+    first, second = requests_of(found)
+    assert [first[key] for key in ("prompt_tokens", "cached_tokens", "outcome", "partial")] == [52010, 0, "cold", False]
+    assert [second[key] for key in ("prompt_tokens", "cached_tokens", "held_tokens", "common_prefix_tokens")] == [
+        51364, 36864, 52011, 37083,
+    ]  # fmt: skip
+    assert (second["lost_tokens"], second["partial"]) == (219 + 14928, False)
+    assert [finding.name for finding in found.findings] == ["history-rewritten"]
+
+
+@pytest.mark.parametrize("step", [1, 7, 100])
+def test_requests_are_the_same_however_the_log_arrives(step: int) -> None:
+    log = REWRITTEN + "a line of nobody\n" * 400
+    assert requests_of(report_of(log, step)) == requests_of(report_of(log))
+
+
+def test_a_request_in_between_without_such_lines_makes_the_slot_unknown() -> None:
+    """What it left in the slot is not what an earlier request left there."""
+    between = launched(60) + kept(60, 100) + timings(20) + released(60, 122)
+    last = launched(90) + kept(90, 0) + created(90, 700) + timings(900) + released(90, 901)
+    third = requests_of(report_of(REWRITTEN + between + last))[-1]
+    assert (third["prompt_tokens"], third["cached_tokens"]) == (900, 0)
+    assert (third["held_tokens"], third["common_prefix_tokens"]) == (None, None)
+
+
+def test_such_requests_are_counted_with_the_answers_alone() -> None:
+    log = "".join(chosen() + launched(n) + kept(n, 100) + timings(20) + released(n, 122) for n in range(3))
+    assert requests_of(report_of(log)) == []
+    assert [session.engine for session in sessions_of(log)] == ["ik_llama.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("p0", "prompt", "cached"),
+    [(110, 150, 100), (109, 149, 99), (0, 50, 0)],
+)
+def test_requests_count_tokens_of_the_prompt_as_the_answers_do(p0: int, prompt: int, cached: int) -> None:
+    """110 tokens in the slot are 100 of the prompt, as the line before the first batch says."""
+    log = chosen() + launched(1) + common(70, 110, 100) + kept(1, p0) + created(1, 140) + timings(50) + released(1, 161)
+    found = report_of(log)
+    (request,) = requests_of(found)
+    (answers,) = (session for session in found.sessions if session.answers)
+    assert [(a, b) for a, b, _ in numbers(answers)] == [(prompt, cached)]
+    assert (request["prompt_tokens"], request["cached_tokens"]) == (prompt, cached)
+
+
+LINES = REWRITTEN.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("first", range(10, len(LINES)))
+def test_a_line_that_proves_the_program_makes_no_answer_worse(first: int) -> None:
+    """Whatever was found and recognised without it is with it."""
+    rest = "".join(line for line in LINES[first:] if not line.startswith("="))
+    alone, proved = report_of(rest), report_of(chosen(52011) + rest)
+    assert proved.inputs[0].recognised > alone.inputs[0].recognised
+    said = {finding.name for finding in alone.findings} - {"unknown-format", "log-cut"}
+    assert said <= {finding.name for finding in proved.findings}
+    assert "unknown-format" not in {finding.name for finding in proved.findings}
+
+
+def test_a_choice_alone_is_read_as_llama_servers() -> None:
+    """Nothing names the slot: about 12 of 1,000 tokens of 48,210 are common."""
+    looking = " - looking for better prompt, base f_keep = 0.012, sim = 0.012, n_keep = 0, n_discarded_prompt = 0\n"
+    found = report_of(chosen(48210) + looking)
+    (request,) = requests_of(found)
+    assert request["held_tokens"] == 48210
+    assert [finding.name for finding in found.findings if finding.name != "log-cut"] == ["prefix-diverges-early"]
+
+
+LLAMA = (FIXTURES / "cases" / "mmproj-truncation-b7551" / "server.log").read_text("utf-8")
+
+
+def test_llama_servers_lines_behind_such_a_line_are_still_read() -> None:
+    """A user may have pasted it: requests and findings stay."""
+    at = LLAMA.index("\n", len(LLAMA) // 3) + 1
+    whole, proved = report_of(LLAMA), report_of(LLAMA[:at] + chosen() + LLAMA[at:])
+    assert [r["cached_tokens"] for r in requests_of(proved)] == [r["cached_tokens"] for r in requests_of(whole)]

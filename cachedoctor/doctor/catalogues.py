@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from cachedoctor.engines.catalogue.base import Catalogue
-from cachedoctor.engines.llamacpp import fused
+from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.llamacpp import forked, fused
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.programs import ik_llama
 
 
 @cache
@@ -19,3 +21,15 @@ def catalogue() -> Catalogue:
 def single_lines() -> Catalogue:
     """Return the one without, for whoever has to hear of every line on its own."""
     return Catalogue(ROWS)
+
+
+@cache
+def fork_lines() -> Catalogue:
+    """Return the one of a fork's lines that are llama-server's, with the wordings that only the fork has."""
+    return Catalogue(ik_llama.LLAMA_ROWS + ROWS)
+
+
+@cache
+def fork_words() -> Catalogue:
+    """Return the one of what the fork says in words of its own."""
+    return LoggerCatalogue([row for row in ik_llama.ROWS if row.id in forked.WORDS], ik_llama.PREFIX)

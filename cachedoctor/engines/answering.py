@@ -118,4 +118,4 @@ class Program(NamedTuple):
     prefix: bytes
     """Pattern from the begin of a line to its message, without groups, and possessive."""
     fork: bool = False
-    """A fork of llama-server, whose lines look like it: from the first line that is found no line is llama-server's."""
+    """A fork of llama-server, whose lines look like it: from the first line that is found all are the fork's."""

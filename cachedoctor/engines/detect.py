@@ -69,8 +69,8 @@ class Engine(NamedTuple):
     reader: Callable[[], Reader]
     """Gives what reads its lines, whose patterns are compiled then."""
     fork: bool = False
-    """Of llama-server: from the first line on that is found, no line of this origin is llama-server's, however much it
-    looks like it."""
+    """Of llama-server: from the first line on that is found, lines of this origin are the fork's. Those that look like
+    llama-server's are read as such, too, but timings, which the reader counts as answers, open no request."""
 
 
 def _package(name: str, looks: Look) -> Engine:

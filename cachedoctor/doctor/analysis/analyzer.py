@@ -174,14 +174,16 @@ class Analyzer:
         if not segments:
             return []
         before, behind = self._measuring.divide(segments)
+        forks = [(self._measuring.fork(segment.origin), segment) for segment in behind]
         before, partly = self._servers.mended(before) if excerpt else (before, [])
-        others = self._measuring.steps(before, behind)
+        others = self._measuring.steps(before, behind) + self._servers.forked(forks, excerpt=excerpt)
         if not others and not partly and len(before) == 1 and self._listener is None:
             self._servers.read(before[0])
         else:
             take_all([*self._servers.steps(before), *partly, *others])
         found = self._measuring.recognised()
         found[LLAMA] = self._servers.recognised
+        found.update(self._servers.recognised_of_forks())
         info = self._inputs[-1]
         info.recognised = found.total()
         if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):

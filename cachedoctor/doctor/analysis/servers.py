@@ -5,19 +5,23 @@ Two containers in one compose log are two servers: ``llama-a | slot ...`` and ``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cachedoctor.doctor.analysis.line_order import Step
-from cachedoctor.doctor.catalogues import catalogue, single_lines
+from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, single_lines
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
-from cachedoctor.engines.catalogue.scanner import Scanner
+from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.excerpts import ExcerptReader, Partly
+from cachedoctor.engines.llamacpp.forked import WORDS
 from cachedoctor.engines.llamacpp.progress import PROGRESS
-from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker
+from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker, of_fork
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment, Session
 from cachedoctor.report.words.server_words import LLAMA
@@ -27,6 +31,14 @@ if TYPE_CHECKING:
 
 _TOGETHER = 64
 """Finished requests that are examined together."""
+
+
+class _ForkScanners(msgspec.Struct):
+    """Read the lines of a fork at one origin of the open input."""
+
+    program: str
+    lines: Scanner
+    words: Scanner
 
 
 class Servers:
@@ -64,17 +76,20 @@ class Servers:
         self._path = ""
         self._scanners: dict[str | None, Scanner] = {}
         self._trackers: dict[str | None, Tracker] = {}
+        self._forks: dict[str | None, _ForkScanners] = {}
         self._stored: dict[int, bytes] = {}
         self._partly = 0
-        """Lines of the open input that only a lenient reader understood."""
+        """Lines of the open input that only a lenient reader understood, or knew for a slot's."""
 
     def begin(self, path: str, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
         self._path, self._partly = path, 0
         if not continues:
-            self._trackers, self._scanners = {}, {}
+            self._trackers, self._scanners, self._forks = {}, {}, {}
         for tracker in self._trackers.values():
             tracker.path = path
+        for fork in self._forks.values():
+            fork.lines.recognised = fork.lines.last_line = fork.words.recognised = fork.words.last_line = 0
         for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
             scanner.recognised = scanner.last_line = 0
 
@@ -86,14 +101,16 @@ class Servers:
     @property
     def alone(self) -> bool:
         """Only one server wrote here; it had requests, and is awake."""
-        if list(self._trackers) != [None]:
+        if list(self._trackers) != [None] or self._forks:
             return False
         tracker = self._trackers[None]
         return tracker.session.n_requests > 0 and not tracker.asleep
 
     def last_line(self, tracker: Tracker) -> int:
         """Number of the last line of the input that a server wrote."""
-        return self._scanner(tracker.origin).last_line
+        fork = self._forks.get(tracker.origin)
+        last = 0 if fork is None else max(fork.lines.last_line, fork.words.last_line)
+        return max(last, self._scanner(tracker.origin).last_line)
 
     def read(self, segment: Segment) -> None:
         """Take a segment of the only server that wrote to a block, with nobody listening."""
@@ -105,19 +122,73 @@ class Servers:
         self._stored = segments[0].stored if segments else {}
         return [self._steps(segment) for segment in segments]
 
-    def mended(self, segments: list[Segment]) -> tuple[list[Segment], list[Iterator[Step]]]:
-        """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives."""
-        reader = ExcerptReader(catalogue(), self._plan)
+    def mended(self, segments: list[Segment], *, fork: bool = False) -> tuple[list[Segment], list[Iterator[Step]]]:
+        """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives.
+
+        ``fork``: they are of one.
+        """
+        reader = ExcerptReader(fork_lines(), of_fork(self._plan)) if fork else ExcerptReader(catalogue(), self._plan)
+        take = self._take_of_fork if fork else self._take
         excerpts = [reader.read(segment) for segment in segments]
         for excerpt in excerpts:
             if excerpt.mended:
                 self._tracker(excerpt.segment.origin).life.read_leniently()
-            self._partly += len(excerpt.events)
+            self._partly += len(excerpt.events) + excerpt.unknown
         partly = [
-            iter([Step(event.line, partial(self._take, excerpt.segment.origin), event) for event in excerpt.events])
+            iter([Step(event.line, partial(take, excerpt.segment.origin), event) for event in excerpt.events])
             for excerpt in excerpts
         ]
         return [excerpt.segment for excerpt in excerpts], partly if any(e.events for e in excerpts) else []
+
+    def forked(self, segments: list[tuple[str, Segment]], *, excerpt: bool) -> list[Iterator[Step]]:
+        """Give the events of lines of forks, one by one.
+
+        Args:
+            segments: each with the name of the program.
+            excerpt: they are all of it.
+        """
+        for program, segment in segments:
+            if segment.origin not in self._forks:
+                lines, words = Scanner(fork_lines(), of_fork(self._plan)), Scanner(fork_words(), Plan(WORDS))
+                self._forks[segment.origin] = _ForkScanners(program, lines, words)
+        texts = [segment for _, segment in segments]
+        mended, partly = self.mended(texts, fork=True) if excerpt else (texts, [])
+        found = list(partly)
+        for segment, read in zip(texts, mended, strict=True):
+            scanners = self._forks[segment.origin]
+            found.append(self._steps_of_fork(segment.origin, scanners.words.scan(segment)))
+            found.append(self._steps_of_fork(segment.origin, scanners.lines.scan(read)))
+        return found
+
+    def _steps_of_fork(self, origin: str | None, events: Iterator[Event]) -> Iterator[Step]:
+        take = partial(self._take_of_fork, origin)
+        try:
+            for event in events:
+                yield Step(event.line, take, event)
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
+
+    def _take_of_fork(self, origin: str | None, event: Event) -> None:
+        if (LLAMA, origin) in self._faults.servers:
+            return
+        try:
+            tracker = self._tracker(origin)
+            fork = tracker.fork(self._forks[origin].program)
+            if event.message in WORDS and event.slot < 0:
+                fork.word(event)
+            else:
+                fork.line(event, tracker.feed_partly if isinstance(event.fields, Partly) else None)
+            if tracker.finished:
+                self._examine(tracker)
+        except Exception as error:  # one server must not end the run
+            self._give_up(origin, error)
+
+    def recognised_of_forks(self) -> Counter[str]:
+        """How many lines of forks were recognised so far, by program."""
+        found: Counter[str] = Counter()
+        for fork in self._forks.values():
+            found[fork.program] += fork.lines.recognised + fork.words.recognised
+        return found
 
     @property
     def recognised(self) -> int:

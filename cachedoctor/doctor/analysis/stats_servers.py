@@ -75,6 +75,10 @@ class StatsServers:
             behind += [tail] if tail is not None else []
         return before, behind
 
+    def fork(self, origin: str | None) -> str:
+        """Return the fork of llama-server that writes at an origin, by its name."""
+        return self._forks[origin].name
+
     def _fork(self, segment: Segment) -> tuple[Segment | None, Segment | None]:
         for engine in ENGINES:
             if engine.fork and (found := engine.looks.search(segment.data)) is not None:
@@ -108,10 +112,11 @@ class StatsServers:
         return any(server.tracker.session is not None for server in self._servers.values())
 
     def recognised(self) -> Counter[str]:
-        """How many lines of the open input were recognised so far, by engine."""
+        """How many lines of the open input were recognised so far, by engine; those of forks are counted elsewhere."""
         found: Counter[str] = Counter()
-        for (name, _), server in self._servers.items():
-            if server.tracker.session is not None:
+        for (name, origin), server in self._servers.items():
+            fork = self._forks.get(origin)
+            if server.tracker.session is not None and (fork is None or fork.name != name):
                 found[name] += server.scanner.recognised
         return found
 

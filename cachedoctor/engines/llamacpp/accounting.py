@@ -136,6 +136,9 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
     elif lcp is None and cached and (whole or cached == found.tokens):
         lcp = cached  # nothing reused may also mean cache_prompt = false
         numbers.derived["common_prefix_tokens"] = "cached"
+    elif lcp is None and seen.truncate_failed_at is not None:
+        lcp, exact = seen.truncate_failed_at, True
+        numbers.derived["common_prefix_tokens"] = "where the memory could not be cut"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
     return Prefix(lcp, exact, between, least)

@@ -15,6 +15,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Excerpt(msgspec.Struct):
     events: list[Event]
     mended: bool
     """A line was read that is not as the server printed it."""
+    unknown: int = 0
+    """Lines of a slot that state something in words that are not known."""
 
 
 class _EveryLine(Scanner):
@@ -70,11 +73,12 @@ class ExcerptReader:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
         widest = max(map(len, lines))
-        read_as_it_is = self._read_by_scanner(segment, lines)
-        out, events, mended, at = [], [], False, 0
+        scanned, to_the_end = self._read_by_scanner(segment, lines)
+        out, events, mended, left, at = [], [], False, 0, 0
         while at < len(lines):
             line, used = lines[at], 1
-            if (at not in read_as_it_is or len(line) == widest) and self._has_head(line):
+            event = None
+            if (at not in to_the_end or len(line) == widest) and self._has_head(line):
                 text, used = self._joined(lines[at : at + _WRAPS], full=len(line) == widest)
                 event = self._event(text, segment.number(at))
                 if event is not None:
@@ -82,23 +86,36 @@ class ExcerptReader:
                     text = b""
                 if text != line[:_LINE_MAX]:
                     line, mended = text, True
+            words = (
+                None if event is not None or used > 1 or at in scanned else self._unknown(lines[at], segment.number(at))
+            )
+            if words is not None and words.event is not None:
+                events.append(words.event)
+            left += words is not None and words.event is None
             out += [line, *[b""] * (used - 1)]
             at += used
         if not mended:
-            return Excerpt(segment, [], False)
+            return Excerpt(segment, events, False, left)
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
-        return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True)
+        return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left)
 
-    def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> set[int]:
-        """Indexes of the lines that the scanner reads as they stand, to their end."""
-        known: set[int] = set()
+    def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> tuple[set[int], set[int]]:
+        """Indexes of the lines that the scanner reads as they stand, and of those that it reads to their end."""
+        scanned: set[int] = set()
+        to_the_end: set[int] = set()
         for event in _EveryLine(self._catalogue, self._plan).scan(Segment(None, segment.data, 0)):
+            scanned.update(event.lines if event.row is None else (event.line,))
             if event.row is None:
-                known.update(event.lines)
+                to_the_end.update(event.lines)
             elif event.row.exact_match(lines[event.line], max(0, lines[event.line].find(event.row.heads[0].encode()))):
-                known.add(event.line)
-        return known
+                to_the_end.add(event.line)
+        return scanned, to_the_end
+
+    def _unknown(self, line: bytes, number: int) -> Unknown | None:
+        """What a line that no message fits states; None where one fits, or it states nothing."""
+        text = plain_of(line[:_LINE_MAX])
+        return None if self._whole(text) else unknown(text, number)
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:_LINE_MAX].split())

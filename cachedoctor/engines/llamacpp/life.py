@@ -82,8 +82,15 @@ class Life:
         self._stamp = b""
         self._last_task = -1
         self._zero_seen = False
+        self._forked = False
 
     # ---- facts
+
+    def is_of(self, program: str) -> None:
+        """A fork writes, whose wordings and numbers of builds say nothing of llama.cpp's."""
+        self.session.program, self._forked = program, True
+        if self.facts.build_source != "option":
+            self.learn(build=None, build_min=None, build_max=None, build_source=None)
 
     def learn(self, **changes: Any) -> None:
         """Replace facts; requests that have ended keep theirs."""
@@ -102,7 +109,7 @@ class Life:
         self._before.shows_ram |= "ram_search" in row.shows
         self._before.makes_checkpoints |= "makes_checkpoints" in row.shows
         self.learn(seen=facts.seen | {row.id}, shows=facts.shows.union(row.shows))
-        if facts.build is not None or row.component in ("bare", "lib", "log", "error"):
+        if facts.build is not None or self._forked or row.component in ("bare", "lib", "log", "error"):
             return
         if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
             return
@@ -117,6 +124,8 @@ class Life:
             self.asleep = False
         self.started.add(line.message)
         changes = self._startup.changes(self.facts, line)
+        if self._forked:
+            changes = {name: value for name, value in changes.items() if not name.startswith("build")}
         if changes:
             self.learn(**changes)
 

@@ -15,6 +15,7 @@ from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp import blocks, fused, lines
 from cachedoctor.engines.llamacpp.clients import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.excerpts import LacksFieldError
+from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
@@ -32,6 +33,11 @@ _BEGINNINGS = frozenset(
 """Lines that a request has once, at its beginning."""
 LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})
 """With what is only of interest where every request is listed."""
+
+
+def of_fork(plan: Plan) -> Plan:
+    """Return the plan for lines of a fork, of which none is left out and none read together with others."""
+    return msgspec.structs.replace(plan, once=frozenset(), fused_groups=0)
 
 
 class Tracker:
@@ -68,6 +74,7 @@ class Tracker:
         self._new_session = new_session
         self._build = build
         self._time_of = time_of
+        self._fork: tuple[str, Fork] | None = None
         self._open(1)
 
     def _open(self, line: int) -> None:
@@ -76,6 +83,15 @@ class Tracker:
         session.first_line = session.last_line = line
         clients = None if self._time_of is None else Clients(self._time_of)
         self.life = Life(session, self._build, self._number, self.finished.append, clients, self._scanner)
+        if self._fork is not None:
+            self.life.is_of(self._fork[0])
+
+    def fork(self, program: str) -> Fork:
+        """From now on its lines are those of a fork; return who takes them."""
+        if self._fork is None:
+            self._fork = program, Fork(self.feed, lambda: self.life)
+            self.life.is_of(program)
+        return self._fork[1]
 
     @property
     def session(self) -> Session:
@@ -177,4 +193,6 @@ class Tracker:
 
     def close_open(self, lost: bool = True) -> None:
         """End of the log, or of the process: close what is still open."""
+        if self._fork is not None:
+            self._fork[1].finish()
         self.life.close_open(lost=lost)

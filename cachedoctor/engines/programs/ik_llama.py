@@ -14,6 +14,7 @@ import msgspec
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.looks import Literals
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
@@ -39,11 +40,45 @@ ROWS: list[R] = [
       'INFO [           release_slots] slot released | tid="127061612023808" timestamp=1772656427 id_slot=0 id_task=0 n_ctx=360192 n_past=11967 n_system_tokens=0 n_cache_tokens=11967 truncated=false'),
 ]  # fmt: skip
 
+LLAMA_ROWS: list[R] = [
+    R("ckpt_created", "slot", 0, 0, "I0", "created context checkpoint {index:count} of {max:count} (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB, took {took_ms:ms} ms)",
+      "slot create_check: id  0 | task 88 | created context checkpoint 3 of 32 (pos_min = 36863, pos_max = 36863, size = 63.100 MiB, took 12.20 ms)",
+      shows=("checkpoint_counts", "checkpoints", "forcing", "makes_checkpoints", "rewinding")),
+    R("ckpt_created", "slot", 0, 0, "I0", "created context checkpoint {index:count} of {max:count} (pos_min = {pos_min:d}, pos_max = {pos_max:d}, n_tokens = {n_tokens:count}, size = {size:mib} MiB, took {took_ms:ms} ms)",
+      "slot create_check: id  0 | task 88 | created context checkpoint 3 of 32 (pos_min = 36863, pos_max = 36863, n_tokens = 36864, size = 63.100 MiB, took 12.20 ms)",
+      shows=("checkpoint_counts", "checkpoints", "forcing", "makes_checkpoints", "rewinding")),
+    R("ckpt_erased", "slot", 0, 0, "I0", "erased invalidated context checkpoint (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB)",
+      "slot apply_checkp: id  0 | task 88 | erased invalidated context checkpoint (pos_min = 40959, pos_max = 40959, size = 63.140 MiB)",
+      shows=("checkpoint_counts", "checkpoints")),
+    R("ckpt_restored", "slot", 0, 0, "I0", "restored context checkpoint took {took_ms:ms} ms (pos_min = {pos_min:d}, pos_max = {pos_max:d}, size = {size:mib} MiB)",
+      "slot apply_checkp: id  0 | task 88 | restored context checkpoint took  7.10 ms (pos_min = 36863, pos_max = 36863, size = 63.100 MiB)",
+      shows=("checkpoint_counts", "checkpoints", "rewinding")),
+    R("ckpt_restored", "slot", 0, 0, "I0", "restored context checkpoint took {took_ms:ms} ms (pos_min = {pos_min:d}, pos_max = {pos_max:d}, n_tokens = {n_tokens:count}, n_past = {n_past:count}, size = {size:mib} MiB)",
+      "slot apply_checkp: id  0 | task 15405 | restored context checkpoint took  11.87 ms (pos_min = 27643, pos_max = 27643, n_tokens = 27644, n_past = 27644, size = 112.790 MiB)",
+      shows=("checkpoint_counts", "checkpoints", "rewinding")),
+    R("pc_looking", "bare", 0, 0, "I0", "- looking for better prompt, base f_keep = {f_keep:keep}, sim = {sim:keep}, n_keep = {n_keep:d}, n_discarded_prompt = {n_discarded:d}",
+      " - looking for better prompt, base f_keep = 0.713, sim = 0.702, n_keep = 0, n_discarded_prompt = 0",
+      shows=("ram_cache", "ram_saves", "ram_search")),
+    R("pc_found", "bare", 0, 0, "I0", "- found better prompt with f_keep = {f_keep:share}, sim = {sim:share}, n_keep = {n_keep:d}, n_discarded_prompt = {n_discarded:d}",
+      " - found better prompt with f_keep = 0.998, sim = 0.961, n_keep = 0, n_discarded_prompt = 0",
+      shows=("ram_cache", "ram_search")),
+    R("pc_saving", "bare", 0, 0, "I0", "- saving prompt with length {length:count}, total state size = {size:mib} MiB",
+      " - saving prompt with length 2823, total state size = 113.480 MiB",
+      shows=("ram_cache", "ram_saves")),
+]  # fmt: skip
+"""Its wordings of llama-server's messages, for llama-server's tracker; of no build of llama.cpp."""
+
 PREFIX = rb"[A-Z]{3,5} \[[ \w]{1,64}+\] "
 """``INFO [   launch_slot_with_task] ``: level and function."""
 
-_LOOK = re.compile(
-    rb"========(?:(?<=\n========)|(?<=\A========)) (?:Prompt cache: cache size: |Cache: cache_size = )\d"
+_LOOK = Literals(
+    b"======== ",
+    b"slot apply_checkp",
+    b"batch_pending_prompt] ",
+    sure=re.compile(
+        rb"(?m:^)(?:======== (?:Prompt cache: cache size: |Cache: cache_size = )\d|slot apply_checkp\w{0,16}: id +\d|"
+        rb"INFO \[ {0,32}batch_pending_prompt\] kv cache rm \[p0, end\) \| tid=)"
+    ),
 )
 """Only lines that llama-server has not; most of the others are its own, too."""
 

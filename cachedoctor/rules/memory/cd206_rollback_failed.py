@@ -5,6 +5,9 @@ from __future__ import annotations
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
+_SERVER = b"failed to truncate tokens"
+"""Words of the server's own line; a fork has others."""
+
 
 def decide(s: RuleContext) -> Match | None:
     """Fire on a failed truncation deep in the prompt that no projector explains."""
@@ -13,7 +16,11 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if at < LONG and 2 * at < (s.request.prompt_tokens or 0):
         return None  # a few tokens: another conversation held the slot
-    return Match(min(at, s.lost), "high")
+    mark = s.request.marks.get("failed")
+    own = mark is not None and _SERVER in mark.text
+    if not own and s.request.cached_tokens:
+        return None  # what a fork could not do was mended before the first batch
+    return Match(min(at, s.lost), "high" if own else "medium")
 
 
 def prove(s: RuleContext, _: Match) -> Proof:

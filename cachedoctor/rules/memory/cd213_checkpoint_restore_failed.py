@@ -19,8 +19,8 @@ from cachedoctor.rules.base import (
     times,
 )
 
-_SERVER = (b"restore context checkpoint", b"restore SWA checkpoint", b"checkpoint size mismatch")
-"""Words of the server's own lines; libllama's speak of a saved state, whatever it was."""
+_SERVER = (b"failed to restore context checkpoint", b"failed to restore SWA checkpoint", b"checkpoint size mismatch")
+"""Words of the server's own lines; libllama's speak of a saved state, whatever it was, and forks have others."""
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -31,6 +31,8 @@ def decide(s: RuleContext) -> Match | None:
         return None
     most = covered if s.lcp is None else min(covered, s.lcp)
     sure: Confidence = "high" if any(words in mark.text for words in _SERVER) else "medium"
+    if sure == "medium" and r.cached_tokens:
+        return None  # what was restored instead is reused
     return Match(max(0, most - (r.cached_tokens or 0)), sure, found=covered)
 
 

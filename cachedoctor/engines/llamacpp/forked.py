@@ -1,0 +1,151 @@
+"""ik_llama.cpp as llama-server's tracker reads it: slot lines with other fields, and lines in words of its own.
+
+Its lines about the memory open a request, together with what was said of it before. Requests without one are counted
+with the answers (``engines/programs/ik_llama.py``) alone. Source: logs of its issues from 2026-02 to 2026-04.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.model import Mark
+
+WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
+"""Messages in its own words that say what lines of llama-server say."""
+
+LAUNCH = R("launch", "slot", 0, 0, "I0", "", "", shows=("launches",))
+FIRST_BATCH = R("seq_rm", "slot", 0, 0, "I0", "", "", shows=("accounting", "checkpoint_counts", "forcing"))
+RELEASE = R("release", "slot", 0, 0, "I0", "", "", shows=("releases",))
+
+_RAM = frozenset({"pc_looking", "pc_found", "pc_saving"})
+_TIMINGS = frozenset({"timing_head", "timing_prompt", "timing_eval", "timing_total", "timing_draft"})
+_SLOTS = 256
+"""Slots of which something is held back at once."""
+_CHOICE = 64
+"""Lines of one choice that are held back."""
+
+
+class Fork:
+    """Feeds on the events of one origin behind the first line that only the fork writes."""
+
+    def __init__(self, feed: Callable[[Event], None], life: Callable[[], Life]) -> None:
+        """``feed``: takes lines of llama-server; ``life``: gives the one that goes on."""
+        self._feed = feed
+        self._life = life
+        self._choice: list[Event] = []
+        """Lines of the choice of a slot, none of which names it."""
+        self._held: dict[int, tuple[int, list[Event]]] = {}
+        """Slot -> its task, and the lines of a request that has none about the memory yet."""
+        self._asked = False
+        """A request was launched, or opened."""
+        self._common: tuple[int, int] | None = None
+        """Common text of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""
+
+    def word(self, event: Event) -> None:
+        """Take a line in words of its own."""
+        fields, slot = event.fields, event.fields.get("slot", -1)
+        if event.message == "chosen":
+            self._choice = [event]
+        elif event.message == "launched":
+            self._launched(event)
+        elif event.message == "common":
+            self._common = fields["in_slot"], fields["in_prompt"]
+        elif event.message == "kept":
+            self._kept(event)
+        elif event.message == "released":
+            self._forget(slot)
+            if self._serves(slot, fields["task"]):
+                said = {"n_tokens": fields["n_past"], "truncated": int(fields["truncated"] == "true")}
+                self._feed(self._as(RELEASE, event, said))
+
+    def line(self, event: Event, feed: Callable[[Event], None] | None = None) -> None:
+        """Take a line of llama-server; ``feed`` takes one of which fields may be missing."""
+        if event.message in _RAM and event.slot < 0 and event.row is not None and event.row.component == "bare":
+            self._choice = [*self._choice[: _CHOICE - 1], event]
+            return
+        if event.message in _TIMINGS and not self._timed(event.slot):
+            return  # the answers have it
+        if event.message == "timing_prompt":
+            self._sum(event)
+        if event.slot >= 0 and event.task >= 0:
+            self._open(event.slot, event.task)
+        (feed or self._feed)(event)
+
+    def finish(self) -> None:
+        """No line follows: of an excerpt the choice of a slot may be all there is."""
+        if self._choice and not self._asked:
+            self._replay(0, self._choice)
+        self._choice, self._held = [], {}
+
+    def _launched(self, event: Event) -> None:
+        slot, task = event.fields["slot"], event.fields["task"]
+        self._forget(slot)
+        if len(self._held) >= _SLOTS:
+            self._held.clear()
+        self._held[slot] = task, [*self._choice, self._as(LAUNCH, event, {})]
+        self._choice, self._asked = [], True
+
+    def _forget(self, slot: int) -> None:
+        """A request without a line about the memory is over: what its slot holds since then is not known."""
+        if self._held.pop(slot, None) is not None:
+            self._life().slot(slot).read_file()
+
+    def _kept(self, event: Event) -> None:
+        slot, common, self._common = event.fields["slot"], self._common, None
+        reused = event.fields["p0"]
+        if common is not None and common[0] != common[1]:  # a position in the slot is none in the prompt
+            back = common[0] - reused
+            if back not in (0, 1) and reused:
+                return
+            reused = reused and common[1] - back
+        first = self._as(FIRST_BATCH, event, {"n_tokens": reused})
+        task, held = self._held.get(slot, (-1, []))
+        if self._serves(slot, first.task):
+            self._feed(first)
+        elif task == first.task and all(other.message != first.message for other in held):
+            held.append(first)
+
+    def _open(self, slot: int, task: int) -> None:
+        """Say what was held back of the request, before a line of it."""
+        if self._serves(slot, task):
+            return
+        known, held = self._held.pop(slot, (-1, []))
+        if known != task:
+            held, self._choice = self._choice, []
+        self._asked = True
+        self._replay(slot, held)
+
+    def _replay(self, slot: int, events: list[Event]) -> None:
+        for event in events:
+            if event.message != "chosen":
+                self._feed(event)
+                continue
+            chosen = self._life().slot(slot)
+            if chosen.choice is None:
+                self._life().choose(chosen, Mark(event.line, event.text), None)
+            chosen.ram_saved(event.fields["held"])
+
+    def _serves(self, slot: int, task: int) -> bool:
+        found = self._life().slots.get(slot)
+        return found is not None and (found.serves(task) or (task < 0 and found.open is not None))
+
+    def _timed(self, slot: int) -> bool:
+        """Whether a timing line is of an open request; those without a slot follow a header with one."""
+        return slot < 0 or self._serves(slot, -1)
+
+    def _sum(self, event: Event) -> None:
+        """No line has the length of a prompt: what was reused, and what was computed."""
+        life = self._life()
+        slot = life.timing if event.slot < 0 else life.slots.get(event.slot)
+        seen = None if slot is None else slot.open
+        if slot is not None and seen is not None and seen.cached_tokens is not None and "cached" in seen.marks:
+            slot.sampled(seen.cached_tokens + event.fields["n_prompt_processed"])
+
+    @staticmethod
+    def _as(row: R, event: Event, fields: dict[str, object]) -> Event:
+        """The event as llama-server's own line would give it."""
+        slot, task = event.fields["slot"], event.fields["task"]
+        return Event(row.id, row, fields, slot, task, event.line, event.block, event.start)
