@@ -35,6 +35,8 @@ _PREFIXED = re.compile(
     rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
 )
 """A line that begins a record."""
+_REST_OF_NUMBER = re.compile(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
+"""What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
 _DIGITS = re.compile(rb"\d")
 
 
@@ -63,17 +65,19 @@ class ExcerptReader:
         self._plan = plan
         heads = {head[:MIN_HEAD].strip() for row in catalogue.rows if row.id in plan.wanted for head in row.heads}
         self._heads = [head.encode() for head in sorted(heads) if head]
+        self._dashed = tuple(head for head in self._heads if head.startswith(b"- "))
+        """First words of messages that begin like an item of a list."""
 
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
-        widest = max(map(len, lines))
         read_as_it_is = self._read_by_scanner(segment, lines)
+        widest = self._columns(lines, read_as_it_is)
         out, events, mended, at = [], [], False, 0
         while at < len(lines):
             line, used = lines[at], 1
-            if (at not in read_as_it_is or len(line) == widest) and self._has_head(line):
-                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) == widest)
+            if (at not in read_as_it_is or len(line) >= widest) and self._has_head(line):
+                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) >= widest)
                 event = self._event(text, segment.number(at))
                 if event is not None:
                     events.append(event)
@@ -98,6 +102,11 @@ class ExcerptReader:
                 known.add(event.line)
         return known
 
+    def _columns(self, lines: list[bytes], known: set[int]) -> int:
+        """Bytes of the longest line that begins a record: a continued one may be longer by its indentation."""
+        begun = [len(line) for at, line in enumerate(lines) if at in known or _PREFIXED.match(line)]
+        return max(begun or map(len, lines))
+
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:_LINE_MAX].split())
         return any(head in text for head in self._heads)
@@ -112,7 +121,7 @@ class ExcerptReader:
         ``full``: the line is as wide as any, so that a terminal may have cut it in the middle of a number.
         """
         first = lines[0][:_LINE_MAX]
-        plain = first if self._whole(first) else plain_of(first)
+        plain = first if self._whole(first) or first.lstrip().startswith(self._dashed) else plain_of(first)
         if self._whole(plain) and not full:
             return plain, 1
         ways = [plain, plain, plain + b" "]
@@ -129,7 +138,7 @@ class ExcerptReader:
 
     def _whole_and_apart(self, plain: bytes, more: bytes) -> bool:
         """Whether a line is complete, and the next one adds no digits to a number at its end."""
-        return self._whole(plain) and not (plain[-1:].isdigit() and more[:1].isdigit())
+        return self._whole(plain) and not (plain[-1:].isdigit() and _REST_OF_NUMBER.match(more))
 
     def _event(self, line: bytes, number: int) -> Event | None:
         """The event of a line that only a lenient reader understands; None for others."""

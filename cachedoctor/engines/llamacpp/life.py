@@ -166,8 +166,8 @@ class Life:
     def end_anonymous(self, message: str) -> None:
         """A line without a task begins a request, unless the open one without a task has no such line yet."""
         for slot in self.slots.values():
-            if slot.serves(-1) and slot.has_begun(message):
-                self.close(slot, lost=True)
+            if slot.serves(-1) and (slot.released or slot.has_begun(message)):
+                self.close(slot, lost=not slot.released)
 
     # ---- this life or the next
 
@@ -357,6 +357,8 @@ class Life:
         session.n_requests += 1
         if session.n_requests == 2:
             self.learn(several=True)
+        if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
+            partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
         slot.launch(self._number(), task, mark, asked, self._before, partial=partial)
 
@@ -434,7 +436,7 @@ class Life:
 
     def close(self, slot: Slot, *, lost: bool = False) -> None:
         """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
-        seen = slot.end(lost=lost)
+        seen = slot.end(lost=lost or (self.facts.lenient and slot.untimed))
         if seen is None:
             return
         shown = "checkpoint_counts" in self.facts.shows
