@@ -30,7 +30,7 @@ _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 _LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
 _NO_ID = re.compile(rb"((?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?)slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
 """The prefix of a slot's line without slot and task."""
-_PREFIXED = re.compile(
+PREFIXED = re.compile(
     rb"[ \t]*(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
     rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
 )
@@ -67,11 +67,14 @@ class ExcerptReader:
         self._heads = [head.encode() for head in sorted(heads) if head]
         self._dashed = tuple(head for head in self._heads if head.startswith(b"- "))
         """First words of messages that begin like an item of a list."""
+        self._prefixed = False
+        """Lines stand here as the server printed them: what else looks like one may be prose about them."""
 
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
         read_as_it_is = self._read_by_scanner(segment, lines)
+        self._prefixed = any(PREFIXED.match(lines[at]) for at in read_as_it_is)
         widest = self._columns(lines, read_as_it_is)
         out, events, mended, at = [], [], False, 0
         while at < len(lines):
@@ -104,7 +107,7 @@ class ExcerptReader:
 
     def _columns(self, lines: list[bytes], known: set[int]) -> int:
         """Bytes of the longest line that begins a record: a continued one may be longer by its indentation."""
-        begun = [len(line) for at, line in enumerate(lines) if at in known or _PREFIXED.match(line)]
+        begun = [len(line) for at, line in enumerate(lines) if at in known or PREFIXED.match(line)]
         return max(begun or map(len, lines))
 
     def _has_head(self, line: bytes) -> bool:
@@ -126,7 +129,7 @@ class ExcerptReader:
             return plain, 1
         ways = [plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
-            if not more.strip() or len(more) > _LINE_MAX or _PREFIXED.match(more) or self._whole(more):
+            if not more.strip() or len(more) > _LINE_MAX or PREFIXED.match(more) or self._whole(more):
                 break
             ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
             if len(ways[0]) > _LINE_MAX:
@@ -168,8 +171,8 @@ class ExcerptReader:
         row, behind = rows[0], text[reading.found[0].start :]
         if row.id not in self._plan.wanted:
             return None
-        if reading.found[0].more and not reading.cut and "id" in reading.prefix:
-            return None  # unknown text behind a message: the scanner reads that as well
+        if reading.found[0].more and not reading.cut and ("id" in reading.prefix or self._prefixed):
+            return None  # unknown text behind a message: the scanner reads that as well; or prose about the log
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
         said = bool(_DIGITS.search(behind)) or not row.names or any(behind.startswith(h.encode()) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None

@@ -58,6 +58,8 @@ class Life:
         )  # fmt: skip
         if build is not None:
             self.learn(build=build, build_source="option")
+        elif session.build is not None:
+            self.learn(build=session.build, build_source=session.build_source)
         self.slots: dict[int, Slot] = {}
         self.chosen: Slot | None = None
         self.timing: Slot | None = None
@@ -102,14 +104,22 @@ class Life:
         self._before.shows_ram |= "ram_search" in row.shows
         self._before.makes_checkpoints |= "makes_checkpoints" in row.shows
         self.learn(seen=facts.seen | {row.id}, shows=facts.shows.union(row.shows))
-        if facts.build is not None or row.component in ("bare", "lib", "log", "error"):
+        known = facts.build is not None and facts.build_source != "paste"
+        if known or row.component in ("bare", "lib", "log", "error"):
             return
         if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
             return
         low = max(filter(None, (facts.build_min, builds.oldest(row.first))), default=None)
         high = min(filter(None, (facts.build_max, builds.newest(row.last))), default=None)
         if low is None or high is None or low <= high:  # a fork may mix wordings: keep what was consistent
-            self.learn(build_min=low, build_max=high, build_source="wording" if low or high else None)
+            self.learn(build_min=low, build_max=high, **self._source(low, high))
+
+    def _source(self, low: int | None, high: int | None) -> dict[str, Any]:
+        """How the build is known between these bounds: a pasted one that does not write these words is another's."""
+        build = self.facts.build
+        if build is not None and (low or build) <= build <= (high or build):
+            return {}
+        return {"build": None, "build_source": "wording" if low or high else None}
 
     def start(self, line: Line) -> None:
         """A start-up line."""
