@@ -86,8 +86,9 @@ def _between(first: re.Pattern[str], last: re.Pattern[str]) -> Callable[[list[st
 
 
 def _memory(lines: list[str]) -> list[str]:
-    """Check, FORCED and erased lines alone."""
-    return [line for line in lines if MEMORY.search(line)] if _first(lines, FORCED) is not None else []
+    """Check, FORCED and erased lines alone; where nothing was checked, they say no more than FORCED alone."""
+    whole = _first(lines, FORCED) is not None and _first(lines, CHECK) is not None
+    return [line for line in lines if MEMORY.search(line)] if whole else []
 
 
 def _choice(lines: list[str]) -> list[str]:

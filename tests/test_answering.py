@@ -69,6 +69,7 @@ def test_a_llama_server_beside_it_is_a_server_of_its_own(tmp_path: Path) -> None
     for analyzer, more in ((alone, b""), (beside, slot(0, 100, 40).encode())):
         analyzer.open("server.log")
         analyzer.feed(log + more)
+        analyzer.idle()
     engines = [session.engine for session in beside.finish().sessions]
     assert engines == ["llama.cpp", "ollama"]
     assert beside.totals() == alone.totals()

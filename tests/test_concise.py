@@ -108,7 +108,8 @@ def test_live_lines_wait_for_a_silence_and_only_what_changed_is_said_again(monke
     printer = live.Live(sink, LOOK, "concise", before=lambda: shown.append(out.tell()))
     analyzer = Analyzer()
     analyzer.open("-")
-    printer.step(analyzer.feed(FIRST.encode() + SECOND.encode()), False, analyzer.findings)
+    analyzer.feed(FIRST.encode() + SECOND.encode())
+    printer.step(analyzer.idle(), False, analyzer.findings)
     clock[0] += 60
     printer.step([], False, analyzer.findings)
     assert (out.getvalue(), shown) == (b"", [])

@@ -122,7 +122,7 @@ def test_a_line_is_kept_up_to_the_same_byte(monkeypatch: pytest.MonkeyPatch, ove
         for size in sizes:
             segments += taken.feed(log[at : at + size])
             at += size
-        segments += [*taken.feed(log[at:]), *taken.finish()]
+        segments += [*taken.feed(log[at:]), *(segment for rest in taken.finish() for segment in rest)]
         assert taken.info.lines == log.count(b"\n") + 1
         return [line for segment in segments for line in segment.data.split(b"\n")[:-1]]
 

@@ -63,8 +63,6 @@ def test_a_checkpoint_serves(
         (8672, 700, (0, 815), 700, "high"),
         (8672, 700, (0, 500), 501, "high"),
         (None, 700, (0, 815), 700, "high"),
-        (9713, 700, (0, 815), 700, "medium"),  # by this build's own rule
-        (9713, 5000, (3000, 6000), 5000, "medium"),
         (9294, 700, (0, 815), 700, "medium"),  # no rule of this build refuses it
     ],
 )
@@ -81,6 +79,8 @@ def test_a_window_that_could_be_cut_back_was_refused(
     [
         context(5200, (7400, 8430)),
         context(700, (0, 815), forced=False),  # another one may have been taken
+        context(700, (0, 815), build=9713),  # by this build's own rule
+        context(5000, (3000, 6000), build=9713),
         context(5000, (3000, 6000), window=None),
         context(4000, (4000, 4000), memory="recurrent", window=0),
     ],

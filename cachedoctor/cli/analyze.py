@@ -202,9 +202,8 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
-    complain(errors, analyzer)
     clear_folders()
-    return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on)
+    return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -59,8 +60,13 @@ def complain(errors: Iterable[CacheDoctorError], analyzer: Analyzer) -> None:
         )
 
 
-def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "warning", "error"] = "never") -> int:
-    """Give the exit status of an analysis that was not interrupted."""
+def status(
+    report: Report,
+    crashed: bool,
+    fail_on: Literal["never", "note", "warning", "error"] = "never",
+    begin: bytes = b"",
+) -> int:
+    """Give the exit status of an analysis that was not interrupted; ``begin``: the first bytes of its last input."""
     from cachedoctor.model import SEVERITY_ORDER
 
     if crashed or any(i.error is not None for i in report.inputs):
@@ -68,13 +74,13 @@ def status(report: Report, crashed: bool, fail_on: Literal["never", "note", "war
     if not any(i.recognised for i in report.inputs) and not (_extras(report) and not report.inputs):
         empty = not any(i.bytes for i in report.inputs)
         what = "the input is empty" if empty else f"nothing in the input was recognised as a log of {SERVERS}"
-        terminal.complain(what, _PIPE if empty else _expected(report))
+        terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
 
 
-def _expected(report: Report) -> str:
+def _expected(report: Report, begin: bytes) -> str:
     from cachedoctor.doctor.compare.reports import is_report
     from cachedoctor.doctor.extras.extra_inputs import hint
 
@@ -84,7 +90,28 @@ def _expected(report: Report) -> str:
     extras = next((found for i in report.inputs if (found := hint(i.path)) is not None), None)
     if extras is not None:
         return extras
-    return "cachedoctor explain unknown-format says what is expected"
+    begin = begin or next((head for i in report.inputs if (head := _begin(i.path))), b"")
+    return expected(begin, max(i.bytes for i in report.inputs))
+
+
+def expected(begin: bytes, size: int = 0) -> str:
+    """Say what an input of so many bytes that begins so looks like, and where it is said what is expected."""
+    from cachedoctor.doctor.analysis.resemblance import resemblance
+
+    looks = resemblance(begin, size)
+    said = "cachedoctor explain unknown-format says what is expected"
+    return said if looks is None else f"it looks like {looks}; {said}"
+
+
+def _begin(path: str) -> bytes:
+    from cachedoctor.doctor.analysis.resemblance import BEGIN
+    from cachedoctor.model import CacheDoctorError
+    from cachedoctor.sources.file import FileSource
+
+    try:
+        return next(FileSource(path).chunks(), b"")[:BEGIN] if os.path.isfile(path) else b""
+    except CacheDoctorError:
+        return b""
 
 
 def has_content(report: Report) -> bool:

@@ -8,7 +8,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import MaxUnpacked, given_or_piped
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, expected
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
@@ -62,7 +62,7 @@ def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
 def _summary(redactor: Redactor) -> int:
     if not redactor.recognised:
         what = "nothing in the input was recognised" if redactor.lines else "the input is empty"
-        terminal.complain(what, "cachedoctor explain unknown-format says what is expected")
+        terminal.complain(what, expected(redactor.begin))
         return NOTHING
     unknown = redactor.lines - redactor.recognised
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(redactor.replaced().items()))

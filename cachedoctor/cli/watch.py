@@ -87,7 +87,7 @@ def _run(
 
     report, interrupted = conclude(analyzer, interrupted, interrupts, end)
     complain(errors, analyzer)
-    return INTERRUPTED if interrupted else status(report, analyzer.crashed)
+    return INTERRUPTED if interrupted else status(report, analyzer.crashed, begin=analyzer.begin)
 
 
 def _view(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:

@@ -61,7 +61,11 @@ class Chain(msgspec.Struct):
 
 
 def _writer(record: Piece | Message) -> tuple[object, ...]:
-    return ("piece", record.stream) if isinstance(record, Piece) else ("message", record.nested)
+    return (
+        ("piece", record.stream, record.origin)
+        if isinstance(record, Piece)
+        else ("message", record.nested, record.origin)
+    )
 
 
 def _names(match: object) -> tuple[object, ...]:
@@ -90,4 +94,4 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
 
 def first_line_only(line: bytes, text: bytes) -> bytes:
     """Write the record ``line``, whose text is ``text``, with the first line of it."""
-    return rewritten(line, text.partition(b"\n")[0])
+    return rewritten(line, text.partition(b"\n")[0], lambda _, part: part)

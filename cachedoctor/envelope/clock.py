@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 _HEAD = 300
 """Bytes at the beginning of a line in which a wrapper has its time; a JSON record may have it at its end."""
@@ -10,6 +11,8 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _CLOCK = r"(?P<clock>(?:[01]\d|2[0-4]):[0-5]\d:[0-6]\d)(?:[.,](?P<part>\d{1,6})\d{0,3})?"
 _ZONE = r" ?(?P<zone>Z\b|UTC\b|[+-]\d\d:?\d\d(?!\d))?"
 _DATE = re.compile(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK + _ZONE)
+_NANOS = re.compile(r"[.,]\d{6}(\d{1,3})")
+_TIME = re.compile(_DATE.pattern + r"|\d{9,20}(?:\.\d{1,9})?")
 _MONTH = re.compile(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
 
 
@@ -21,6 +24,8 @@ def wall_time(stored: bytes) -> str | None:
     head = stored[:_HEAD]
     if stored[:1] == b"{":  # docker writes it last, behind the text
         head = stored[-_HEAD:]
+        if _DATE.search(head.decode("latin-1")) is None:
+            head = stored[:_HEAD]
     text = head.decode("latin-1")
     if found := _DATE.search(text):
         zone = found["zone"] or ""
@@ -30,6 +35,38 @@ def wall_time(stored: bytes) -> str | None:
     if found is None or found["month"] not in _MONTHS:
         return None
     return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"
+
+
+def is_time(text: str) -> bool:
+    """Whether ``text`` is a time and nothing else: ISO 8601, or a number of any unit."""
+    return _TIME.fullmatch(text) is not None
+
+
+def moment(value: object) -> int | float | None:
+    """Return a number that grows with the time ``value``: nanoseconds of ISO 8601, or the number that it is.
+
+    None for what is neither.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or not is_time(value):
+        return None
+    if value[:1].isdigit() and "-" not in value[:9] and "/" not in value[:9]:
+        return float(value) if "." in value else int(value)
+    found = _DATE.match(value)
+    if found is None:
+        return None
+    zone = (found["zone"] or "Z").replace("UTC", "Z")
+    try:
+        seconds = datetime.fromisoformat(f"{found['date'].replace('/', '-')}T{found['clock']}{zone}").timestamp()
+    except ValueError:
+        return None
+    return int(seconds) * 10**9 + int((found["part"] or "").ljust(6, "0")) * 1000 + _nanos(value)
+
+
+def _nanos(value: str) -> int:
+    found = _NANOS.search(value)
+    return 0 if found is None else int(found[1].ljust(3, "0"))
 
 
 def _clock(found: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cachedoctor.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS
+from cachedoctor.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS, WRITTEN
 
 _KNOWN_MAX = 256
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL|stdout|stderr)"
@@ -48,6 +48,11 @@ _MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
 _SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
 _BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "
 _ANGLE = rb"<(?P<origin>[^<>|\s]{1,200})> "
+_STREAM = rb"(?P<logstream>[A-Za-z][\w.@$-]*+(?:/[\w.@$-]++){1,8}|[0-9a-f]{64}|i-[0-9a-f]{8,17})(?= )"
+"""Log streams of CloudWatch as drivers name them: prefix/container/task, a container, an instance."""
+_SHIPPED = rb"(?:" + ISO + rb" )?(?:" + WRITTEN + rb'|\{"|\[ {0,4}\d{1,5}\] )'
+"""What kubectl and stern deliver: a line of a server, a record of one, or a router's line."""
+_POD = rb"(?P<origin>[a-z][a-z0-9]*+-[a-z0-9.-]{1,250}) (?P<container>[a-z0-9][a-z0-9-]{0,62}) "
 _SD_ELEMENT = rb"\[(?:[^\]\\]|\\.)*+\]"
 
 # Rows with the same first byte are tried in this order. The order is fixed, not "last matched first", so
@@ -82,7 +87,7 @@ TABLE = (
     _row("syslog priority", b"<", rb"<\d{1,3}>(?=" + HEAD + rb")"),
     _row("llama-server router", b"[", rb"\[(?P<origin> {4}\d| {3}\d\d|  \d{3}| \d{4}|\d{5})\](?: |$)"),
     _row("kubectl --prefix", b"[", rb"\[pod/(?P<origin>[^\]\s]{1,400})\](?: |$)"),
-    _row("kubectl --timestamps", b"12", ISO + rb"(?: |$)"),
+    _row("kubectl --timestamps, aws logs tail", b"12", ISO + rb"(?: " + _STREAM + rb")?(?: |$)"),
     _row(
         "date",
         b"[12",
@@ -92,6 +97,7 @@ TABLE = (
     _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
     _row("model in brackets", b"[", _BRACKET + rb"(?=" + SHAPED + rb")", _BRACKET),
     _row("model in angles", b"<", _ANGLE + rb"(?=" + SHAPED + rb")", _ANGLE),
+    _row("stern", b"abcdefghijklmnopqrstuvwxyz", _POD + rb"(?=" + _SHIPPED + rb")", _POD),
     # Compose pads the longest name with one space of its own and puts another before the bar.
     _row("docker compose", _DIGIT_OR_LETTER, _SERVICE + rb"(?: {2,}+|(?<=[-_]\d) )\|(?: |$)"),
     _row(
@@ -143,7 +149,16 @@ class Prefixes:
 
 def origin_of(match: re.Match[bytes]) -> bytes | None:
     """Name of the server that a matched prefix gives, if its kind gives one."""
-    return match["origin"].strip() if "origin" in match.re.groupindex else None
+    groups = match.re.groupindex
+    if "origin" not in groups:
+        return match["logstream"] if "logstream" in groups else None
+    origin = match["origin"].strip()
+    return within(origin, match["container"]) if "container" in groups else origin
+
+
+def within(outer: bytes | None, inner: bytes | None) -> bytes | None:
+    """Name a server by what an outer and an inner wrapper call it."""
+    return inner or outer if not (outer and inner) else outer + b"/" + inner
 
 
 def row_of(match: re.Match[bytes]) -> Prefix:

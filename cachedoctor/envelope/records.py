@@ -1,4 +1,4 @@
-"""Records that carry a line as a value: docker, CRI, --log-jsonl, ollama's slog, Python loggers.
+"""Records that carry a line as a value: docker, CRI, logcli, --log-jsonl, ollama's slog, Python loggers.
 
 Must not know their neighbours.
 """
@@ -6,11 +6,13 @@ Must not know their neighbours.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
+from cachedoctor.envelope import labels
 from cachedoctor.envelope.prefixes import ISO
-from cachedoctor.envelope.shapes import is_shaped
+from cachedoctor.envelope.shapes import is_shaped, is_written
 from cachedoctor.knowledge.texts import sound_json
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
@@ -22,6 +24,11 @@ _SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+"
 _ASCTIME = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
 _STAMP = re.compile(ISO)
 _CRI = re.compile(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
+_LABEL = rb'[A-Za-z_]\w{0,100}="(?:[^"\\\n]|\\.)*+"'
+_LOGCLI = re.compile(rb"(" + ISO + rb") \{((?:" + _LABEL + rb"(?:, ?)?)*+)\}(?: |$)")
+_LABELS_AT = 40
+"""Bytes before which the labels begin."""
+_PAIR = re.compile(rb'(\w++)=("(?:[^"\\\n]|\\.)*+")')
 
 
 class Piece(msgspec.Struct):
@@ -31,6 +38,8 @@ class Piece(msgspec.Struct):
     complete: bool
     """False when the line goes on in the next record of this stream."""
     stream: str
+    origin: bytes | None = None
+    """The pod, container or host that the record names."""
 
 
 class Message(msgspec.Struct):
@@ -39,11 +48,19 @@ class Message(msgspec.Struct):
     text: bytes
     nested: bool
     """True when the text is a line of another process, forwarded as it came."""
+    origin: bytes | None = None
+
+
+class _Docker(msgspec.Struct, forbid_unknown_fields=True):
+    """A record of docker's json-file, which has no other keys; collectors write such with more."""
+
+    log: str
+    stream: str
+    time: str | None = None
+    attrs: dict[str, str] | None = None
 
 
 class _Json(msgspec.Struct):
-    log: str | None = None
-    stream: str | None = None
     time: int | float | str | None = None
     type: str | None = None
     level: str | None = None
@@ -59,8 +76,11 @@ class _Json(msgspec.Struct):
     vllm_process_name: str | None = None
 
 
+_DOCKER = msgspec.json.Decoder(_Docker)
 _DECODER = msgspec.json.Decoder(_Json)
 _STRING = msgspec.json.Decoder(str)
+_NAMING = (b'"pod', b'"kubernetes', b'"k8s', b'"container', b'"host', b'"_HOSTNAME', b'"log')
+"""Begins of keys that may name the server; Python's own records have none."""
 
 
 def read_record(line: bytes) -> Piece | Message | None:
@@ -70,11 +90,14 @@ def read_record(line: bytes) -> Piece | Message | None:
         return read_json(line)
     if first == b"t":
         return read_slog(line)
-    return read_cri(line) if first == b"2" else None
+    return read_cri(line) or read_logcli(line) if first == b"2" else None
 
 
-def rewritten(line: bytes, text: bytes) -> bytes:
-    """Return the record ``line`` with another text, and without what the server did not write (labels, tags)."""
+def rewritten(line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
+    """Return the record ``line`` with another text, and without what the server did not write (labels, tags).
+
+    ``name(kind, part)`` names what tells several servers apart.
+    """
     if line[:1] == b"{":
         return _rewritten_json(line, text.decode("utf-8", "replace"))
     if line[:1] == b"t":
@@ -82,24 +105,31 @@ def rewritten(line: bytes, text: bytes) -> bytes:
         time = stamp[0] if stamp is not None else b"-"
         return b"time=" + time + b" level=INFO msg=" + msgspec.json.encode(text.decode("utf-8", "replace"))
     match = _CRI.match(line)
+    if match is not None:
+        return line[: match.end(2)] + b" " + text
+    match = _LOGCLI.match(line)
     if match is None:
         raise ValueError("not a record")
-    return line[: match.end(2)] + b" " + text
+    named = labels.origin_labels(labels.labels(_pairs(match[2])))
+    kept = (label.path[0].encode() + b'="' + name("host", str(label.value).encode()) + b'"' for label in named)
+    return match[1] + b" {" + b", ".join(kept) + b"} " + text
 
 
 def read_json(line: bytes) -> Piece | Message | None:
     """Decode a docker or ``--log-jsonl`` record; None for any other or broken JSON."""
+    docker = _docker(line)
+    if docker is not None:
+        return Piece(_encode(docker.log.removesuffix("\n")), docker.log.endswith("\n"), docker.stream)
     try:
         record = _DECODER.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if record.log is not None and record.stream in ("stdout", "stderr"):
-        return Piece(_encode(record.log.removesuffix("\n")), record.log.endswith("\n"), record.stream)
     if record.type == "log" and record.msg is not None:
         prefix = _console_prefix(record.time, record.level)
         return Message(_encode(prefix + record.msg.removesuffix("\n")), record.level == "none")
     if record.levelname is not None and record.message is not None:
-        return Message(_encode(_logger_prefix(record) + record.message.removesuffix("\n")), True)
+        text = _encode(_logger_prefix(record) + record.message.removesuffix("\n"))
+        return Message(text, True, _origin(line) if any(word in line for word in _NAMING) else None)
     return None
 
 
@@ -109,6 +139,16 @@ def read_cri(line: bytes) -> Piece | None:
     if not match:
         return None
     return Piece(line[match.end() :], match[2] == b"F", match[1].decode())
+
+
+def read_logcli(line: bytes) -> Piece | None:
+    """Read a line that logcli prints: time, labels, padded to one width, text."""
+    match = _LOGCLI.match(line) if b" {" in line[:_LABELS_AT] else None
+    if not match:
+        return None
+    text = line[match.end() :]
+    body = text.lstrip(b" ")
+    return Piece(body if is_written(body) else text, True, "", labels.origin(labels.labels(_pairs(match[2]))))
 
 
 def read_slog(line: bytes) -> Message | None:
@@ -142,12 +182,39 @@ def _logger_prefix(record: _Json) -> str:
     return f"{process}{record.levelname}{time} [{(record.name or 'root').replace('.', '/')}.py:{record.lineno or 0}] "
 
 
+def _docker(line: bytes) -> _Docker | None:
+    if b'"log"' not in line:
+        return None
+    try:
+        record = _DOCKER.decode(line if b"\\u" not in line else sound_json(line))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if record.stream in ("stdout", "stderr") else None
+
+
+def _pairs(text: bytes) -> dict[str, object]:
+    """Decode logcli's labels; a value that Go quotes and JSON does not is left out."""
+    found: dict[str, object] = {}
+    for key, value in _PAIR.findall(text):
+        try:
+            found[key.decode()] = _STRING.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def _origin(line: bytes) -> bytes | None:
+    record = msgspec.json.decode(sound_json(line))
+    return labels.origin(labels.labels(record))
+
+
 def _rewritten_json(line: bytes, text: str) -> bytes:
+    docker = _docker(line)
+    if docker is not None:
+        end = "\n" if docker.log.endswith("\n") else ""
+        time = docker.time if docker.time is not None and _STAMP.fullmatch(docker.time.encode()) else None
+        return _bare(_Docker(log=text + end, stream=docker.stream, time=time))
     record = _DECODER.decode(sound_json(line))
-    if record.log is not None and record.stream in ("stdout", "stderr"):
-        end = "\n" if record.log.endswith("\n") else ""
-        time = record.time if isinstance(record.time, str) and _STAMP.fullmatch(record.time.encode()) else None
-        return _bare(_Json(log=text + end, stream=record.stream, time=time))
     if record.levelname is not None and record.message is not None:
         kept = text.removeprefix(_logger_prefix(record))
         plain = record.asctime if _ASCTIME.match(record.asctime or "") else None
@@ -160,7 +227,7 @@ def _rewritten_json(line: bytes, text: str) -> bytes:
     return _bare(_Json(type="log", time=clock, level=level, msg=kept))
 
 
-def _bare(record: _Json) -> bytes:
+def _bare(record: _Json | _Docker) -> bytes:
     return msgspec.json.encode({k: v for k, v in msgspec.structs.asdict(record).items() if v is not None})
 
 

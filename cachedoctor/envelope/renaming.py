@@ -31,6 +31,8 @@ def _part(group: str, raw: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
     harmless = _HARMLESS.get(group)
     if not raw.strip() or raw == b"-" or (harmless is not None and harmless.fullmatch(raw)):
         return raw
+    if group == "logstream":  # taken for one by its slash
+        return name("host", raw) + b"/0"
     if group != "origin":
         return name(group, raw)
     if _NUMBER.fullmatch(raw):  # the port of a router's child

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from cachedoctor.envelope.prefixes import HEADER, Prefixes, origin_of
-from cachedoctor.envelope.records import Piece, read_record, rewritten
+from cachedoctor.envelope.log_records import LogRecords
+from cachedoctor.envelope.prefixes import HEADER, Prefixes, origin_of, within
+from cachedoctor.envelope.records import Piece
 from cachedoctor.envelope.renaming import renamed
 from cachedoctor.envelope.shapes import candidates, drop_progress, strip_controls
 from cachedoctor.envelope.unwrapper import DEPTH_MAX
@@ -54,6 +55,7 @@ class Rewriter:
         self._bodies = bodies
         self._name = name
         self._prefixes = Prefixes()
+        self._records = LogRecords()
         self._below_header = False
         self._joined: dict[tuple[bytes | None, str], _Joined] = {}
         self._waiting: deque[bytes | _Open] = deque()
@@ -81,6 +83,7 @@ class Rewriter:
 
     def _plain(self, lines: bytes) -> None:
         self._below_header = False
+        self._records.came_bare(lines)
         self._put(self._bodies(drop_progress(lines)).removesuffix(b"\n"))
 
     def _put(self, made: bytes | _Open) -> None:
@@ -113,19 +116,21 @@ class Rewriter:
         """Write ``line`` behind ``head``. ``inside`` a record's text there is no other record to wait for."""
         while depth < DEPTH_MAX:
             depth += 1
-            record = read_record(line)
+            record = self._records.read(line, depth)
             if isinstance(record, Piece):
-                return self._piece(record, line, origin, depth, head, inside)
+                return self._piece(record, line, within(origin, record.origin), depth, head, inside)
             if record:
                 text = self._text(record.text, origin, depth if record.nested else DEPTH_MAX)
-                return head + rewritten(line, text)
+                return head + self._records.rewritten(line, text, depth, self._name)
+            frame = self._records.frame(line, depth) if line.startswith(b"{") else None
+            if frame is not None:
+                return head + frame
             match = self._prefixes.find(line)
             if match is None:
+                self._records.came_without(line, depth)
                 break
             head += renamed(match, self._name)
-            inner = origin_of(match)
-            if inner:
-                origin = inner if origin is None else origin + b"/" + inner
+            origin = within(origin, origin_of(match))
             line = line[match.end() :]
         return head + self._bodies(drop_progress(line) + b"\n").removesuffix(b"\n")
 
@@ -143,7 +148,8 @@ class Rewriter:
         key = (origin, piece.stream)
         joined = self._joined.get(key)
         if inside or (joined is None and piece.complete):
-            return head + rewritten(line, self._text(piece.text, origin, depth))
+            text = self._text(piece.text, origin, depth)
+            return head + self._records.rewritten(line, text, depth, self._name)
         if joined is None:
             joined = self._joined[key] = _Joined(depth, origin, [], bytearray())
         record = _Open(head, line)
@@ -158,7 +164,7 @@ class Rewriter:
         joined = self._joined.pop(key)
         text = self._text(bytes(joined.text), joined.origin, joined.depth)
         for record in joined.records:
-            record.done = record.head + rewritten(record.line, text)
+            record.done = record.head + self._records.rewritten(record.line, text, joined.depth, self._name)
             text = b""
 
     def _close_all(self) -> None:

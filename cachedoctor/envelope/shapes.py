@@ -17,14 +17,25 @@ HEAD = (
 TIMING = rb"(?: *(?:prompt eval|eval|total) time =)"
 """The bare lines of a timing block. Their leading spaces belong to them."""
 
-_LIBRARY = rb"(?:build|main|system[_ ]info|print_info|(?:llama|ggml|common|load|init|sched|graph)\w{0,40}): "
+_LIBRARY = rb"(?:build(?:_info)?|main|system[_ ]info|print_info|(?:llama|ggml|common|load|init|sched|graph)\w{0,40}): "
 SHAPED = rb"(?: {0,8}" + HEAD + rb"|" + TIMING + rb"|" + _LIBRARY + rb")"
 """A body that a llama.cpp server may have written; enough to trust a wrapper that other programs use too."""
+
+_LOGGED = (
+    rb"(?:(?:\([\w.-]{1,60}[^()\n]{0,80}\) )?\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s{1,4}\d\d-\d\d \d\d:\d\d:\d\d"
+    rb"|(?:\([\w.-]{1,60}[^()\n]{0,80}\) )?INFO: {5}\S"
+    rb"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){0,6}\] "
+    rb"|time=\S{10,40} level=[A-Z]{4,5} )"
+)
+"""The start of a line of vLLM, of uvicorn, of SGLang, of ollama."""
+WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
+"""A body that a server may have written: enough to tell which text of a record is the line."""
 
 MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
 _SHAPED = re.compile(SHAPED)
+_WRITTEN = re.compile(WRITTEN)
 
 _RANKED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){1,6}\] (?!" + SHAPED + rb")"
 """The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, behind which SGLang writes: no wrapper, and every line has it."""
@@ -39,7 +50,8 @@ _CANDIDATE = (
     + rb"|"
     + WEEKDAYS
     + rb") |time="
-    rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|)"
+    rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|"
+    rb"|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
 )
 _FIRST = re.compile(_CANDIDATE)
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.
@@ -54,6 +66,11 @@ _PROGRESS = re.compile(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MUL
 def is_shaped(body: bytes) -> bool:
     """Whether a llama.cpp server may have written ``body``, as those see it who take wrappers off."""
     return _SHAPED.match(body) is not None
+
+
+def is_written(body: bytes) -> bool:
+    """Whether a server of any kind may have written ``body``."""
+    return _WRITTEN.match(body) is not None
 
 
 def strip_controls(text: bytes) -> bytes:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cachedoctor.envelope.prefixes import HEADER, Prefixes
+from cachedoctor.envelope.log_records import LogRecords
+from cachedoctor.envelope.prefixes import HEADER, Prefixes, within
 from cachedoctor.envelope.records import Piece, read_record
 from cachedoctor.envelope.shapes import candidates, drop_progress, strip_controls
 from cachedoctor.model import Segment
@@ -59,6 +60,7 @@ class Unwrapper:
 
     def __init__(self) -> None:
         self._prefixes = Prefixes()
+        self._records = LogRecords()
         self._held: dict[tuple[bytes | None, str], _Held] = {}
         self._held_size = 0
         self._below_header = False
@@ -89,7 +91,7 @@ class Unwrapper:
     @property
     def settled(self) -> bool:
         """No line before has a say in what the next one means."""
-        return not (self._below_header or self._held or self._prefixes.known or self._origins)
+        return not (self._below_header or self._held or self._prefixes.known or self._records.known or self._origins)
 
     def flush(self) -> list[Segment]:
         """Return the lines that were waiting for their last part."""
@@ -104,6 +106,7 @@ class Unwrapper:
 
     def _pass_on(self, lines: bytes, number: int) -> int:
         after = number + lines.count(b"\n")
+        self._records.came_bare(lines)
         self._out.add(None, drop_progress(lines), range(number, after))
         self._below_header = False
         return after
@@ -119,19 +122,23 @@ class Unwrapper:
     def _line(self, line: bytes, number: int, origin: bytes | None, depth: int) -> None:
         while depth < DEPTH_MAX:
             depth += 1
-            record = read_record(line)
+            record = read_record(line) if depth <= self._records.plain else self._records.read(line, depth)
             if isinstance(record, Piece):
-                self._join(record, number, origin, depth)
+                inner = record.origin
+                self._join(record, number, origin if inner is None else within(origin, inner), depth)
                 return
             if record:
-                self._text(record.text, number, origin, depth if record.nested else DEPTH_MAX)
+                inner = within(origin, record.origin)
+                self._text(record.text, number, inner, depth if record.nested else DEPTH_MAX)
                 return
             peeled = self._prefixes.peel(line)
             if not peeled:
+                if depth > self._records.decided:
+                    self._records.came_without(line, depth)
                 break
             line, inner = peeled
             if inner:
-                origin = inner if origin is None else origin + b"/" + inner
+                origin = within(origin, inner)
         if origin is not None and origin not in self._origins:
             if len(self._origins) < _ORIGINS_MAX:
                 self._origins.add(origin)

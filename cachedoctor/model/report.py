@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, Annotated, Protocol
+from typing import IO, Annotated, Literal, Protocol
 
 import msgspec
 
@@ -33,6 +33,9 @@ class InputInfo(msgspec.Struct):
     """Lines that are known messages."""
     error: str | None = None
     """Why it could not be read to its end."""
+    counted: Literal["newest first", "records"] | None = None
+    """How its lines are numbered where that is not from the top: ``newest first`` from the end, as ``tac`` gives them,
+    ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
     imitations: Long = 0
     """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
 

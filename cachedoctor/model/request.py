@@ -52,9 +52,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     common_prefix_tokens: int | None = None
     """Longest common prefix with what the slot held when processing began."""
     lcp_exact: bool = False
-    """The common prefix was printed, not estimated from rounded shares."""
+    """The common prefix was printed, or follows from a printed threshold; it is not estimated from rounded shares."""
     prefix_between: tuple[int, int] | None = None
-    """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it was printed."""
+    """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it is exact."""
     restored_from_ram: bool | None = None
     lost_tokens: int | None = None
     lost_client: int | None = None

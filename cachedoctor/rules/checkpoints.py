@@ -5,9 +5,8 @@ from __future__ import annotations
 from cachedoctor.model import Check
 from cachedoctor.rules.base import RuleContext
 
-FIXED = 8673
-"""First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929). What it still
-passes over ends beyond the common prefix, which builds from b9713 on refuse on purpose."""
+ENDS_INSIDE = 9539
+"""First build that may pass over, on purpose, a checkpoint that ends beyond the common prefix (not yet b9538, b9713 does)."""
 
 
 def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
@@ -19,7 +18,7 @@ def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
     """
     if check.pos_min == check.pos_max or s.facts.memory in ("hybrid", "recurrent"):
         return check.pos_max + 1 <= lcp
-    if check.pos_max > lcp and s.facts.at_least(FIXED) is True:
+    if check.pos_max > lcp and s.facts.at_least(ENDS_INSIDE) is True:
         return False
     if check.pos_min == 0 or check.pos_min >= lcp:
         return check.pos_min < lcp

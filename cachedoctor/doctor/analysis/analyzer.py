@@ -9,6 +9,7 @@ import cachedoctor
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
 from cachedoctor.doctor.analysis.line_order import take_all
+from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -102,7 +103,9 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
-        self._excerpt = HeldBack()
+        self.begin = b""
+        """First bytes of the last input."""
+        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._interrupted = False
         self._new: list[str] = []
         """Codes of findings opened since they were last asked for."""
@@ -126,8 +129,8 @@ class Analyzer:
             self._faults.servers.clear()
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
-        self._intake = Intake(path, line)
-        self._excerpt = HeldBack()
+        self._intake, self.begin = Intake(path, line), b""
+        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
         self._inputs.append(self._intake.info)
         if self._listener is not None:
             self._listener.opened(len(self._inputs) - 1, self._intake.info)
@@ -137,6 +140,7 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
+        self.begin = self.begin or chunk[:BEGIN]
         return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
@@ -154,7 +158,8 @@ class Analyzer:
         """End of the open input."""
         if self._intake is not None:
             settled = self._intake.settled
-            self._arrived(self._intake.finish())
+            for segments in self._intake.finish():
+                self._arrived(segments)
             self._read_excerpt(self._excerpt.release())
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
 

@@ -6,8 +6,10 @@ an editor.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cachedoctor.doctor.analysis.prompt_text import PromptText
-from cachedoctor.envelope import Unwrapper
+from cachedoctor.envelope import Documents, NewestFirst, Unwrapper
 from cachedoctor.model import InputInfo, Segment
 
 MAX_LINE = 1 << 20
@@ -64,6 +66,8 @@ class Intake:
         """``first``: number of the first line, where the input is a part of a file."""
         self.info = InputInfo(path)
         self._first = first
+        self._documents = Documents()
+        self._order = NewestFirst()
         self._unwrapper = Unwrapper()
         self._blocks = Blocks()
         self._texts = PromptText()
@@ -71,23 +75,33 @@ class Intake:
     def feed(self, chunk: bytes) -> list[Segment]:
         """Take the next bytes; give the segments of the lines that they complete."""
         self.info.bytes += len(chunk)
-        block = self._blocks.feed(chunk)
-        return self._block(self._texts.feed(block)) if block else []
+        return self._ordered(self._order.feed(self._documents.feed(chunk)))
 
     def quiet(self) -> list[Segment]:
-        """The live input fell silent: give what waits for the end of a printed text."""
-        return self._block(self._texts.finish())
+        """The live input fell silent: give what was held to find out its order, or waits for the end of a text."""
+        return self._ordered(self._order.quiet()) + self._block(self._texts.finish())
 
-    def finish(self) -> list[Segment]:
-        """The input ended: give what is still held back."""
+    def finish(self) -> Iterator[list[Segment]]:
+        """The input ended: give what is still held back, in pieces."""
+        yield self._ordered(self._order.feed(self._documents.finish()))
+        for chunk in self._order.finish():
+            yield self._ordered(chunk)
         rest = self._blocks.finish()
         segments = self._block(self._texts.feed(rest)) if rest else []
-        return segments + self._block(self._texts.finish()) + self._unwrapper.flush()
+        yield segments + self._block(self._texts.finish()) + self._unwrapper.flush()
 
     @property
     def settled(self) -> bool:
         """No line before has a say in how the next one is read."""
         return self._unwrapper.settled and self._texts.settled
+
+    def _ordered(self, chunk: bytes) -> list[Segment]:
+        if self._order.turned:
+            self.info.counted = "newest first"
+        elif self._documents.opened:
+            self.info.counted = "records"
+        block = self._blocks.feed(chunk)
+        return self._block(self._texts.feed(block)) if block else []
 
     def _block(self, block: bytes) -> list[Segment]:
         first = self.info.lines + self._first
@@ -102,8 +116,9 @@ class HeldBack:
     An excerpt is read leniently, as a whole; a log is not, which costs nothing then.
     """
 
-    def __init__(self) -> None:
-        self._held: list[Segment] | None = []
+    def __init__(self, *, patient: bool = True) -> None:
+        """``patient``: someone who waits; nothing is held back from who does not."""
+        self._held: list[Segment] | None = [] if patient else None
         self._lines = self._bytes = 0
 
     def take(self, segments: list[Segment]) -> list[Segment]:

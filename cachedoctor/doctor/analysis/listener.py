@@ -14,6 +14,9 @@ from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBa
 class Listener:
     """Hears, and does nothing; to be refined."""
 
+    patient = True
+    """It can wait until a short input shows that it is no excerpt; a screen that shows lines as they come cannot."""
+
     def __init__(self, spool: Spool | None = None) -> None:
         """``spool``: takes the finished requests; None keeps none of them."""
         self.spool = spool or Spool(None)

@@ -107,7 +107,7 @@ class Servers:
 
     def mended(self, segments: list[Segment]) -> tuple[list[Segment], list[Iterator[Step]]]:
         """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives."""
-        reader = ExcerptReader(catalogue(), PLAN)
+        reader = ExcerptReader(catalogue(), self._plan)
         excerpts = [reader.read(segment) for segment in segments]
         for excerpt in excerpts:
             if excerpt.mended:

@@ -28,7 +28,7 @@ _NAMED_MAX = 3
 def explain(data: bytes) -> Iterator[Line]:
     """Explain every line of ``data`` that is not empty, in any wrapper that ``analyze`` knows; nothing raises."""
     intake = Intake("")
-    segments = [*intake.feed(data), *intake.finish()]
+    segments = [*intake.feed(data), *(segment for rest in intake.finish() for segment in rest)]
     bodies = [
         (segment.first + i if segment.numbers is None else segment.numbers[i], segment.origin, body)
         for segment in segments

@@ -38,6 +38,8 @@ _T = TypeVar("_T")
 class Observer(Listener):
     """Remembers of each slot how far it is, and its last request."""
 
+    patient = False
+
     def __init__(self) -> None:
         super().__init__()
         self._info = InputInfo("")

@@ -13,13 +13,14 @@ from collections.abc import Callable, Hashable
 from typing import IO
 
 from cachedoctor.doctor.analysis.intake import Blocks
+from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.redact import program_lines
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
-from cachedoctor.envelope import Rewriter, is_shaped
+from cachedoctor.envelope import Documents, Rewriter, is_shaped
 from cachedoctor.redact.printed import BAR, FIELDS, OTHER_FIELD, Printed
 from cachedoctor.redact.redact_lines import FieldSpan, LineRedactor
 from cachedoctor.redact.tokens import Tokens
@@ -39,7 +40,10 @@ class Redactor:
         self._rewriting = EngineLineRewriter(self._tokens)
         self._of_programs = ProgramLines()
         self._rewriter = Rewriter(self._bodies, self._name)
+        self._documents = Documents()
         self._blocks = Blocks()
+        self.begin = b""
+        """First bytes of the input."""
         self.lines = 0
         """Lines read."""
         self.recognised = 0
@@ -47,11 +51,13 @@ class Redactor:
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; give the lines that are finished."""
-        return self._block(self._blocks.feed(chunk))
+        self.begin = self.begin or chunk[:BEGIN]
+        return self._block(self._blocks.feed(self._documents.feed(chunk)))
 
     def finish(self) -> bytes:
         """The input ended: give the rest."""
-        return self._block(self._blocks.finish()) + self._rewriter.flush()
+        rest = self._block(self._blocks.feed(self._documents.finish()))
+        return rest + self._block(self._blocks.finish()) + self._rewriter.flush()
 
     def replaced(self) -> dict[str, int]:
         """How many different secrets of each kind were replaced."""

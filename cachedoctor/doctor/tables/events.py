@@ -55,7 +55,8 @@ class Listing:
 
     def finish(self) -> Iterator[bytes]:
         """Yield the rows of what was still held back."""
-        return self._rows(self._intake.finish())
+        for segments in self._intake.finish():
+            yield from self._rows(segments)
 
     def _rows(self, segments: list[Segment]) -> Iterator[bytes]:
         found = [row for segment in segments for row in self._segment(segment)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.engines.llamacpp import intervals
-from cachedoctor.model import Facts, Outcome
+from cachedoctor.model import Between, Facts, Outcome
 from cachedoctor.model.observed import Observed
 
 NEAR = 64
@@ -119,17 +119,18 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
     lcp, cached = found.prefix, numbers.cached
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    between, whole, least = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown), None
-    exact, near = lcp is not None, None
+    shares, whole = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown)
+    between, least, exact, near = shares, None, lcp is not None, None
     if lcp is not None:
         between = (lcp, lcp)
     elif seen.checks and "images" not in facts.shows:  # images may take fewer positions than tokens (M-RoPE)
-        between, least = _from_threshold(seen, facts, numbers.prompt, between)
-        near = between if between is not None and between[1] - between[0] <= 1 else None
+        threshold = intervals.by_threshold(seen, facts, numbers.prompt)
+        between, least = _with_threshold(threshold, shares)
+        near = _pinned(between, threshold, shares)
     if near is not None:
         lcp, exact = near[0], near[0] == near[1]
         numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"
-    elif lcp is None and between is not None and _is_estimate(between, seen):
+    elif lcp is None and between is not None and shares is not None:
         lcp = _within(between, cached if whole is not False else None, found.tokens)
         numbers.derived["common_prefix_tokens"] = "similarity and f_keep"
     elif lcp is None and cached and (whole or cached == found.tokens):
@@ -140,24 +141,28 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
     return Prefix(lcp, exact, between, least)
 
 
-def _is_estimate(between: tuple[int, int], seen: Observed) -> bool:
-    """Whether the middle of two bounds is near the truth: those of shares are, those of a threshold of 0 are not."""
-    return not seen.checks or next(iter(seen.checks)).threshold > 0 or between[1] <= NEAR
-
-
-def _from_threshold(
-    seen: Observed, facts: Facts, prompt: int | None, shares: tuple[int, int] | None
+def _with_threshold(
+    threshold: Between | None, shares: tuple[int, int] | None
 ) -> tuple[tuple[int, int] | None, int | None]:
-    """Bounds of the common prefix that the threshold of a search for checkpoints was worked out from.
+    """Bounds of the common prefix by the threshold of a search for checkpoints and by rounded shares.
 
-    Or else its lower bound, where the window is not known. ``shares``: what rounded shares leave possible; they may be
-    of what the slot held before a prompt came from RAM.
+    Or else its lower bound, where the window is not known. What contradicts the shares is not believed.
     """
-    bounds = intervals.narrowed(intervals.by_threshold(seen, facts, prompt), shares)
+    bounds = intervals.narrowed(shares, threshold)
     if bounds is None:
         return None, None
     low, high = bounds
     return (None, low) if high is None else ((low, high), None)
+
+
+def _pinned(
+    between: tuple[int, int] | None, threshold: Between | None, shares: tuple[int, int] | None
+) -> tuple[int, int] | None:
+    """Bounds that a threshold leaves, where they leave one number; or two, where no shares say more."""
+    if between is None or threshold is None or threshold[1] is None:
+        return None
+    inside = threshold[0] <= between[0] and between[1] <= threshold[1]
+    return between if inside and between[1] - between[0] <= (shares is None) else None
 
 
 def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:

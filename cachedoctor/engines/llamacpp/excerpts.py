@@ -37,6 +37,8 @@ PREFIXED = re.compile(
 """A line that begins a record."""
 _REST_OF_NUMBER = re.compile(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
 """What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
+_SLOTS, _TASKS = 1_000, 10**15
+"""There are no higher numbers of either."""
 _DIGITS = re.compile(rb"\d")
 
 
@@ -161,6 +163,8 @@ class ExcerptReader:
             last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
             fields.pop(last or "", None)  # there may have been more digits
         slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
+        if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
+            return None
         return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
 
     def _row(self, reading: LineReading, text: bytes) -> Message | None:

@@ -16,7 +16,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
-from cachedoctor.report.words.coverage import imitated
+from cachedoctor.report.words.coverage import imitated, numbered
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent
 
@@ -83,7 +83,7 @@ def _about(report: Report) -> str:
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
     known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
     parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
-    if said := imitated(report):
+    for said in filter(None, (numbered(report), imitated(report))):
         parts.append(said)
     if report.ignored:
         parts.append(switched_off(report.ignored))

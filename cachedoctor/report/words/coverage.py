@@ -25,6 +25,17 @@ def checked(report: Report) -> str:
     return "; ".join(parts)
 
 
+def numbered(report: Report) -> str:
+    """Say how lines are numbered, where that is not from the top of the input; nothing where it is."""
+    kinds = {info.counted for info in report.inputs if info.counted is not None}
+    said = []
+    if "newest first" in kinds:
+        said.append("The newest line came first: lines are numbered from the end, as tac gives them.")
+    if "records" in kinds:
+        said.append("Lines are the records of the JSON document, numbered in the order of time.")
+    return " ".join(said)
+
+
 def imitated(report: Report) -> str:
     """Say how many lines inside printed prompts looked like a server's; nothing without any."""
     lines = sum(info.imitations for info in report.inputs)

@@ -43,7 +43,8 @@ def _confidence(s: RuleContext) -> Confidence:
     r = s.request
     if s.by_the_book is False:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
-    repeated = s.said_before("CD108")[-1:] == [True]
+    # the first turn that is in the log may have been another conversation's
+    repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
     if r.new_text and " | " in r.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's

@@ -9,6 +9,8 @@ import re
 
 _FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
 _FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
+_INSIDE = re.compile(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
+"""The text before a bar that stands inside the header."""
 _HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
 
 
@@ -17,6 +19,8 @@ def field_that_differs(old: str, new: str) -> str | None:
     field = header_field(new)
     if field is None or field != header_field(old):
         return None
+    if not field and _INSIDE.search(new.partition(" | ")[0]) is None:
+        return None  # the header is the same in both, and text behind it differs
     before, after = (text.partition(" | ")[2].strip() for text in (old, new))
     return field if before and after and before != after else None
 

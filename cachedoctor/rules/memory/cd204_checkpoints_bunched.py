@@ -51,6 +51,8 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if "dropped_checkpoints" in facts.shows and not facts.starts_cold:
         return None  # what lay further up may have been dropped before this log begins
+    if r.partial and s.slot_before is None and not facts.starts_cold:
+        return None  # an excerpt: nothing of what was done to the list before
     found = bunch(s)
     if found is None:
         return None

@@ -21,8 +21,10 @@ from cachedoctor.rules.base import (
     n,
     times,
 )
-from cachedoctor.rules.checkpoints import FIXED, held_whole, serves
+from cachedoctor.rules.checkpoints import held_whole, serves
 
+FIXED = 8673
+"""First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929)."""
 PASSED_OVER = 1000
 """Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
 

@@ -1,0 +1,82 @@
+"""What an input in which nothing was recognised looks like, so that a hint can say what was given instead of a log.
+
+A guess from its first bytes, for one sentence; nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from cachedoctor.envelope import MOST
+from cachedoctor.knowledge.texts import sound_json
+
+BEGIN = 1 << 14
+"""Bytes that are looked at."""
+_KEYS = 4
+"""Keys of a record that are named."""
+_KEY = re.compile(r"[\w@.-]{1,40}")
+_QUOTED = re.compile(r'"([\w@.-]{1,40})"\s{0,8}:')
+_PAGE = re.compile(rb"<(?:!doctype html|html|head|body|!--|\?xml)", re.IGNORECASE)
+_KINDS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (rb"GGUF", "a model file"),
+        (rb"\S{2,45} \S{1,60} \S{1,60} \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d", "the access log of a web server"),
+        (rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} \S", "the journal of other programs"),
+        (rb"Traceback \(most recent call last\):", "the traceback of a Python program"),
+        (rb"(?:diff --git |--- \S.*\n\+\+\+ )", "a patch"),
+        (rb"[\w .@-]{1,40}(?:[,;\t][\w .@-]{1,40}){3,99}\r?\n", "a table"),
+        (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
+    )
+)
+_KERNEL = re.compile(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
+_MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
+
+
+def resemblance(begin: bytes, size: int = 0) -> str | None:
+    """Name what the first bytes of an input of ``size`` look like; None where that is not known.
+
+    A page, ``an array of JSON objects with "id", "name"``, ``the access log of a web server`` ...
+    """
+    begin = begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if _KERNEL.match(begin):
+        return "the log of the kernel"
+    if size > MOST and re.match(rb"\[\s*+\{", begin):
+        return f"a JSON array of more than {MOST >> 20} MiB, which has to be one record per line: jq -c '.[]' FILE"
+    if begin[:1] in (b"[", b"{") and (json := _json(begin)) is not None:
+        return json
+    if _PAGE.match(begin):
+        return "a page of the web, not the text in it"
+    for pattern, words in _KINDS:
+        if pattern.match(begin):
+            return words
+    text = begin.decode("utf-8", "replace")
+    letters = sum(char.isalpha() or char == " " for char in text)
+    if len(text) >= 80 and (letters > 0.9 * len(text) or _MARKS.search(text)):
+        return "text that somebody wrote"
+    return None
+
+
+def _json(begin: bytes) -> str | None:
+    first, newline, _ = begin.partition(b"\n")
+    try:
+        record = msgspec.json.decode(sound_json(first)) if newline or first.endswith((b"]", b"}")) else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        record = None
+    if isinstance(record, dict):
+        return _named("JSON records", [key for key in record if _KEY.fullmatch(key)])
+    if re.match(rb"\[\s*+[-\d\"tfn]", begin):
+        return "a JSON array of values" if re.match(rb"\[\s*+(?:-?\d[\d.]*+|\"[^\"\n]*+\")\s*+[,\]]", begin) else None
+    array = re.match(rb"\[\s*+\{", begin) is not None
+    if not array and not re.match(rb"\{\s*+\"", begin):
+        return None
+    keys = list(dict.fromkeys(_QUOTED.findall(begin.decode("utf-8", "replace"))))
+    return _named("a JSON array of objects" if array else "a JSON object", keys)
+
+
+def _named(what: str, keys: list[str]) -> str:
+    more = " ..." if len(keys) > _KEYS else ""
+    said = f" with {', '.join(keys[:_KEYS])}{more}" if keys else ""
+    return f"{what}{said}, without a server's line in any text"

@@ -1,0 +1,173 @@
+"""Records of any program that collects logs: which of their texts is the line is decided by what it holds.
+
+Loki and logcli ``{"line":}``, Elastic and Vector ``{"message":}``, Fluent Bit ``{"log":}``, GCP ``{"textPayload":}``,
+CloudWatch ``{"@message":}``, journald ``{"MESSAGE":}``, stern ``{"message":}`` and all others: the key under which a
+line of a server was found is from then on read in every record of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cachedoctor.envelope import labels
+from cachedoctor.envelope.clock import is_time
+from cachedoctor.envelope.prefixes import Prefixes
+from cachedoctor.envelope.records import Piece, read_record
+from cachedoctor.envelope.shapes import is_written, strip_controls
+from cachedoctor.knowledge.texts import sound_json
+
+_PATHS_MAX = 8
+_TRIES = 4096
+"""Records without a line of a server before the first with one; a cluster's other programs may have begun."""
+_BEGIN = 50
+"""Lines that are no records before the first record: what a shell or a person wrote above them."""
+_LINES = 4
+"""Lines of a text that are looked at."""
+_DEPTH = 4
+"""Wrappers inside a text."""
+_SPLIT = 16_384
+"""Bytes at which docker cuts a line; only its last part ends with a newline."""
+
+_TIME_MAX = 10**20
+"""Nanoseconds of three thousand years; a larger number is no time."""
+_NO_VALUE = msgspec.UNSET
+
+
+class Collected:
+    """Reads the records of one log at one depth of its wrappers.
+
+    What this log's collector is, is decided here and nowhere else: by the first records, never by one behind a line
+    that came without. So a prompt that holds a record does not make the log a collected one.
+    """
+
+    def __init__(self) -> None:
+        self._paths: list[labels.Path] = []
+        self._labels = labels.Labels()
+        self._tries = _TRIES
+        self._begin = _BEGIN
+        self._ended: set[labels.Path] = set()
+        """Keys whose texts end with a newline."""
+
+    @property
+    def known(self) -> bool:
+        """Whether it was decided that the log was collected."""
+        return bool(self._paths)
+
+    def came_without(self, line: bytes) -> None:
+        """Take a line that is in no record."""
+        if self._tries and not self._paths:
+            self._begin -= 1
+            if not self._begin or is_written(line):
+                self._tries = 0
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the next record may decide it."""
+        return bool(self._tries) and not self._paths
+
+    def read(self, line: bytes) -> Piece | None:
+        """Read a record of the collector; None for any other line."""
+        if not self._paths and not self._tries:
+            return None
+        record = _decoded(line)
+        found = None if record is None else self.line_of(record)
+        if record is None or found is None:
+            return None
+        path, text = found
+        named = self._labels.of(record)
+        whole = not labels.goes_on(named)
+        if text.endswith("\n"):
+            self._ended.add(path)
+            text = text[:-1].removesuffix("\r")
+        elif path in self._ended and len(text.encode("utf-8", "replace")) >= _SPLIT:
+            whole = False
+        return Piece(text.encode("utf-8", "replace"), whole, labels.stream(named), labels.origin(named))
+
+    def rewritten(self, line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
+        """Return the record ``line`` with another text; of all else only what ``read`` needs, and names by ``name``."""
+        record = _decoded(line) or {}
+        found = self.line_of(record)
+        out: dict[str, Any] = {}
+        named = labels.labels(record)
+        origins = {label.path for label in labels.origin_labels(named)}
+        for label in named.values():
+            if label.path in origins:
+                kept: Any = name("host", str(label.value).encode("utf-8", "replace")).decode()
+            else:
+                kept = _harmless(label)
+            if kept is not _NO_VALUE:
+                labels.put(out, label.path, kept)
+        if found is not None:
+            path, before = found
+            end = "\n" if before.endswith("\n") else ""
+            labels.put(out, path, text.decode("utf-8", "replace") + end)
+        return msgspec.json.encode(out)
+
+    def frame(self, line: bytes) -> bytes | None:
+        """Return the record ``line`` with its time alone; None where it has none."""
+        named = labels.labels(_decoded(line) or {})
+        time = _harmless(named["time"]) if "time" in named else _NO_VALUE
+        if time is _NO_VALUE:
+            return None
+        out: dict[str, Any] = {}
+        labels.put(out, named["time"].path, time)
+        return msgspec.json.encode(out)
+
+    def line_of(self, record: dict[str, Any]) -> tuple[labels.Path, str] | None:
+        """Find the text of a decoded record that is the line, and its keys."""
+        for path in self._paths:
+            text = labels.text_of(labels.at(record, path))
+            if text is not None:
+                return path, text
+        if not self._tries or len(self._paths) >= _PATHS_MAX:
+            return None
+        self._tries -= 1
+        for path, text in labels.strings(record):
+            if holds_line(text):
+                self._paths.append(path)
+                return path, text
+        return None
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = msgspec.json.decode(sound_json(line))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _harmless(label: labels.Label) -> Any:
+    """Return the value of a label that names nobody, or nothing."""
+    value = label.value
+    if label.role == "time":
+        known = is_time(value) if isinstance(value, str) else 0 <= value < _TIME_MAX
+        return value if known else _NO_VALUE
+    if label.role in ("part", "last"):
+        return value if str(value).lower() in ("p", "f", "true", "false") else _NO_VALUE
+    return value if label.role == "stream" and value in ("stdout", "stderr") else _NO_VALUE
+
+
+def holds_line(text: str, depth: int = 0) -> bool:
+    """Whether a server wrote one of the first lines of a text, whatever is wrapped around it."""
+    lines = text.encode("utf-8", "replace").split(b"\n", _LINES)
+    return any(_is_line(strip_controls(line + b"\n")[:-1], depth) for line in lines[:_LINES] if line.strip())
+
+
+def _is_line(line: bytes, depth: int) -> bool:
+    while depth < _DEPTH and not is_written(line):
+        depth += 1
+        record = read_record(line)
+        if record is not None:
+            return holds_line(record.text.decode("utf-8", "replace"), depth)
+        if line.startswith(b"{"):
+            values = _decoded(line) or {}
+            return any(holds_line(text, depth) for _, text in labels.strings(values))
+        peeled = Prefixes().peel(line)
+        if peeled is None:
+            return False
+        line = peeled[0]
+    return is_written(line)

@@ -1,0 +1,107 @@
+"""What is no log is named by what it looks like, in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import one_line, run
+from shipments import cloudwatch_events, filebeat
+from wrapped import LINES
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.resemblance import BEGIN, resemblance
+from cachedoctor.envelope import MOST
+
+PAGE = b"<!DOCTYPE html>\n<html><body><pre>slot update_slots: id  0</pre></body></html>\n"
+PROSE = (
+    b"I run the model on two cards and every turn takes minutes, as if it read the whole chat again. What is wrong?\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("begin", "words"),
+    [
+        (PAGE, "a page of the web"),
+        (b"\xef\xbb\xbf \n<HTML>", "a page of the web"),
+        (b"[1, 2, 3]\n", "a JSON array of values"),
+        (b'["a", "b"]', "a JSON array of values"),
+        (b'[{"id": 1, "name": "a"}]', "a JSON array of objects with id, name,"),
+        (b'[\n  {\n    "id": 1', "a JSON array of objects with id,"),
+        (b'{"id": 1}\n{"id": 2}\n', "JSON records with id,"),
+        (b'{"a":1,"b":2,"c":3,"d":4,"e":5}\n', "JSON records with a, b, c, d ...,"),
+        (b'{"\\u001b[31m": 1, "<b>": 2, "x y": 3}\n', "JSON records, without"),
+        (b'{\n  "object": "list"', "a JSON object with object,"),
+        (b'10.0.0.1 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5\n', "the access log of a web server"),
+        (b"Nov 20 12:00:00 gpu sshd[12]: Accepted\n", "the journal of other programs"),
+        (b"[    0.000000] Linux version 6.8\n", "the log of the kernel"),
+        (b"Traceback (most recent call last):\n", "the traceback of a Python program"),
+        (b"2026-11-20 12:00:00,123 INFO root: ready\n", "the log of another program"),
+        (b"name,id,size,time\na,b,c,d\n", "a table"),
+        (b"GGUF\x03\0\0\0", "a model file"),
+        (PROSE, "text that somebody wrote"),
+    ],
+)
+def test_what_it_looks_like(begin: bytes, words: str) -> None:
+    assert (resemblance(begin) or "").startswith(words)
+
+
+@pytest.mark.parametrize("begin", [b"", b"{", b"[", b"\0\1\2", b"x", b"[" * BEGIN, b"\xff" * 99])
+def test_of_others_nothing_is_said(begin: bytes) -> None:
+    assert resemblance(begin) is None
+
+
+def test_an_array_that_is_too_large_is_no_array_without_a_line() -> None:
+    assert "jq -c '.[]'" in (resemblance(b'[{"line": "x"}', MOST + 1) or "")
+
+
+@pytest.mark.parametrize("content", [PAGE, PROSE, b"[1]\n", b'[{"id": 1}]'])
+def test_it_is_said_in_one_line_of_a_file_and_of_a_pipe(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(content)
+    for done in (run("analyze", path), run("analyze", "-", stdin=content), run("redact", path)):
+        assert done.returncode == 3
+        one_line(done, "it looks like " + str(resemblance(content)), "cachedoctor explain unknown-format")
+
+
+def test_how_lines_are_numbered_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "events.json"
+    path.write_bytes(cloudwatch_events(LINES, "llama"))
+    assert b"Lines are the records of the JSON document" in run("analyze", path, "--width", "300").stdout
+    path.write_bytes(b"".join(reversed(filebeat(LINES, "llama").splitlines(keepends=True))))
+    assert b"numbered from the end" in run("analyze", path, "--width", "300").stdout
+    assert b"numbered from the end" in run("analyze", path, "-f", "html").stdout
+    assert b"numbered from the end" in run("analyze", path, "-f", "markdown").stdout
+    assert json.loads(run("analyze", path, "-f", "json").stdout)["inputs"][0]["counted"] == "newest first"
+
+
+def test_a_live_log_is_read_when_it_falls_silent() -> None:
+    """However few lines have come: they are held back until then only."""
+    analyzer = Analyzer()
+    analyzer.open("-")
+    analyzer.feed(filebeat(LINES, "llama"))
+    analyzer.idle()
+    assert [tracker.origin for tracker in analyzer.trackers] == ["llama/server"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"x" * 3_000_000,
+        b'{"a":"' + b"x" * 3_000_000 + b'"}\n',
+        b'[{"message":"' + b"x" * 3_000_000 + b'"}]\n',
+        b'{"message":' * 10_000 + b"1" + b"}" * 10_000 + b"\n",
+        b'[{"message":' * 10_000 + b"1" + b"}]" * 10_000 + b"\n",
+        b'{"message": {"message": 5}}\n{"message": ["slot"]}\n{"message": null}\n',
+        json.dumps([{"message": [[[line]]]} for line in LINES]).encode(),
+    ],
+)
+def test_hostile_records_give_no_request(data: bytes) -> None:
+    analyzer = Analyzer()
+    analyzer.open("a.log")
+    for at in range(0, len(data), 60_000):
+        analyzer.feed(data[at : at + 60_000])
+    report = analyzer.finish()
+    assert (report.totals.requests, report.inputs[0].recognised) == (0, 0)
+    assert [finding.code for finding in report.findings] == ["CD903"]
