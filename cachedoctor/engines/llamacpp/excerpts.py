@@ -116,9 +116,16 @@ class ExcerptReader:
         text = b" ".join(line[:_LINE_MAX].split())
         return any(head in text for head in self._heads)
 
-    def _whole(self, line: bytes) -> bool:
-        """Whether the scanner reads the line as it stands."""
-        return bool(self._catalogue.recognise(line))
+    def _whole(self, line: bytes, *, bare: bool = False) -> bool:
+        """Whether the scanner reads the line as it stands; ``bare``: or would, with the prefix that it lost."""
+        if self._catalogue.recognise(line):
+            return True
+        if not bare:
+            return False
+        from cachedoctor.engines.catalogue.reading import read
+
+        reading = read(self._catalogue.rows, line)
+        return reading.clean and self._row(reading, line) is not None
 
     def _joined(self, lines: Sequence[bytes], *, full: bool) -> tuple[bytes, int]:
         """The record that begins with the first line, without decoration, and how many lines it takes.
@@ -129,21 +136,24 @@ class ExcerptReader:
         plain = first if self._whole(first) or first.lstrip().startswith(self._dashed) else plain_of(first)
         if self._whole(plain) and not full:
             return plain, 1
+        bare = full and not PREFIXED.match(plain)
         ways = [plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
             if not more.strip() or len(more) > _LINE_MAX or PREFIXED.match(more) or self._whole(more):
+                break
+            if bare and self._has_head(more):
                 break
             ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
             if len(ways[0]) > _LINE_MAX:
                 break
             for way in ways:
-                if self._whole(way.rstrip()) and not self._whole_and_apart(plain, more):
+                if self._whole(way.rstrip(), bare=bare) and not self._whole_and_apart(plain, more, bare=bare):
                     return way.rstrip(), used
         return plain, 1
 
-    def _whole_and_apart(self, plain: bytes, more: bytes) -> bool:
+    def _whole_and_apart(self, plain: bytes, more: bytes, *, bare: bool) -> bool:
         """Whether a line is complete, and the next one adds no digits to a number at its end."""
-        return self._whole(plain) and not (plain[-1:].isdigit() and _REST_OF_NUMBER.match(more))
+        return self._whole(plain, bare=bare) and not (plain[-1:].isdigit() and _REST_OF_NUMBER.match(more))
 
     def _event(self, line: bytes, number: int) -> Event | None:
         """The event of a line that only a lenient reader understands; None for others."""
@@ -178,7 +188,7 @@ class ExcerptReader:
         if reading.found[0].more and not reading.cut and ("id" in reading.prefix or self._prefixed):
             return None  # unknown text behind a message: the scanner reads that as well; or prose about the log
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
-        said = bool(_DIGITS.search(behind)) or not row.names or any(behind.startswith(h.encode()) for h in row.heads)
+        said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None
 
 
@@ -198,6 +208,11 @@ def plain_of(line: bytes) -> bytes:
     text = _COLOUR.sub(b"", line)
     text = text[_LEADING.match(text).end() :].rstrip().rstrip(b"`")  # type: ignore[union-attr]  # it matches nothing, too
     return line if text == line.strip() else text
+
+
+def _begins(head: bytes, text: bytes) -> bool:
+    """Whether a text begins with the first words of a message, or is most of these and nothing else."""
+    return text.startswith(head) or (len(text) >= 2 * MIN_HEAD and head.startswith(text.rstrip()))
 
 
 def _ends_in_number(text: bytes) -> bool:

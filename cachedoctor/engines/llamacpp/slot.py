@@ -122,8 +122,11 @@ class Slot(msgspec.Struct):
     def untimed(self) -> bool:
         """Whether nothing says how long its request took: not even that the client went away."""
         seen = self.open
-        return seen is not None and seen.generated_tokens is None and seen.processed_tokens is None and not (
-            seen.cancelled or seen.error
+        return (
+            seen is not None
+            and seen.generated_tokens is None
+            and seen.processed_tokens is None
+            and not (seen.cancelled or seen.error)
         )
 
     def serves(self, task: int) -> bool:
