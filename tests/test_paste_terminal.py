@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-
-from cachedoctor.sources.base import IDLE_SECONDS
 from command import one_line, run, start
 from test_pastes import FORCED, LINES
+
+from cachedoctor.sources.base import IDLE_SECONDS
 
 ASKED = b"Paste the log, then Ctrl-D (20 lines will do, two turns are better)\n"
 LOG = "".join(f"{line}\n" for line in LINES).encode()

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-
 from test_vllm_tracker import report_of
 
 LINES = """\
@@ -22,7 +21,8 @@ slot update_slots: id  0 | task 21 | old: ... ; cch= | 0ed9c;
 slot update_slots: id  0 | task 21 | new: ... ; cch= | ee661;
 slot update_slots: id  0 | task 21 |       26     285     297      28      15     287      24      66      26     198
 slot update_slots: id  0 | task 21 | n_tokens = 58, memory_seq_rm [58, end)
-slot update_slots: id  0 | task 21 | prompt processing progress, n_tokens = 2104, batch.n_tokens = 2046, progress = 1.000000
+slot update_slots: id  0 | task 21 | prompt processing progress, n_tokens = 2104, batch.n_tokens = 2046, \
+progress = 1.000000
 slot update_slots: id  0 | task 21 | prompt done, n_tokens = 2104, batch.n_tokens = 2046
 slot print_timing: id  0 | task 21 |\x20
 prompt eval time =    2358.26 ms /  2046 tokens (    1.15 ms per token,   867.59 tokens per second)

@@ -57,7 +57,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The same for what stands before a command; ``cachedoctor server.log`` means ``cachedoctor analyze server.log``."""
+    """The same for what stands before a command; ``cachedoctor server.log`` means ``analyze server.log``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and words of a command; the first word may be a log instead."""

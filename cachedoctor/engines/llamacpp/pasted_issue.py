@@ -84,7 +84,8 @@ def _build(lines: list[_Line]) -> int | None:
 
 def _given(lines: list[_Line]) -> list[Given]:
     """Return the options of the one command that is given: below its heading, else anywhere."""
-    below, anywhere = [], []
+    below: list[list[Given]] = []
+    anywhere: list[list[Given]] = []
     for at, line in enumerate(lines):
         named = "command" in line.section
         if not (options := _options(lines, at, named=named)):
