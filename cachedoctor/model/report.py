@@ -63,6 +63,9 @@ class Totals(msgspec.Struct):
     """Tokens that were not reused, of requests of which the log does not say how much they computed."""
     unknown_requests: Long = 0
     """These requests; prompt tokens are cached + processed + unknown."""
+    judged_requests: Long | None = None
+    """Requests of which the log tells what they could have reused and what they did. Added after the first release of
+    v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):
@@ -135,3 +138,5 @@ class Report(msgspec.Struct):
     """Statistics lines of vLLM engines, as CacheSample; None where they were not kept."""
     batches: Rows | None = None
     """Batches of SGLang, as PrefillBatch."""
+    undecided: list[RequestRow] = msgspec.field(default_factory=list)
+    """The first requests, where the log tells of none what it could have reused."""

@@ -44,6 +44,7 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model.row import read_rows
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
 from cachedoctor.report.words.server_words import LLAMA
 from cachedoctor.rules import registry
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+
+_UNDECIDED = 4
+"""Requests described where nothing can be told of any."""
 
 
 class Analyzer:
@@ -96,6 +100,7 @@ class Analyzer:
         """What changed in the last requests that were given beside the log, by their number."""
         self._settled = False
         self._number = 0
+        self._undecided: list[Judged] = []
         self._faults = Faults(self._failed)
         self._servers = Servers(
             self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
@@ -239,6 +244,8 @@ class Analyzer:
                 self._spool.revise(one)
             else:
                 self._sums.add(request)
+                if not self._sums.judged and len(self._undecided) < _UNDECIDED:
+                    self._undecided.append(one)
                 self._reuse.add(request, self._sessions[request.session])
                 self._spool.add(one)
 
@@ -392,6 +399,7 @@ class Analyzer:
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
+            [] if self._sums.judged else list(read_rows(map(encode_request, self._undecided))),
         )  # fmt: skip
 
 

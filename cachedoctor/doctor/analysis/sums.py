@@ -9,6 +9,9 @@ import msgspec
 
 from cachedoctor.model import Request, Totals
 
+_JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
+"""Outcomes of which the log tells what was possible, and what was done; not that the client went away."""
+
 
 class Sums(msgspec.Struct):
     """Tokens and nanoseconds of the requests with known accounting; children of ``n > 1`` requests are left out."""
@@ -20,12 +23,14 @@ class Sums(msgspec.Struct):
     unknown_tokens: int = 0
     unknown_requests: int = 0
     prompt_ns: int = 0
+    judged: int = 0
 
     def add(self, request: Request) -> None:
         """Count a request."""
         if request.parent is not None:
             return
         self.requests += 1
+        self.judged += request.outcome in _JUDGED
         cached, prompt = request.cached_tokens, request.prompt_tokens
         if cached is not None and prompt is not None:
             self.prompt_tokens += prompt
@@ -55,4 +60,5 @@ class Sums(msgspec.Struct):
             prompt_ms=round(self.prompt_ns / 1e6, 3),
             avoidable_tokens=avoidable_tokens,
             avoidable_ms=round(avoidable_ms, 3) if self.requests else None,
+            judged_requests=self.judged,
         )

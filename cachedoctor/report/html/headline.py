@@ -8,7 +8,7 @@ from cachedoctor.model import Report, Totals
 from cachedoctor.report.html import html_measured
 from cachedoctor.report.html.axis import box
 from cachedoctor.report.html.token_split import KINDS, Tokens
-from cachedoctor.report.words.coverage import checked
+from cachedoctor.report.words.coverage import checked, undecided
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import count, duration, number, percent
 from cachedoctor.report.words.server_words import LLAMA
@@ -67,6 +67,8 @@ def _title(report: Report) -> tuple[str, str]:
             _saved(t),
         )
     reused = percent(t.cached_tokens, t.prompt_tokens)
+    if undecided(report) and not report.findings:
+        return "Cannot tell whether the cache was lost", undecided(report).removeprefix("Cannot tell: ")
     if report.findings:
         return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
     blind = len({rule.code for rule in report.not_evaluated})

@@ -16,7 +16,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
-from cachedoctor.report.words.coverage import imitated, numbered
+from cachedoctor.report.words.coverage import imitated, numbered, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent
 
@@ -63,7 +63,8 @@ def _rows(report: Report, findings: list[Finding]) -> dict[int, RequestRow]:
 def _title(report: Report, findings: list[Finding]) -> str:
     if not findings:
         names = dict.fromkeys(_server_name(s) for s in report.sessions[:SESSIONS])
-        return f"## {', '.join(names) or _program(server_words.LLAMA)}: no findings"
+        said = "cannot tell" if undecided(report) else "no findings"
+        return f"## {', '.join(names) or _program(server_words.LLAMA)}: {said}"
     engine = server_words.of_rule(findings[0].code)
     return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
 

@@ -15,7 +15,7 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text import header, text_finding
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.coverage import checked, imitated, numbered
+from cachedoctor.report.words.coverage import checked, imitated, numbered, seen, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import count, number, percent
 
@@ -48,6 +48,9 @@ def render(
     several = len(report.sessions) > 1
     where = {s.index: header.place(s) for s in report.sessions if several and s.index in named}
     urls = {rule.code: rule.url for rule in report.rules}
+    if undecided(report):
+        for words in seen(report.undecided):
+            page.facts([(f"{'seen':<10}", "bold")], words, 10)
     for finding in findings:
         session = finding.evidence[0].session if finding.evidence else -1
         page.gap()
@@ -134,6 +137,8 @@ def verdict(report: Report) -> str:
     if report.findings:
         return f"{text_finding.severities(report.findings)}{left}."
     said = checked(report)
+    if undecided(report):
+        return undecided(report)
     return f"No findings. {said}{left}." if said else "No requests in it: nothing was checked."
 
 

@@ -5,7 +5,7 @@ Knows which rules are about which engine. Knows no rule and no format.
 
 from __future__ import annotations
 
-from cachedoctor.model import Report
+from cachedoctor.model import Report, RequestRow
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
@@ -23,6 +23,58 @@ def checked(report: Report) -> str:
         words = f"{_rules(report, name)} for {called} checked {seen}"
         parts.append(words if known else f"No rule is about {called} ({seen})")
     return "; ".join(parts)
+
+
+def undecided(report: Report) -> str:
+    """Say that nothing could be told of any request, and what would help; nothing where something could."""
+    requests = report.totals.requests
+    if not requests or report.totals.judged_requests != 0:
+        return ""
+    missing = "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
+    return (
+        f"Cannot tell: {count(requests, 'request')}, {missing}; reuse is what two requests share. To be sure, give the "
+        'last two turns: from the line "selected slot" before the previous answer to the end, better the whole log.'
+    )
+
+
+def seen(rows: list[RequestRow]) -> list[str]:
+    """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
+    return [f"{_place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+
+
+def _place(row: RequestRow) -> str:
+    lines = (
+        f"line {row.first_line:,}"
+        if row.first_line == row.last_line
+        else f"lines {row.first_line:,} to {row.last_line:,}"
+    )
+    return f"{lines} (task {row.task})" if row.task >= 0 else lines
+
+
+def _numbers(row: RequestRow) -> list[str]:
+    said = []
+    common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
+    if common:
+        said.append(f"the prompt shares {common} tokens with the {held or 'unknown number'} that the slot held")
+    elif held:
+        said.append(f"the slot held {held} tokens")
+    prompt = _length(row, "prompt_tokens")
+    if prompt:
+        said.append(f"the prompt has {prompt}")
+    if row.cached_tokens is not None:
+        said.append("nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} were reused")
+    return said
+
+
+def _length(row: RequestRow, field: str) -> str:
+    """A length with what is known of it; nothing where nothing is."""
+    if field in row.at_least:
+        return f"at least {number(row.at_least[field])}"
+    if field in row.bounds:
+        low, high = row.bounds[field]
+        return f"{number(low)} to {number(high)}"
+    value: int | None = getattr(row, field)
+    return "" if value is None else number(value)
 
 
 def numbered(report: Report) -> str:

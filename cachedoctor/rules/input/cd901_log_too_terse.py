@@ -62,7 +62,8 @@ def prove(s: RuleContext, match: Match) -> Proof:
         ("start", "the request"),
     )
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
-    return Proof(primary, related[:2], numbers)
+    others = [(mark, label) for mark, label in related if mark.line != primary[0].line]
+    return Proof(primary, others[:2], numbers)
 
 
 def say(g: Group) -> FindingText:
