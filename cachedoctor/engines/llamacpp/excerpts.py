@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
 _LINE_MAX = 1 << 12
+_TELLING = 8
+"""Bytes: shorter first words of a message stand in many lines, and tell one only behind a slot and a task."""
 _WRAPS = 4
 """Lines over which one record is wrapped at most."""
 _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
@@ -70,6 +72,7 @@ class ExcerptReader:
         self._plan = plan
         heads = {head[:MIN_HEAD].strip() for row in catalogue.rows if row.id in plan.wanted for head in row.heads}
         self._heads = [head.encode() for head in sorted(heads) if head]
+        self._long_heads = [head for head in self._heads if len(head) >= _TELLING]
         self._dashed = tuple(head for head in self._heads if head.startswith(b"- "))
         """First words of messages that begin like an item of a list."""
         self._prefixed = False
@@ -115,6 +118,8 @@ class ExcerptReader:
             scanned.update(event.lines if event.row is None else (event.line,))
             if event.row is None:
                 to_the_end.update(event.lines)
+            elif event.row.component != "slot":  # settings and the like: a cut one says nothing wrong
+                to_the_end.add(event.line)
             elif event.row.exact_match(lines[event.line], max(0, lines[event.line].find(event.row.heads[0].encode()))):
                 to_the_end.add(event.line)
         return scanned, to_the_end
@@ -122,7 +127,8 @@ class ExcerptReader:
     def _unknown(self, line: bytes, number: int) -> Unknown | None:
         """What a line that no message fits states; None where one fits, or it states nothing."""
         text = plain_of(line[:_LINE_MAX])
-        return None if self._whole(text) else unknown(text, number)
+        found = unknown(text, number)
+        return None if found is None or self._whole(text) else found
 
     def _columns(self, lines: list[bytes], known: set[int]) -> int:
         """Bytes of the longest line that begins a record: a continued one may be longer by its indentation."""
@@ -131,7 +137,7 @@ class ExcerptReader:
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:_LINE_MAX].split())
-        return any(head in text for head in self._heads)
+        return any(head in text for head in (self._heads if b" task " in text else self._long_heads))
 
     def _whole(self, line: bytes, *, bare: bool = False) -> bool:
         """Whether the scanner reads the line as it stands; ``bare``: or would, with the prefix that it lost."""
