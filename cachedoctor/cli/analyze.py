@@ -133,6 +133,8 @@ def analyze(
     )
     beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
+    if not quiet and "-" in job.paths and terminal.typed():
+        terminal.ask_for_paste()
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)
         code = _run(job, sink, look, interrupts)
@@ -164,7 +166,7 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool)
         return []
     if alone and not logs:
         return []
-    return logs or [given_or_piped(ctx, None)]
+    return logs or ["-" if terminal.typed() else given_or_piped(ctx, None)]
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
@@ -217,8 +219,8 @@ def _is_live(job: _Job, sink: Sink) -> bool:
         return True
     from cachedoctor.sources.file import is_stream
 
-    # `analyze < server.log` is a file like any other.
-    return any(is_stream(0 if path == "-" else path) for path in job.paths)
+    # `analyze < server.log` is a file like any other, and a paste is read to its end.
+    return any(is_stream(0 if path == "-" else path) for path in job.paths if path != "-" or not terminal.typed())
 
 
 def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interrupts) -> tuple[list[SourceError], bool]:

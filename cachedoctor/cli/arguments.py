@@ -6,6 +6,7 @@ Knows the shape of typer's parameters; knows no command.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
@@ -56,7 +57,14 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The same for what stands before a command."""
+    """The same for what stands before a command; ``cachedoctor server.log`` means ``analyze server.log``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return name, command and words of a command; the first word may be a log instead."""
+        log = args[0]
+        if log not in self.commands and (log == "-" or (os.path.exists(log) and not os.path.isdir(log))):
+            args = ["analyze", *args]
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return what can stand before a command."""

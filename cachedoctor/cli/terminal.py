@@ -92,17 +92,33 @@ def piped() -> bool:
     return sys.stdin is not None and not sys.stdin.isatty()
 
 
+def typed() -> bool:
+    """Whether a person is at the standard input, who may paste a log."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def ask_for_paste() -> None:
+    """Say on the standard error what is waited for."""
+    end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    tell(f"Paste the log, then {end} (20 lines will do, two turns are better)")
+
+
 def complain(message: str, hint: str = "", kind: str = "error") -> None:
     """Write one line on the standard error."""
     from cachedoctor.report.text.text_safe import visible
 
+    tail = f" (hint: {hint})" if hint else ""
+    tell(visible(f"cachedoctor: {kind}: {message}{tail}"))
+
+
+def tell(line: str) -> None:
+    """Write a line, in which nothing controls a terminal, on the standard error."""
     if sys.stderr is None:  # it is closed, and print would take the standard output instead
         return
-    tail = f" (hint: {hint})" if hint else ""
     # A reader that went away must not end us here: the output may still wait for its last step.
     before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
     try:
-        print(visible(f"cachedoctor: {kind}: {message}{tail}"), file=sys.stderr)
+        print(line, file=sys.stderr, flush=True)
     except OSError:
         silence(sys.stderr)
     finally:

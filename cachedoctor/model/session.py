@@ -107,7 +107,7 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
     """Oldest build that writes all the wordings seen."""
     build_max: Count | None = None
     build_source: str | None = None
-    """"line", "option", "wording", or None."""
+    """"line", "option", "wording", "paste" (the text above an excerpt), or None."""
     model: str | None = None
     memory: Memory | None = None
     n_slots: Count | None = None

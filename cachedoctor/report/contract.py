@@ -30,7 +30,7 @@ from cachedoctor.model import (
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
 
 _IDENTIFIER = {"contract": {"pattern": "^[a-z][a-z0-9_]*$"}}
-_SOURCES = {"contract": {"enum": ["line", "option", "wording", "source"]}}
+_SOURCES = {"contract": {"enum": ["line", "option", "wording", "source", "paste"]}}
 _PERIODS = {"contract": {"maxItems": 64}}
 _SLOTS = {"contract": {"maxItems": 9}}
 _Slots = Annotated[list[SlotReuse], Meta(extra_json_schema=_SLOTS)]

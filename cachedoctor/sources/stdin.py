@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -28,7 +29,8 @@ class StdinSource:
     def chunks(self) -> Iterator[bytes]:
         """Yield the UTF-8 bytes at once when they arrive, and ``b""`` when none came for ``IDLE_SECONDS``.
 
-        Where pipes cannot be waited for (Windows) no idle chunk comes. Ends when the writer closes its end.
+        Where pipes cannot be waited for (Windows) no idle chunk comes, nor from a terminal: who pastes takes a while.
+        Ends when the writer closes its end.
         Raises ``SourceError`` when the descriptor cannot be read or its data cannot be unpacked.
         """
         return utf8(unpacked(self.path, self._arrivals(), self._max_bytes))
@@ -39,7 +41,10 @@ class StdinSource:
             raise SourceError(f"{self.path}: the standard input is closed", _HINT)
         done = 0
         try:
+            typed = os.isatty(self._fd)
             for data in arrivals(self._fd):
+                if typed and not data:
+                    continue
                 done += len(data)
                 self._told(len(data))
                 yield data

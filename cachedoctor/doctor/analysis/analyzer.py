@@ -22,6 +22,7 @@ from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.doctor.naming import printable
+from cachedoctor.engines.llamacpp.pasted_issue import Issue, read_issue
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.model import (
@@ -124,7 +125,7 @@ class Analyzer:
             line: number of the first line; behind the first one of its file another life of the server came before.
         """
         self.close()
-        self._lives.follows = line > 1
+        self._lives.follows, self._lives.issue = line > 1, Issue()
         path = printable(path)
         if not continues:
             self._close_trackers()
@@ -164,8 +165,15 @@ class Analyzer:
             settled = self._intake.settled
             for segments in self._intake.finish():
                 self._arrived(segments)
-            self._segments(self._excerpt.release(), excerpt=True)
+            self._read_excerpt(self._excerpt.release())
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
+
+    def _read_excerpt(self, segments: list[Segment]) -> None:
+        """Read an input that is no more than an excerpt, after the text above its log."""
+        if len({segment.origin for segment in segments} - {None}) <= 1:
+            above = [line for segment in segments if segment.origin is None for line in segment.data.split(b"\n")]
+            self._lives.issue = read_issue(above)
+        self._segments(segments, excerpt=True)
 
     def _arrived(self, segments: list[Segment]) -> list[str]:
         return self._segments(self._excerpt.take(segments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.doctor.analysis.cmdline_facts import add_cmdline_facts
+from cachedoctor.engines.llamacpp.pasted_issue import Issue
 from cachedoctor.model import Given, Session, Setting
 from cachedoctor.report.words.server_words import LLAMA
 
@@ -16,6 +17,8 @@ class Sessions:
     def __init__(self, given: list[Given]) -> None:
         """``given``: options of the command line that started llama-server."""
         self._given = given
+        self.issue = Issue()
+        """What the text above the log of the open input says."""
         self.sessions: list[Session] = []
         self.follows = False
         """Before the first line of the open input, another life of its server was written."""
@@ -33,7 +36,9 @@ class Sessions:
         session = self.begin(path, origin)
         if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
             session.settings["restarted"] = Setting(True, None)
-        add_cmdline_facts(session, self._given)
+        add_cmdline_facts(session, self._given or self.issue.given)
+        if self.issue.build is not None:
+            session.build, session.build_source = self.issue.build, "paste"
         return session
 
     def reported(self) -> list[Session]:

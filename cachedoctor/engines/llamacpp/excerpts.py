@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
 _LINE_MAX = 1 << 12
+_TELLING = 8
+"""Bytes: shorter first words of a message stand in many lines, and tell one only behind a slot and a task."""
 _WRAPS = 4
 """Lines over which one record is wrapped at most."""
 _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
@@ -31,11 +33,13 @@ _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 _LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
 _NO_ID = re.compile(rb"((?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?)slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
 """The prefix of a slot's line without slot and task."""
-_PREFIXED = re.compile(
+PREFIXED = re.compile(
     rb"[ \t]*(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
     rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
 )
 """A line that begins a record."""
+_REST_OF_NUMBER = re.compile(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
+"""What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
 _SLOTS, _TASKS = 1_000, 10**15
 """There are no higher numbers of either."""
 _DIGITS = re.compile(rb"\d")
@@ -68,18 +72,24 @@ class ExcerptReader:
         self._plan = plan
         heads = {head[:MIN_HEAD].strip() for row in catalogue.rows if row.id in plan.wanted for head in row.heads}
         self._heads = [head.encode() for head in sorted(heads) if head]
+        self._long_heads = [head for head in self._heads if len(head) >= _TELLING]
+        self._dashed = tuple(head for head in self._heads if head.startswith(b"- "))
+        """First words of messages that begin like an item of a list."""
+        self._prefixed = False
+        """Lines stand here as the server printed them: what else looks like one may be prose about them."""
 
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
-        widest = max(map(len, lines))
         scanned, to_the_end = self._read_by_scanner(segment, lines)
+        self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
+        widest = self._columns(lines, to_the_end)
         out, events, mended, left, at = [], [], False, 0, 0
         while at < len(lines):
             line, used = lines[at], 1
             event = None
-            if (at not in to_the_end or len(line) == widest) and self._has_head(line):
-                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) == widest)
+            if (at not in to_the_end or len(line) >= widest) and self._has_head(line):
+                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) >= widest)
                 event = self._event(text, segment.number(at))
                 if event is not None:
                     events.append(event)
@@ -108,6 +118,8 @@ class ExcerptReader:
             scanned.update(event.lines if event.row is None else (event.line,))
             if event.row is None:
                 to_the_end.update(event.lines)
+            elif event.row.component != "slot":  # settings and the like: a cut one says nothing wrong
+                to_the_end.add(event.line)
             elif event.row.exact_match(lines[event.line], max(0, lines[event.line].find(event.row.heads[0].encode()))):
                 to_the_end.add(event.line)
         return scanned, to_the_end
@@ -115,15 +127,28 @@ class ExcerptReader:
     def _unknown(self, line: bytes, number: int) -> Unknown | None:
         """What a line that no message fits states; None where one fits, or it states nothing."""
         text = plain_of(line[:_LINE_MAX])
-        return None if self._whole(text) else unknown(text, number)
+        found = unknown(text, number)
+        return None if found is None or self._whole(text) else found
+
+    def _columns(self, lines: list[bytes], known: set[int]) -> int:
+        """Bytes of the longest line that begins a record: a continued one may be longer by its indentation."""
+        begun = [len(line) for at, line in enumerate(lines) if at in known or PREFIXED.match(line)]
+        return max(begun or map(len, lines))
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:_LINE_MAX].split())
-        return any(head in text for head in self._heads)
+        return any(head in text for head in (self._heads if b" task " in text else self._long_heads))
 
-    def _whole(self, line: bytes) -> bool:
-        """Whether the scanner reads the line as it stands."""
-        return bool(self._catalogue.recognise(line))
+    def _whole(self, line: bytes, *, bare: bool = False) -> bool:
+        """Whether the scanner reads the line as it stands; ``bare``: or would, with the prefix that it lost."""
+        if self._catalogue.recognise(line):
+            return True
+        if not bare:
+            return False
+        from cachedoctor.engines.catalogue.reading import read
+
+        reading = read(self._catalogue.rows, line)
+        return reading.clean and self._row(reading, line) is not None
 
     def _joined(self, lines: Sequence[bytes], *, full: bool) -> tuple[bytes, int]:
         """The record that begins with the first line, without decoration, and how many lines it takes.
@@ -131,24 +156,27 @@ class ExcerptReader:
         ``full``: the line is as wide as any, so that a terminal may have cut it in the middle of a number.
         """
         first = lines[0][:_LINE_MAX]
-        plain = first if self._whole(first) else plain_of(first)
+        plain = first if self._whole(first) or first.lstrip().startswith(self._dashed) else plain_of(first)
         if self._whole(plain) and not full:
             return plain, 1
+        bare = full and not PREFIXED.match(plain)
         ways = [plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
-            if not more.strip() or len(more) > _LINE_MAX or _PREFIXED.match(more) or self._whole(more):
+            if not more.strip() or len(more) > _LINE_MAX or PREFIXED.match(more) or self._whole(more):
+                break
+            if bare and self._has_head(more):
                 break
             ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
             if len(ways[0]) > _LINE_MAX:
                 break
             for way in ways:
-                if self._whole(way.rstrip()) and not self._whole_and_apart(plain, more):
+                if self._whole(way.rstrip(), bare=bare) and not self._whole_and_apart(plain, more, bare=bare):
                     return way.rstrip(), used
         return plain, 1
 
-    def _whole_and_apart(self, plain: bytes, more: bytes) -> bool:
+    def _whole_and_apart(self, plain: bytes, more: bytes, *, bare: bool) -> bool:
         """Whether a line is complete, and the next one adds no digits to a number at its end."""
-        return self._whole(plain) and not (plain[-1:].isdigit() and more[:1].isdigit())
+        return self._whole(plain, bare=bare) and not (plain[-1:].isdigit() and _REST_OF_NUMBER.match(more))
 
     def _event(self, line: bytes, number: int) -> Event | None:
         """The event of a line that only a lenient reader understands; None for others."""
@@ -180,10 +208,10 @@ class ExcerptReader:
         row, behind = rows[0], text[reading.found[0].start :]
         if row.id not in self._plan.wanted:
             return None
-        if reading.found[0].more and not reading.cut and "id" in reading.prefix:
-            return None  # unknown text behind a message: the scanner reads that as well
+        if reading.found[0].more and not reading.cut and ("id" in reading.prefix or self._prefixed):
+            return None  # unknown text behind a message: the scanner reads that as well; or prose about the log
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
-        said = bool(_DIGITS.search(behind)) or not row.names or any(behind.startswith(h.encode()) for h in row.heads)
+        said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None
 
 
@@ -203,6 +231,11 @@ def plain_of(line: bytes) -> bytes:
     text = _COLOUR.sub(b"", line)
     text = text[_LEADING.match(text).end() :].rstrip().rstrip(b"`")  # type: ignore[union-attr]  # it matches nothing, too
     return line if text == line.strip() else text
+
+
+def _begins(head: bytes, text: bytes) -> bool:
+    """Whether a text begins with the first words of a message, or is most of these and nothing else."""
+    return text.startswith(head) or (len(text) >= 2 * MIN_HEAD and head.startswith(text.rstrip()))
 
 
 def _ends_in_number(text: bytes) -> bool:

@@ -58,6 +58,8 @@ class Life:
         )  # fmt: skip
         if build is not None:
             self.learn(build=build, build_source="option")
+        elif session.build is not None:
+            self.learn(build=session.build, build_source=session.build_source)
         self.slots: dict[int, Slot] = {}
         self.chosen: Slot | None = None
         self.timing: Slot | None = None
@@ -109,14 +111,22 @@ class Life:
         self._before.shows_ram |= "ram_search" in row.shows
         self._before.makes_checkpoints |= "makes_checkpoints" in row.shows
         self.learn(seen=facts.seen | {row.id}, shows=facts.shows.union(row.shows))
-        if facts.build is not None or self._forked or row.component in ("bare", "lib", "log", "error"):
+        known = (facts.build is not None and facts.build_source != "paste") or self._forked
+        if known or row.component in ("bare", "lib", "log", "error"):
             return
         if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
             return
         low = max(filter(None, (facts.build_min, builds.oldest(row.first))), default=None)
         high = min(filter(None, (facts.build_max, builds.newest(row.last))), default=None)
         if low is None or high is None or low <= high:  # a fork may mix wordings: keep what was consistent
-            self.learn(build_min=low, build_max=high, build_source="wording" if low or high else None)
+            self.learn(build_min=low, build_max=high, **self._source(low, high))
+
+    def _source(self, low: int | None, high: int | None) -> dict[str, Any]:
+        """How the build is known between these bounds: a pasted one that does not write these words is another's."""
+        build = self.facts.build
+        if build is not None and (low or build) <= build <= (high or build):
+            return {}
+        return {"build": None, "build_source": "wording" if low or high else None}
 
     def start(self, line: Line) -> None:
         """A start-up line."""
@@ -175,8 +185,8 @@ class Life:
     def end_anonymous(self, message: str) -> None:
         """A line without a task begins a request, unless the open one without a task has no such line yet."""
         for slot in self.slots.values():
-            if slot.serves(-1) and slot.has_begun(message):
-                self.close(slot, lost=True)
+            if slot.serves(-1) and (slot.released or slot.has_begun(message)):
+                self.close(slot, lost=not slot.released)
 
     # ---- this life or the next
 
@@ -366,6 +376,8 @@ class Life:
         session.n_requests += 1
         if session.n_requests == 2:
             self.learn(several=True)
+        if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
+            partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
         slot.launch(self._number(), task, mark, asked, self._before, partial=partial)
 
@@ -443,7 +455,7 @@ class Life:
 
     def close(self, slot: Slot, *, lost: bool = False) -> None:
         """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
-        seen = slot.end(lost=lost)
+        seen = slot.end(lost=lost or (self.facts.lenient and slot.untimed))
         if seen is None:
             return
         shown = "checkpoint_counts" in self.facts.shows

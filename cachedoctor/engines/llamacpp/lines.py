@@ -271,11 +271,11 @@ def _timing_head(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Slot | None:
-    """The slot that a timing line is about: those without prefix belong to the header above them."""
+    """The slot that a timing line is about: those without prefix belong to the header above them, if it was pasted."""
     if event.slot >= 0:
         life.attend(slot, event.task, mark)
         return slot
-    owner = life.timing
+    owner = life.timing or life.serving(-1)
     return owner if owner is not None and owner.open is not None else None  # else a log cut inside the block
 
 

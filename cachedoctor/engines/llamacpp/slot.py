@@ -118,6 +118,17 @@ class Slot(msgspec.Struct):
         """Whether no request is processed here."""
         return self.open is None or self.released
 
+    @property
+    def untimed(self) -> bool:
+        """Whether nothing says how long its request took: not even that the client went away."""
+        seen = self.open
+        return (
+            seen is not None
+            and seen.generated_tokens is None
+            and seen.processed_tokens is None
+            and not (seen.cancelled or seen.error)
+        )
+
     def serves(self, task: int) -> bool:
         """Whether it works on this task, or waits for its last lines."""
         return self.open is not None and self.open.task == task

@@ -27,6 +27,7 @@ _SOURCE = {
     "option": ", as given by `--build`",
     "wording": ", told by the wording of its messages",
     "source": ", told by the line numbers of its source",
+    "paste": ", as the text above the log says",
 }
 _TROUBLE = {server_words.LLAMA: "recomputes prompts"}
 """What findings of an engine are about, if not about its cache at large."""

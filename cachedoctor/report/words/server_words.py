@@ -27,6 +27,7 @@ SOURCES = {
     "option": " (given by --build)",
     "wording": " (by its wording)",
     "source": " (by the line numbers of its source)",
+    "paste": " (by the text above the log)",
 }
 """How the build or the version is known."""
 

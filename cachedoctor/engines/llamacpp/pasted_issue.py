@@ -1,0 +1,125 @@
+"""Reads what stands above the log in a pasted issue: the version and the command line of the server.
+
+``version: 6123 (8ad7b3e6)``, or ``### Command line`` above a fence with ``llama-server -m model.gguf -ctxcp 8``: the
+headings of the form for bugs of llama.cpp (.github/ISSUE_TEMPLATE/019-bug-misc.yml), also as copied from its page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from cachedoctor.engines.llamacpp.excerpts import PREFIXED, plain_of
+from cachedoctor.knowledge import cmdline
+from cachedoctor.model import CacheDoctorError, Given
+
+_LINE_MAX = 1 << 12
+_LINES_MAX = 300
+_FENCES = ("```", "~~~")
+_HEADING = re.compile(r"(?:#{1,6} |\*\*)[ *]*([^#*\n]{1,80})")
+_FORM = frozenset(
+    {"name and version", "operating systems", "ggml backends", "hardware", "models", "first bad commit", "command line",
+     "problem description & steps to reproduce", "relevant log output"}
+)  # fmt: skip
+"""Headings of the form, which have no marks on the page."""
+_VERSION = re.compile(r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)", re.IGNORECASE)
+_TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b")
+"""``b6123``, or the end of an image's tag; only below a heading."""
+_CONTINUED = ("\\", "^", "`")
+_BEFORE_PROGRAM = frozenset({"sudo", "nohup", "exec", "env", "time"})
+_SIGNS = ("$", "#", "%", ">")
+"""Ends of the word in front of a command in a terminal."""
+_PROGRAMS = frozenset({"llama-server", "llama-server.exe"})
+_CONTAINERS = frozenset({"docker", "podman"})
+
+
+class Issue(msgspec.Struct, frozen=True):
+    """What the text above a log says of its server; several that differ say nothing."""
+
+    build: int | None = None
+    given: list[Given] = []
+
+
+class _Line(msgspec.Struct, frozen=True):
+    text: str
+    section: str
+    """The heading above it, in small letters."""
+    fenced: bool
+
+
+def read_issue(lines: list[bytes]) -> Issue:
+    """Read the lines of an input up to its log."""
+    above = list(_above_log(lines[:_LINES_MAX]))
+    return Issue(_build(above), _given(above))
+
+
+def _above_log(lines: list[bytes]) -> Iterator[_Line]:
+    """Give the lines above the first one of a server's log; of a quote in the prose, if the log itself is fenced."""
+    fences = [at for at, line in enumerate(lines) if line.strip(b"> \t").startswith((b"```", b"~~~"))]
+    logged = [at for at, line in enumerate(lines) if PREFIXED.match(line[:_LINE_MAX])]
+    fenced = [at for at in logged if sum(fence < at for fence in fences) % 2]
+    section, inside = "", False
+    for line in lines[: (fenced or logged or [len(lines)])[0]]:
+        text = line[:_LINE_MAX].decode("utf-8", "replace").strip("> \t\r")
+        if text.startswith(_FENCES):
+            inside = not inside
+            continue
+        heading = None if inside else _HEADING.match(text)
+        if heading is not None or (not inside and text.lower() in _FORM):
+            section = (text if heading is None else heading[1]).lower()
+        else:
+            yield _Line(plain_of(text.encode()).decode("utf-8", "replace") if not inside else text, section, inside)
+
+
+def _build(lines: list[_Line]) -> int | None:
+    """Return the one build that is named: below the heading, as the server prints it or as a tag, else anywhere."""
+    below = [line.text for line in lines if "version" in line.section]
+    ways = (below, _VERSION), (below, _TAG), ([line.text for line in lines], _VERSION)
+    named = [{int(number) for text in texts for number in pattern.findall(text)} for texts, pattern in ways]
+    builds = next(filter(None, named), set())
+    return builds.pop() if len(builds) == 1 else None
+
+
+def _given(lines: list[_Line]) -> list[Given]:
+    """Return the options of the one command that is given: below its heading, else anywhere."""
+    below: list[list[Given]] = []
+    anywhere: list[list[Given]] = []
+    for at, line in enumerate(lines):
+        named = "command" in line.section
+        if not (options := _options(lines, at, named=named)):
+            continue
+        (below if named else anywhere).append(options)
+    commands = below or anywhere
+    return commands[0] if all(command == commands[0] for command in commands) and commands else []
+
+
+def _options(lines: list[_Line], at: int, *, named: bool) -> list[Given]:
+    """Return the options of the command that begins in a line; none where there is none."""
+    line = lines[at]
+    words = line.text.split()
+    asked = bool(words) and words[0].endswith(_SIGNS)
+    command = _command(words[1:] if asked else words)
+    if not command or not (line.fenced or named or asked):
+        return []
+    whole = command
+    for before, more in zip(lines[at:], lines[at + 1 :], strict=False):
+        if not (before.text.endswith(_CONTINUED) or more.text.startswith("-")) or not more.text:
+            break
+        whole = f"{whole.rstrip(''.join(_CONTINUED))} {more.text}"
+    try:
+        return cmdline.parse(whole.rstrip("".join(_CONTINUED)))
+    except CacheDoctorError:
+        return []
+
+
+def _command(words: list[str]) -> str:
+    """Return a command that starts the server, without what a terminal prints before it; empty for prose."""
+    at = next((i for i, word in enumerate(words) if "=" not in word and word not in _BEFORE_PROGRAM), None)
+    if at is None:
+        return ""
+    program, next_word = re.split(r"[/\\]", words[at].strip("\"'"))[-1], "".join(words[at + 1 : at + 2])
+    starts = program in _PROGRAMS and (not next_word or next_word.startswith(("-", *_CONTINUED)))
+    contained = program in _CONTAINERS and next_word == "run" and any("llama" in word for word in words)
+    return " ".join(words) if starts or contained else ""

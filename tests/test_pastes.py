@@ -1,0 +1,270 @@
+"""Pasted excerpts of llama-server: hard-wrapped, without prefixes, with prose, fences and quotes around them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from test_vllm_tracker import report_of
+
+LINES = """\
+slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 3983212900
+srv  get_availabl: updating prompt cache
+srv   prompt_save:  - saving prompt with length 2040, total state size = 0.521 MiB
+srv          load:  - looking for better prompt, base f_keep = 0.028, sim = 0.028
+srv        update:  - cache state: 3 prompts, 1.511 MiB (limits: 8192.000 MiB, 16384 tokens, 32048112 est)
+srv  get_availabl: prompt cache update took 0.69 ms
+slot launch_slot_: id  0 | task 21 | processing task
+slot update_slots: id  0 | task 21 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 2104
+slot update_slots: id  0 | task 21 | old: ... ; cch= | 0ed9c;
+slot update_slots: id  0 | task 21 | new: ... ; cch= | ee661;
+slot update_slots: id  0 | task 21 |       26     285     297      28      15     287      24      66      26     198
+slot update_slots: id  0 | task 21 | n_tokens = 58, memory_seq_rm [58, end)
+slot update_slots: id  0 | task 21 | prompt processing progress, n_tokens = 2104, batch.n_tokens = 2046, \
+progress = 1.000000
+slot update_slots: id  0 | task 21 | prompt done, n_tokens = 2104, batch.n_tokens = 2046
+slot print_timing: id  0 | task 21 |\x20
+prompt eval time =    2358.26 ms /  2046 tokens (    1.15 ms per token,   867.59 tokens per second)
+       eval time =      14.76 ms /     6 tokens (    2.46 ms per token,   406.48 tokens per second)
+      total time =    2373.03 ms /  2052 tokens
+slot      release: id  0 | task 21 | stop processing: n_tokens = 2109, truncated = 0
+""".splitlines()
+"""A request of b6900 whose prompt diverges at token 58 of the 2,040 that its slot held."""
+FORCED = (
+    "forcing full prompt re-processing due to lack of cache data (likely due to SWA or hybrid/recurrent memory, see "
+    "https://github.com/ggml-org/llama.cpp/pull/13194#issuecomment-2868343055)"
+)
+PREFIX = re.compile(r"(?:slot +\S+: id +0 \| task -?\d+ \| ?|srv +\S+: ?)")
+COUNTED = {
+    "prompt_tokens": 2104,
+    "cached_tokens": 58,
+    "processed_tokens": 2046,
+    "generated_tokens": 6,
+    "prompt_ms": 2358.26,
+    "common_prefix_tokens": 58,
+    "held_tokens": 2040,
+    "lost_tokens": 1982,
+    "outcome": "reprocessed",
+    "partial": False,
+}
+
+
+def report(*lines: str) -> dict[str, Any]:
+    return report_of("".join(f"{line}\n" for line in lines).encode())
+
+
+def requests(*lines: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = report(*lines)["requests"]
+    return found
+
+
+def counted(request: dict[str, Any]) -> dict[str, Any]:
+    return {name: request[name] for name in COUNTED}
+
+
+def wrap(line: str, columns: int, indent: str, more: int) -> list[str]:
+    """Cut a line at so many columns; what is continued is indented and has ``more`` columns."""
+    step = columns + more - len(indent)
+    return [line[:columns], *(indent + line[at : at + step] for at in range(columns, len(line), step))]
+
+
+# ---- wrapped
+
+
+@pytest.mark.parametrize("columns", [80, 98, 99, 100, 101, 116, 120, 140])
+@pytest.mark.parametrize(("indent", "more"), [("", 0), ("    ", 0), ("    ", 4), ("\t", 1)])
+def test_a_wrapped_request_counts_as_a_whole_one(columns: int, indent: str, more: int) -> None:
+    """At 98 to 100 columns a number of tokens is cut in two."""
+    lines = [part for line in LINES for part in wrap(line, columns, indent, more)]
+    (request,) = requests(*lines)
+    assert counted(request) == COUNTED
+
+
+@pytest.mark.parametrize("indent", ["", " ", "    "])
+def test_digits_go_on_in_a_line_that_is_shorter_than_others(indent: str) -> None:
+    """The continued lines of the first record are wider than any that begins one."""
+    prefix = "slot update_slots: id  0 | task 9 | "
+    prompt = f"{prefix}new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 11520"
+    at = prompt.index("20", len(prompt) - 2)
+    (request,) = requests(prompt[:at], indent + prompt[at:], *wrap(prefix + FORCED, at, indent, len(indent)))
+    assert (request["prompt_tokens"], request["cached_tokens"]) == (11520, 0)
+
+
+def test_tokens_below_the_widest_line_are_no_digits_of_it() -> None:
+    """``old`` and ``new`` tokens stand below their texts; here they lost their prefix."""
+    prompt = next(line for line in LINES if "new prompt" in line)
+    lines = [line for line in LINES if len(line) <= len(prompt)]
+    at = lines.index(prompt)
+    assert len(prompt) == max(map(len, lines)), "it looks as if a terminal had cut it"
+    (request,) = requests(*lines[: at + 1], "      26     285     297      28", *lines[at + 1 :])
+    assert request["prompt_tokens"] == 2104
+
+
+@pytest.mark.parametrize("columns", [60, 71, 72, 80])
+def test_wrapped_messages_without_prefix(columns: int) -> None:
+    """At 71 columns the length of the prompt is cut in two, at 60 a share."""
+    bare = [PREFIX.sub("", line) for line in LINES]
+    (request,) = requests(*(part for line in bare for part in wrap(line, columns, "", 0)))
+    assert counted(request) == COUNTED
+
+
+# ---- messages alone
+
+
+def test_messages_alone_are_a_whole_request() -> None:
+    (request,) = requests(*(PREFIX.sub("", line) for line in LINES))
+    assert counted(request) == COUNTED
+    assert "CD101" in request["codes"]
+
+
+def test_two_requests_of_messages_alone() -> None:
+    bare = [PREFIX.sub("", line) for line in LINES]
+    first, second = requests(*bare, *(line.replace("2358.26", "4000.00") for line in bare))
+    assert [first["prompt_ms"], second["prompt_ms"]] == [2358.26, 4000.00]
+    assert [first["generated_tokens"], second["generated_tokens"]] == [6, 6]
+
+
+def test_timings_that_were_not_pasted_are_no_sign_of_a_client_that_went_away() -> None:
+    """Of lines that stand as the server wrote them they are."""
+    lines = [line for line in LINES if " time = " not in line and "print_timing" not in line]
+    assert [request["outcome"] for request in requests(*lines)] == ["cancelled"]
+    (pasted,) = requests(*(PREFIX.sub("", line) for line in lines))
+    assert (pasted["outcome"], pasted["partial"], pasted["lost_tokens"]) == ("reprocessed", True, 1982)
+
+
+# ---- an issue
+
+VERSION = [
+    "### Name and Version",
+    "",
+    "$ ./llama-server --version",
+    "version: 6900 (8ad7b3e6f)",
+    "built with cc 13.3.0",
+]
+COMMAND = ["### Command line", "", "```shell", "./llama-server -m model.gguf \\", "  -c 16384 --cache-ram 0", "```"]
+LOG = ["### Relevant log output", "", "```shell", *LINES[:9], "```", "and a bit later", "~~~", *LINES[9:], "~~~"]
+
+
+def facts(*lines: str) -> tuple[Any, ...]:
+    """Build, how it is known, RAM cache in MiB and context in tokens of the only server."""
+    (session,) = report(*lines)["sessions"]
+    known = {name: setting["value"] for name, setting in session["settings"].items()}
+    return session["build"], session["build_source"], known.get("cache_ram_mib"), known.get("n_ctx")
+
+
+def test_an_issue_is_read_whole() -> None:
+    lines = [*VERSION, "", "### Operating systems", "", "Linux", "", *COMMAND, "", *LOG]
+    assert facts(*lines) == (6900, "paste", 0, 16384)
+    assert facts(*(f"> {line}" for line in lines)) == (6900, "paste", 0, 16384)
+    (request,) = requests(*lines)
+    assert counted(request) == COUNTED
+
+
+def test_an_issue_as_its_page_shows_it() -> None:
+    """Without the marks of markdown."""
+    page = [line.lstrip("# ") for line in (*VERSION, *COMMAND, *LOG) if not line.startswith(("```", "~~~"))]
+    assert facts(*page) == (6900, "paste", 0, 16384)
+
+
+@pytest.mark.parametrize(
+    ("said", "build"),
+    [
+        (["version: 6900 (8ad7b3e6)"], 6900),
+        (["- `version: 6900 (8ad7b3e6)`"], 6900),
+        (["build: 6900 (8ad7b3e6)"], 6900),
+        (["### Version", "ghcr.io/ggml-org/llama.cpp:server-cuda-b6900"], 6900),
+        (["**Version**", "b6900, from the releases"], 6900),
+        (["### Name and Version", "version: 6900 (8ad7b3e6)", "### First Bad Commit", "version: 6890 (aaaaaaa)"], 6900),
+        (["It worked in version: 6890 (aaaaaaa)", "and fails in version: 6900 (8ad7b3e6)"], None),
+        (["in b6900 it fails"], None),
+        (["version: 6900"], None),
+        (["version: 0 (unknown)"], None),
+    ],
+)
+def test_which_build_is_named(said: list[str], build: int | None) -> None:
+    """Two that differ name none; a number in a sentence is none."""
+    assert facts(*said, "", *LOG)[0] == build
+
+
+def test_the_log_knows_its_build_better() -> None:
+    own = "build: 6901 (1234567) with cc (Ubuntu 13.3.0) 13.3.0 for x86_64-linux-gnu"
+    assert facts("version: 6900 (8ad7b3e6)", own, *LINES)[:2] == (6901, "line")
+    assert facts("version: 11500 (8ad7b3e6)", *LINES)[:2] == (None, "wording"), "b11500 does not write these lines"
+    assert facts(*LINES, "version: 6900 (8ad7b3e6)")[:2] == (None, "wording"), "below the log it may be part of a text"
+
+
+@pytest.mark.parametrize(
+    ("said", "ram"),
+    [
+        (["```", "llama-server -m model.gguf --cache-ram 0", "```"], 0),
+        (["```", "LLAMA_ARG_CACHE_RAM=0 sudo /opt/llama-server -m model.gguf", "```"], 0),
+        (["I start it so:", "", "$ llama-server -m model.gguf --cache-ram 0"], 0),
+        (["me@box:~$ ./llama-server --cache-ram 0 -m model.gguf"], 0),
+        (["```", "docker run -p 80:80 ghcr.io/ggml-org/llama.cpp:server -m model.gguf --cache-ram 0", "```"], 0),
+        (["### Command line", "llama-server -m model.gguf ^", "--cache-ram 0"], 0),
+        (["llama-server --cache-ram 0 crashed here, with other values it runs"], None),
+        (["```", "llama-server -m 'model.gguf --cache-ram 0", "```"], None),
+        (["```", "llama-server --cache-ram 0", "llama-server --cache-ram 4096", "```"], None),
+        (["```", "vllm serve model --cache-ram 0", "```"], None),
+        (["### Command line", "", "_No response_"], None),
+    ],
+)
+def test_which_command_is_given(said: list[str], ram: int | None) -> None:
+    """Prose that begins with the program's name, open quotes, and two commands that differ give none."""
+    assert facts(*said, "", *LOG)[2] == ram
+
+
+@pytest.mark.parametrize("end", ["processing", "due to lack of", "(likely due to SWA", "memory, see https://gi"])
+def test_a_symptom_of_which_the_end_is_missing(end: str) -> None:
+    line = FORCED[: FORCED.index(end) + len(end)]
+    assert [finding["code"] for finding in report(line)["findings"]] == ["CD901", "CD902"]
+    assert [finding["code"] for finding in report(f"we are {line} again")["findings"]] == ["CD903"]
+
+
+def test_prose_between_is_no_line_of_the_log() -> None:
+    said = ["```", "", f"{FORCED} is what I expected", "forcing full prompt re-processing due to SWA, they say", "```"]
+    (request,) = requests(*LINES[:9], *said, *LINES[9:])
+    assert counted(request) == COUNTED
+    assert request["checkpoints"]["erased"] == 0
+    assert [finding["code"] for finding in report(*LINES[:9], *said, *LINES[9:])["findings"]] == ["CD101"]
+
+
+# ---- prompts and errors
+
+HEADERS = (
+    "-x-anthropic-billing-header: cc_version=2.1.50.b97; cc_entrypoint=cli; cch=0ed9c;",
+    "+x-anthropic-billing-header: cc_version=2.1.50.b97; cc_entrypoint=cli; cch=ee661;",
+)
+ERRORS = (
+    "request (35000 tokens) exceeds the available context size (32768 tokens), try increasing it",
+    "BadRequestError: 400 request (35000 tokens) exceeds the available context size (32768 tokens), try increasing it",
+    '{"error":{"code":400,"message":"request (35000 tokens) exceeds the available context size (32768 tokens), try '
+    'increasing it","type":"exceed_context_size_error","n_prompt_tokens":35000,"n_ctx":32768}}',
+    '{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":'
+    '"exceed_context_size_error","n_prompt_tokens":35000,"n_ctx":32768}}',
+    "Error code: 400 - {'error': {'code': 400, 'message': 'the request exceeds the available context size, try "
+    "increasing it', 'type': 'exceed_context_size_error', 'n_prompt_tokens': 35000, 'n_ctx': 32768}}",
+)
+AROUND = ("{}", "> {}", "I see this:\n\n```\n{}\n```\n\nand nothing else.", "  {}\n\nwhat now?")
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_headers_of_two_prompts_differ(around: str) -> None:
+    for text in ("\n".join(HEADERS), "\n".join(["@@ -1,2 +1,2 @@", *HEADERS, " You are Claude Code"])):
+        pasted = (
+            "\n".join(around.replace("{}", line) for line in text.split("\n"))
+            if "> " in around
+            else (around.replace("{}", text))
+        )
+        (finding,) = report(*pasted.split("\n"))["findings"]
+        assert (finding["code"], finding["severity"]) == ("CD101", "note")
+        assert "(cch)" in finding["claim"]
+
+
+@pytest.mark.parametrize("around", [*AROUND, "- {}"])
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_as_clients_print_them(error: str, around: str) -> None:
+    (finding,) = report(*around.replace("{}", error).split("\n"))["findings"]
+    assert finding["code"] == "CD401"
+    assert "35,000 tokens did not fit into a context of 32,768 tokens" in finding["claim"]
