@@ -104,7 +104,7 @@ def test_fields_of_an_event_are_read_in_one_file() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "fields" and ast.unparse(node.value) == "event"
     }
-    assert found == {"lines.py", "progress.py"}
+    assert found == {"lines.py", "forked.py", "progress.py"}
 
 
 def test_nobody_is_given_a_tracker() -> None:
@@ -179,4 +179,4 @@ def test_an_event_is_known_in_few_files() -> None:
         for argument in (*node.args.args, *node.args.kwonlyargs)
         if argument.annotation is not None and ast.unparse(argument.annotation) == "Event"
     }
-    assert found == {"tracker.py", "blocks.py", "lines.py", "progress.py"}
+    assert found == {"tracker.py", "blocks.py", "lines.py", "forked.py", "progress.py"}

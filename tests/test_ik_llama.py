@@ -9,6 +9,7 @@ import pytest
 from answered import numbers, report_of, sessions_of
 from conftest import FIXTURES
 
+from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.model import Report
 
 TAIL = 'tid="127061612023808" timestamp=1772656428'
@@ -233,3 +234,10 @@ def test_llama_servers_lines_behind_such_a_line_are_still_read() -> None:
     at = LLAMA.index("\n", len(LLAMA) // 3) + 1
     whole, proved = report_of(LLAMA), report_of(LLAMA[:at] + chosen() + LLAMA[at:])
     assert [r["cached_tokens"] for r in requests_of(proved)] == [r["cached_tokens"] for r in requests_of(whole)]
+
+
+def test_a_redacted_log_says_the_same() -> None:
+    redactor = Redactor()
+    redacted = redactor.feed(REWRITTEN.encode()) + redactor.finish()
+    assert b"restored context checkpoint took" in redacted
+    assert requests_of(report_of(redacted)) == requests_of(report_of(REWRITTEN))

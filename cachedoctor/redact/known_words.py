@@ -12,9 +12,9 @@ def _words(text: str) -> frozenset[bytes]:
 
 _FUNCTIONS = """
     INFO ~Server ~llama_context adapters_lora_are_same add_media add_prompt_mixed add_text add_waiting_tasks alloc
-    alloc_compute_meta attach_threadpool build build_info cancel_tasks clear clear_adapter_lora clear_slot clip_ctx
-    clip_encode clip_model_loader common_chat_templates_apply_jinja common_context_can_seq_rm common_fit_params
-    common_init common_init_from_params common_init_result common_memory_breakdown_print common_param
+    alloc_compute_meta apply_checkpoint attach_threadpool build build_info cancel_tasks clear clear_adapter_lora
+    clear_slot clip_ctx clip_encode clip_model_loader common_chat_templates_apply_jinja common_context_can_seq_rm
+    common_fit_params common_init common_init_from_params common_init_result common_memory_breakdown_print common_param
     common_params_fit_impl common_params_print_info common_sampler_init common_speculative_init
     common_speculative_is_compat create_check create_checkpoint create_memory create_tensor decode
     done_getting_tensors encode_mtmd_chunk eval_llama_cmd find_slot get_available_slot get_dummy_batch ggml_cuda_init

@@ -15,7 +15,7 @@ from typing import IO
 from cachedoctor.doctor.analysis.intake import Blocks
 from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.run import source_of
-from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.doctor.catalogues import fork_lines
 from cachedoctor.doctor.redact import program_lines
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
@@ -34,7 +34,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._tokens = Tokens()
-        self._spans = Spans(single_lines())
+        self._spans = Spans(fork_lines())
         self._lines = LineRedactor(self._tokens, Printed(facts), is_shaped)
         self._logged = EngineLines()
         self._rewriting = EngineLineRewriter(self._tokens)
