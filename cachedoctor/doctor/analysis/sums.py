@@ -30,7 +30,8 @@ class Sums(msgspec.Struct):
         if request.parent is not None:
             return
         self.requests += 1
-        self.judged += request.outcome in _JUDGED
+        # a slot that was empty at the beginning of a log may have been emptied
+        self.judged += request.outcome in _JUDGED and (request.outcome != "cold" or request.facts.starts_cold)
         cached, prompt = request.cached_tokens, request.prompt_tokens
         if cached is not None and prompt is not None:
             self.prompt_tokens += prompt

@@ -113,6 +113,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
         "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": _takes_turns(s),
+        "first": s.own_slot is True and len(s.history) == 1 and not s.facts.starts_cold,
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
     return Proof(primary, related[:3], numbers, s.difference)
@@ -141,7 +142,7 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
         ]
     if f["evicted"]:
         return [_TAKEN, RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
-    if f["own"] is None:
+    if f["own"] is None or f["first"]:
         return [_TAKEN]
     return []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.checkpoints import serves
 from cachedoctor.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
 from cachedoctor.rules.setup import PRINTS_CHECKS
 
@@ -18,7 +19,9 @@ def nothing_below(s: RuleContext) -> bool:
     r = s.request
     ends = [c.pos_max for c in r.checks] or [b for _, b in r.held_positions]
     most = r.prefix_between[1] if s.pinned and r.prefix_between is not None else lcp
-    return lcp is not None and most is not None and not any(end + 1 <= most for end in ends)
+    if lcp is None or most is None or any(end + 1 <= most for end in ends):
+        return False
+    return not any(serves(check, most, s) for check in r.checks)
 
 
 def decide(s: RuleContext) -> Match | None:
