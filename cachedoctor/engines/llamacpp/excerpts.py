@@ -118,9 +118,10 @@ class ExcerptReader:
             scanned.update(event.lines if event.row is None else (event.line,))
             if event.row is None:
                 to_the_end.update(event.lines)
-            elif event.row.component != "slot":  # settings and the like: a cut one says nothing wrong
-                to_the_end.add(event.line)
-            elif event.row.exact_match(lines[event.line], max(0, lines[event.line].find(event.row.heads[0].encode()))):
+                continue
+            head = max(0, lines[event.line].find(event.row.heads[0].encode()))
+            # settings and the like: a cut one says nothing wrong
+            if event.row.component != "slot" or event.row.exact_match(lines[event.line], head):
                 to_the_end.add(event.line)
         return scanned, to_the_end
 
