@@ -115,13 +115,14 @@ class ExcerptReader:
         scanned: set[int] = set()
         to_the_end: set[int] = set()
         for event in _EveryLine(self._catalogue, self._plan).scan(Segment(None, segment.data, 0)):
-            scanned.update(event.lines if event.row is None else (event.line,))
-            if event.row is None:
+            row = event.row
+            scanned.update(event.lines if row is None else (event.line,))
+            if row is None:
                 to_the_end.update(event.lines)
                 continue
-            head = max(0, lines[event.line].find(event.row.heads[0].encode()))
-            # settings and the like: a cut one says nothing wrong
-            if event.row.component != "slot" or event.row.exact_match(lines[event.line], head):
+            start = max(0, lines[event.line].find(row.heads[0].encode()))
+            # settings and the like are left to the scanner: a cut one says nothing wrong
+            if row.component != "slot" or row.exact_match(lines[event.line], start):
                 to_the_end.add(event.line)
         return scanned, to_the_end
 
