@@ -15,7 +15,7 @@ from cachedoctor.model import InputInfo, Segment
 MAX_LINE = 1 << 20
 """Bytes of one line that are kept; no message is longer, only printed prompts and bodies are."""
 
-EXCERPT_LINES = 300
+EXCERPT_LINES = 500
 EXCERPT_BYTES = 1 << 18
 """An input with no more is an excerpt."""
 
