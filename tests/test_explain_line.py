@@ -85,7 +85,9 @@ def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> N
     assert found.meaning.endswith(".")
     assert all(reading.meaning and reading.text is not None for reading in found.fields)
     if row.quoted:  # a client's words: no build prints them, at no level
-        assert found.levels == []
+        assert [(level.first, level.last, level.level) for level in found.levels] == [
+            (row.first, row.last, "no log line")
+        ]
         return
     assert found.levels[0].first == row.first
     assert found.levels[-1].last == row.last

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from secret_places import SECRETS, log_with
 from wrapped import docker, jsonl
 
+from cachedoctor.doctor.analysis.intake import EXCERPT_LINES
 from cachedoctor.doctor.redact.redact import Redactor, facts
 from cachedoctor.redact.printed import Printed
 from cachedoctor.redact.tokens import Tokens
@@ -325,6 +326,8 @@ FRAGMENT = st.binary(max_size=8) | st.sampled_from(
 @settings(deadline=None, max_examples=40)
 @given(st.lists(FRAGMENT, max_size=40).map(b"".join))
 def test_any_bytes_give_as_many_lines_and_the_same_report(data: bytes) -> None:
+    """Of a log: in an excerpt bare lines are read as well, which are unknown words to this command."""
+    data += b"\n" * (EXCERPT_LINES + 1)
     out = redacted(data)
     assert out.decode("ascii").count("\n") == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     assert same_report(data) == []

@@ -196,6 +196,7 @@ def test_config_says_what_holds_and_why(project):
         "color": ("auto", "default", None, None),
         "warn-tokens": (5000, "file", f"{path}:1", "tokens"),
         "min-prompt-tokens": (10, "environment", "CACHEDOCTOR_MIN_PROMPT_TOKENS", "tokens"),
+        "hide": ([], "default", None, None),
     }
     assert [code for code in said["ignored"] if code.startswith(("CD1", "CD9"))] == ["CD901", "CD902", "CD903"]
     text = " ".join(here(project, "config").stdout.decode().split())

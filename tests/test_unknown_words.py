@@ -108,7 +108,7 @@ def test_decoration_is_taken_off(around: str) -> None:
     assert names(around.format(FAILED)) == ["rollback-failed"]
 
 
-@pytest.mark.parametrize("lines", [400, 4000])
+@pytest.mark.parametrize("lines", [600, 4000])
 def test_a_whole_log_is_not_searched_for_them(lines: int) -> None:
     """That would cost every log time: only excerpts are."""
     assert names(FAILED, *["a line of nobody"] * lines) == ["unknown-format"]

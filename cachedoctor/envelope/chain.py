@@ -35,6 +35,8 @@ class Chain(msgspec.Struct):
     steps: list[_Step]
     whole: bool = False
     """The innermost one is a record of the server's own, which holds its message from the first line to the last."""
+    goes_on: bool = False
+    """The line goes on in the next record: a container's, cut by its length."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -76,10 +78,12 @@ def _names(match: object) -> tuple[object, ...]:
 def unwrapped(line: bytes) -> tuple[Chain, bytes]:
     """Return the wrappers of a line that a server wrote, and its body: of a record with several lines all of them."""
     steps: list[_Step] = []
+    goes_on = False
     for _ in range(DEPTH_MAX):
         record = read_record(line)
         if record is not None:
             steps.append(_Step(None, _writer(record)))
+            goes_on |= isinstance(record, Piece) and not record.complete
             line = record.text
             if isinstance(record, Message) and not record.nested:
                 return Chain(steps, True), line
@@ -89,7 +93,7 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
             break
         steps.append(_Step(row_of(match), _names(match)))
         line = line[match.end() :]
-    return Chain(steps), drop_progress(line)
+    return Chain(steps, goes_on=goes_on), drop_progress(line)
 
 
 def first_line_only(line: bytes, text: bytes) -> bytes:

@@ -159,7 +159,7 @@ class PromptText:
         """
         chain, body = unwrapped(line)
         opening = printed_text.opening(body)
-        if opening is None:
+        if opening is None or chain.goes_on:  # its rest, which comes next, is no line of its own
             return False
         if chain.whole:
             rest = body.partition(b"\n")[2]

@@ -143,7 +143,7 @@ def _builds(first: int, last: int) -> str:
 
 def _levels(row: Message) -> list[Level]:
     if row.quoted:
-        return []
+        return [Level(row.first, row.last, "no log line", "text of a client, pasted or printed in a prompt")]
     return [
         Level(p.first, p.last, verbosity.WORDS[p.level], _level_text(p))
         for p in verbosity.periods(row.level_at, row.first, row.last)
