@@ -35,7 +35,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory, de
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes all time has less of it, for tests that need no proof of how much."""
-    monkeypatch.setattr(limits, "WALL_SECONDS", 1.2)
+    monkeypatch.setattr(limits, "WALL_SECONDS", 3.0)
 
 
 def body(text: str = "hi") -> Prompt:
