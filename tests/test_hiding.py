@@ -88,7 +88,7 @@ def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
     [
         "hf_hub_download and npm_config_cache and sk-learn and pypi-server",
         "models--Qwen--Qwen3-8B/snapshots/4c446470ba0aec43e22ac1128f9ffd915f338ba3/config.json",
-        "/root/.ollama/models/blobs/sha256-2af3b81862c6be03c769683af18efdadb2c33f60ff32ab6f83e42c043d6c7816",
+        "/usr/share/ollama/.ollama/models/blobs/sha256-2af3b81862c6be03c769683af18efdadb2c33f60ff32ab6f83e42c043d6c7816",
         "Qwen3NextForCausalLM DeepseekV32ForCausalLM Qwen2_5_VLForConditionalGeneration",
         "gpt-oss-120b-mxfp4-00001-of-00003.gguf Meta-Llama-3.1-70B-Instruct-IQ4_XS.gguf",
         "toolu_01A09q90qw90lq917835lq9x and call_AbC123dEf456GhI789jKl012 and chatcmpl-9xYz8WvU7tSr6QpO5nMl4KjI",
