@@ -42,6 +42,8 @@ RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 LRU_MOST = 0.1
 """Share of a prompt that any slot holds at most when one is chosen for its age: the default threshold (b6628 and newer)."""
+SHORT = 0.25
+"""Share of a conversation's length that a side request has at most."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -142,9 +144,9 @@ class RuleContext:
         """Whether the slot held this thread's previous turn; None when unknown."""
         if r.thread is not None and r.held_thread is not None:
             self.own_slot = r.thread == r.held_thread and r.thread_turn > 0
-        self.early = self.lcp_at_most is not None and self.lcp_at_most < EARLY * self.whole
-        if self.own_slot is None and self.pinned and lcp is not None and lcp >= LONG:
-            self.early = False  # whose prompt the slot held is not known: a long prefix speaks for its own
+        # where it is not known whose prompt the slot held, a long prefix speaks for its own
+        long = self.own_slot is None and self.pinned and lcp is not None and lcp >= LONG
+        self.early = not long and self.lcp_at_most is not None and self.lcp_at_most < EARLY * self.whole
         """The common prefix is known to end early."""
         half = prompt is not None and lcp is not None and 2 * lcp >= prompt
         self.late = lcp is not None and lcp > 16 and (lcp >= LONG or half)

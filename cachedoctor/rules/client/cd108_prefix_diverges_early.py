@@ -9,6 +9,7 @@ from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import (
     EARLY,
     MIN_LOST,
+    SHORT,
     FindingText,
     Group,
     Match,
@@ -23,8 +24,6 @@ from cachedoctor.rules.base import (
 )
 from cachedoctor.rules.checkpoints import held_whole, serves
 
-SHORT = 0.25
-"""Share of what the slot held that a side request has at most."""
 GROWS = 0.05
 """Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
 

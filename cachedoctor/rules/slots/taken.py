@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from cachedoctor.model import RuledOut
-from cachedoctor.rules.base import RuleContext
+from cachedoctor.rules.base import SHORT, RuleContext
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
 """Codes of the changes of a prompt that leave the same lengths as a slot that was taken."""
 ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")
 """The look-alike that lengths in turn exclude."""
-SHORT = 0.25
-"""Share of the conversation's length that a side request has at most."""
 
 
 def other_held(s: RuleContext) -> bool:
