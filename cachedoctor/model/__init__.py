@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cachedoctor.model.account import Account, AccountEntry, AccountRow
 from cachedoctor.model.batch import PrefillBatch
 from cachedoctor.model.comparison import (
     Change,
@@ -51,6 +52,9 @@ __all__ = [
     "NO_VERDICT",
     "SEVERITY_ORDER",
     "THRESHOLDS",
+    "Account",
+    "AccountEntry",
+    "AccountRow",
     "Advice",
     "Answer",
     "Answers",

@@ -7,6 +7,7 @@ from typing import IO, Annotated, Literal, Protocol
 
 import msgspec
 
+from cachedoctor.model.account import Account
 from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.row import RequestRow
@@ -140,3 +141,6 @@ class Report(msgspec.Struct):
     """Batches of SGLang, as PrefillBatch."""
     undecided: list[RequestRow] = msgspec.field(default_factory=list)
     """The first requests, where the log tells of none what it could have reused."""
+    accounts: list[Account] = msgspec.field(default_factory=list)
+    """Where the prompt tokens of llama-server's requests went: of the whole log first, then of servers, conversations
+    and clients."""

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from cachedoctor.model import (
+    Account,
     Answers,
     BatchPeriod,
     CacheSample,
@@ -129,6 +130,9 @@ class ReportDocument(Struct):
     ignored: list[Code] = field(default_factory=list)
     """Codes of the rules that were switched off with --select, --ignore or a file of settings: nothing else in the
     report speaks of them. Added after the first release of v1: may be missing."""
+    accounts: list[Account] = field(default_factory=list)
+    """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
+    clients (64 of each at most). Added after the first release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -210,6 +214,7 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     restart: Restart | None
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
+    accounts: list[Account] = field(default_factory=list)
 
 
 StreamLine = (

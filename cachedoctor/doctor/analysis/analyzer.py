@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import cachedoctor
+from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
 from cachedoctor.doctor.analysis.line_order import take_all
@@ -95,6 +96,9 @@ class Analyzer:
         self._inputs: list[InputInfo] = []
         self._sessions = self._lives.sessions
         self._sums = Sums()
+        self._ledger = Ledger()
+        self._told: dict[int, Judged] = {}
+        """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
         self._differences: dict[int, PromptDiff] = {}
         """What changed in the last requests that were given beside the log, by their number."""
@@ -242,6 +246,7 @@ class Analyzer:
             self._listener.examined(told, self.findings() if opened else [])
         for one in judged:
             request = one.request
+            self._account(one)
             if request.revision:
                 self._spool.revise(one)
             else:
@@ -250,6 +255,19 @@ class Analyzer:
                     self._undecided.append(one)
                 self._reuse.add(request, self._sessions[request.session])
                 self._spool.add(one)
+
+    def _account(self, judged: Judged) -> None:
+        """Count a request in the account, in the place of what it was when it is judged again."""
+        number = judged.request.index
+        before = self._told.pop(number, None)
+        if judged.request.revision:
+            if before is None:
+                return  # final: it is too far back
+            self._ledger.add(before, -1)
+        self._ledger.add(judged)
+        self._told[number] = judged
+        if len(self._told) > OPEN:
+            del self._told[next(iter(self._told))]
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
@@ -341,7 +359,7 @@ class Analyzer:
         with open(path, "wb") as file:
             self._spool.copy_to(file)
         return Shard(
-            self._inputs, self._sessions, self._sums, self._reuse, self._number,
+            self._inputs, self._sessions, self._sums, self._ledger, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
             {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
         )  # fmt: skip
@@ -363,6 +381,7 @@ class Analyzer:
         for kind, rows in part.rows.items():
             self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
         self._reuse.merge(part.reuse, len(self._sessions))
+        self._ledger.merge(part.ledger, self._number, len(self._sessions))
         self._diagnosis.merge(part.groups, part.doubtful, part.crashed)
         self._faults.any |= part.faulty
         self._sessions += part.sessions
@@ -402,6 +421,7 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             [] if self._sums.judged else list(read_rows(map(encode_request, self._undecided))),
+            self._ledger.accounts({rule.code: rule.name for rule in by_code}),
         )  # fmt: skip
 
 

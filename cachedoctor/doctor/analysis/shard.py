@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.groups import Groups
@@ -16,6 +17,7 @@ class Shard(msgspec.Struct):
     inputs: list[InputInfo]
     sessions: list[Session]
     sums: Sums
+    ledger: Ledger
     reuse: Reuse
     requests: int
     """How many; as JSON they stand in a file of their own."""

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
+from cachedoctor.account.from_numbers import slot_taken
 from cachedoctor.model import (
     CacheSample,
     CheckpointRow,
@@ -69,8 +70,7 @@ def _split(judged: Judged) -> tuple[int | None, int | None]:
     RAM cache's list tells, or the findings do, or it is unknown.
     """
     r = judged.request
-    taken = r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
-    if not taken or not r.lost_tokens:
+    if not slot_taken(r) or not r.lost_tokens:
         return r.lost_client, r.lost_server
     if r.reference_lcp is not None and r.reference_tokens is not None:
         changed = min(max(r.reference_tokens - r.reference_lcp, 0), r.lost_tokens)
@@ -139,6 +139,7 @@ def tail(report: Report) -> dict[str, Any]:
         "restart": report.restart,
         "slots": report.slots,
         "ignored": report.ignored,
+        "accounts": report.accounts,
     }
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import (
+    Account,
     CacheDoctorError,
     CacheSample,
     Finding,
@@ -57,6 +58,7 @@ class _Rest(msgspec.Struct):
     restart: Restart | None = None
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
     ignored: list[str] = msgspec.field(default_factory=list)
+    accounts: list[Account] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
     batches: list[PrefillBatch] = msgspec.field(default_factory=list)
@@ -131,7 +133,7 @@ def read(data: bytes, name: str) -> Report:
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
-        StoredRows(rest.samples), StoredRows(rest.batches),
+        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts,
     )  # fmt: skip
 
 

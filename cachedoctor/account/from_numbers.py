@@ -1,0 +1,119 @@
+"""Places the prompt tokens of a llama-server request by the numbers that the log gives of it.
+
+``prompt 2,104, cached 58, previous turn 2,040, common prefix 58``: 58 reused, 1,982 behind what the client changed, 64
+new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cachedoctor.model import AccountRow, Judged, Request
+
+SMALL = 16
+"""Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
+_CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
+"""How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
+
+
+class Placed(NamedTuple):
+    """Tokens of a row, and the code of the rule that says why."""
+
+    row: AccountRow
+    code: str | None
+    tokens: int
+
+
+class _Split(NamedTuple):
+    """Tokens that were computed though a prompt before had them."""
+
+    client: int = 0
+    server: int = 0
+    undecided: int = 0
+
+
+def place(judged: Judged) -> list[Placed]:
+    """Give every prompt token of a request a row; none where its length, or what was reused of it, is unknown.
+
+    A child of an ``n > 1`` request has no prompt of its own.
+    """
+    r = judged.request
+    prompt, cached = r.prompt_tokens, r.cached_tokens
+    if r.parent is not None or prompt is None or cached is None or cached > prompt:
+        return []
+    computed = prompt - cached
+    client, server, undecided = _within(_split(judged, prompt, cached), computed)
+    unexplained = 0
+    expected = judged.verdict.expected_cached
+    if expected is not None and expected - cached > SMALL:
+        unexplained = min(expected - cached, server)
+    small = 0 < client + server <= SMALL and not undecided
+    rounding = client + server if small else 0
+    if small:
+        client, server, unexplained = 0, 0, 0
+    codes = judged.verdict.codes
+    rows: list[Placed] = [
+        Placed("reused", None, cached),
+        Placed("new", None, computed - client - server - undecided - rounding),
+        Placed("client", _first(codes, client=True), client),
+        Placed("server", _first(codes, client=False), server - unexplained),
+        Placed("rounding", None, rounding),
+        Placed("unexplained", None, unexplained),
+        Placed("undecided", None, undecided),
+    ]
+    return [row for row in rows if row.tokens]
+
+
+def _first(codes: Sequence[str], *, client: bool) -> str | None:
+    """The first cause on that side."""
+    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
+
+
+def _within(split: _Split, computed: int) -> _Split:
+    """No more than was computed."""
+    server = min(split.server, computed)
+    client = min(split.client, computed - server)
+    return _Split(client, server, min(split.undecided, computed - server - client))
+
+
+def _split(judged: Judged, prompt: int, cached: int) -> _Split:
+    r = judged.request
+    if r.error is not None or (r.outcome == "cold" and not r.other_candidates):
+        return _Split()
+    if r.outcome == "cold":
+        return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
+    if r.reference_tokens is None or r.lost_tokens is None:
+        return _Split()
+    reach = min(r.reference_tokens, prompt)
+    if slot_taken(r):
+        return _from_elsewhere(judged, reach, cached)
+    if r.common_prefix_tokens is None:
+        return _Split(undecided=max(0, reach - cached))
+    kept = max(min(r.common_prefix_tokens, prompt), cached)
+    behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
+    if r.thread_turn == 0:
+        # whose prompt the slot held is not known: what it does not share may never have been this conversation's
+        blamed = behind if _first(judged.verdict.codes, client=True) else 0
+        return _Split(blamed, kept - cached, 0 if blamed else behind)
+    return _Split(behind, kept - cached)
+
+
+def slot_taken(r: Request) -> bool:
+    """Whether the slot held another conversation, so that what it shares with the prompt says nothing of the client."""
+    return r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
+
+
+def _from_elsewhere(judged: Judged, reach: int, cached: int) -> _Split:
+    """Split what a conversation lost that came back to a slot with another's content.
+
+    The RAM cache's list of its own copy tells, or the causes that were found, or nothing does.
+    """
+    r = judged.request
+    lost = max(0, reach - cached)
+    if r.reference_lcp is not None:
+        kept = max(r.reference_lcp, cached)
+        return _Split(max(0, reach - kept), kept - cached)
+    if judged.verdict.slot_lost:
+        return _Split(server=lost)
+    return _Split(undecided=lost)

@@ -1,0 +1,143 @@
+"""Adds up the accounts of requests, for the whole log and for every server, conversation and client in it.
+
+Whole numbers, so that the ledgers of two parts of a log add up to that of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+import msgspec
+
+from cachedoctor.account.from_numbers import Placed, place
+from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request
+
+ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
+SHOWN = 64
+"""Conversations and clients listed, each: those that computed most again."""
+KEPT = 4096
+"""Conversations and clients remembered, each; of those that come later only the server's sums tell."""
+_OPEN: tuple[AccountRow, ...] = ("undecided", "unexplained")
+
+Scope = Literal["log", "server", "conversation", "client"]
+Key = tuple[Scope, int, int, str]
+"""Scope, session, conversation and client; -1 and "" where they do not matter."""
+
+
+class Sum(msgspec.Struct):
+    """The account of some requests."""
+
+    requests: int = 0
+    not_placed: int = 0
+    tokens: dict[tuple[AccountRow, str | None], int] = msgspec.field(default_factory=dict)
+    counts: dict[tuple[AccountRow, str | None], int] = msgspec.field(default_factory=dict)
+
+    def add(self, placed: list[Placed], sign: int) -> None:
+        """Count a request, or take it back."""
+        if not placed:
+            self.not_placed += sign
+            return
+        self.requests += sign
+        for row, code, tokens in placed:
+            key = (row, code)
+            self.tokens[key] = self.tokens.get(key, 0) + sign * tokens
+            self.counts[key] = self.counts.get(key, 0) + sign
+
+    def merge(self, more: Sum) -> None:
+        """Count the requests of another part."""
+        self.requests += more.requests
+        self.not_placed += more.not_placed
+        for key, tokens in more.tokens.items():
+            self.tokens[key] = self.tokens.get(key, 0) + tokens
+            self.counts[key] = self.counts.get(key, 0) + more.counts[key]
+
+    def of(self, *rows: AccountRow) -> int:
+        """Tokens of these rows; of all without any."""
+        return sum(tokens for (row, _), tokens in self.tokens.items() if not rows or row in rows)
+
+
+class Worst(msgspec.Struct):
+    """The request of a server with the most tokens that nobody can be blamed for."""
+
+    tokens: int
+    request: int
+    mark: Mark
+
+
+class Ledger(msgspec.Struct):
+    """Takes every request when it is judged, and takes back those that are judged anew."""
+
+    sums: dict[Key, Sum] = msgspec.field(default_factory=dict)
+    worst: dict[int, Worst] = msgspec.field(default_factory=dict)
+    """By session."""
+
+    def add(self, judged: Judged, sign: int = 1) -> None:
+        """Count a request that was judged; ``sign`` -1 takes it back."""
+        r = judged.request
+        if r.parent is not None:
+            return
+        placed = place(judged)
+        for key in _keys(r):
+            found = self.sums.get(key)
+            if found is None:
+                if len(self.sums) >= KEPT and key[0] in ("conversation", "client"):
+                    continue
+                found = self.sums[key] = Sum()
+            found.add(placed, sign)
+        left = sum(tokens for row, _, tokens in placed if row in _OPEN)
+        before = self.worst.get(r.session)
+        if sign > 0 and left and (before is None or left > before.tokens):
+            self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+
+    def merge(self, more: Ledger, requests: int, sessions: int) -> None:
+        """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
+        for (scope, session, thread, client), found in more.sums.items():
+            key = (scope, session + sessions if session >= 0 else session, thread, client)
+            self.sums.setdefault(key, Sum()).merge(found)
+        for session, worst in more.worst.items():
+            self.worst[session + sessions] = Worst(worst.tokens, worst.request + requests, worst.mark)
+
+    def server(self, session: int) -> Sum:
+        """The account of one life of a server."""
+        return self.sums.get(("server", session, -1, ""), Sum())
+
+    def accounts(self, names: Mapping[str, str]) -> list[Account]:
+        """The whole log first, then servers, conversations, clients; ``names``: of the rules, by code."""
+        by_scope: dict[Scope, list[tuple[Key, Sum]]] = {}
+        for key, found in self.sums.items():
+            if found.requests or found.not_placed:
+                by_scope.setdefault(key[0], []).append((key, found))
+        shown = [*by_scope.get("log", []), *sorted(by_scope.get("server", []))]
+        for scope in ("conversation", "client"):
+            some = sorted(by_scope.get(scope, []), key=lambda kept: (-_again(kept[1]), kept[0]))
+            shown += some[:SHOWN]
+        return [_account(key, found, names) for key, found in shown]
+
+
+def _keys(r: Request) -> Iterable[Key]:
+    yield ("log", -1, -1, "")
+    yield ("server", r.session, -1, "")
+    if r.thread is not None:
+        yield ("conversation", r.session, r.thread, "")
+    if r.client is not None:
+        yield ("client", r.session, -1, r.client)
+
+
+def _again(found: Sum) -> int:
+    """Tokens that were computed again."""
+    return found.of() - found.of("reused", "new")
+
+
+def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
+    scope, session, thread, client = key
+    entries = [
+        AccountEntry(row, None if code is None else names.get(code, code), tokens, found.counts[row, code])
+        for (row, code), tokens in found.tokens.items()
+        if tokens
+    ]
+    entries.sort(key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))
+    return Account(
+        scope, None if session < 0 else session, None if thread < 0 else thread, client or None,
+        found.requests, found.not_placed, found.of(), entries,
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""Where prompt tokens went: every token stands in one row, and the rows add up."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.bounds import Count, Long
+
+AccountRow = Literal["reused", "new", "client", "server", "together", "rounding", "unexplained", "undecided"]
+"""``reused``: came from the cache. ``new``: never sent before at this place. ``client``: stands behind what the client
+changed. ``server``: the prefix was the same, and the server could not give it back. ``together``: requests with one
+beginning were computed at once. ``rounding``: below a block, a batch, the distance of checkpoints. ``unexplained``:
+the build had to reuse it, and did not. ``undecided``: the client changed it or the server lost it, the log does not
+tell which."""
+
+
+class AccountEntry(msgspec.Struct):
+    """Tokens of one row that have one cause."""
+
+    row: AccountRow
+    kind: str | None
+    """Name of the rule that says why; None where none does."""
+    tokens: Long
+    requests: Long
+    """Requests that have such tokens."""
+
+
+class Account(msgspec.Struct):
+    """Where the prompt tokens of some requests went; its entries add up to ``prompt_tokens``."""
+
+    scope: Literal["log", "server", "conversation", "client"]
+    session: Count | None
+    """None of the whole log."""
+    thread: Count | None
+    """Of a conversation, as requests name it."""
+    client: str | None
+    """Of a client: the address that asked."""
+    requests: Long
+    """Requests whose tokens are placed."""
+    not_placed: Long
+    """Requests of which the log does not say how long the prompt was, or how much of it was reused."""
+    prompt_tokens: Long
+    entries: list[AccountEntry]
+    """By row and kind, in the order of the rows and the most tokens first."""
