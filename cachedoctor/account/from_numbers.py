@@ -92,11 +92,9 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         return _Split(undecided=max(0, reach - cached))
     kept = max(min(r.common_prefix_tokens, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
-    if r.thread_turn == 0:
-        # whose prompt the slot held is not known: what it does not share may never have been this conversation's
-        blamed = behind if _first(judged.verdict.codes, client=True) else 0
-        return _Split(blamed, kept - cached, 0 if blamed else behind)
-    return _Split(behind, kept - cached)
+    # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
+    blamed = behind if _first(judged.verdict.codes, client=True) else 0
+    return _Split(blamed, kept - cached, behind - blamed)
 
 
 def slot_taken(r: Request) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from cachedoctor.account.from_numbers import Placed, place
-from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request
+from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
 SHOWN = 64
@@ -98,9 +98,13 @@ class Ledger(msgspec.Struct):
         for session, worst in more.worst.items():
             self.worst[session + sessions] = Worst(worst.tokens, worst.request + requests, worst.mark)
 
-    def server(self, session: int) -> Sum:
-        """The account of one life of a server."""
-        return self.sums.get(("server", session, -1, ""), Sum())
+    def undecided(self, session: int) -> Undecided | None:
+        """What one life of a server computed without anybody to blame."""
+        worst, found = self.worst.get(session), self.sums.get(("server", session, -1, ""))
+        if worst is None or found is None:
+            return None
+        requests = sum(count for (row, _), count in found.counts.items() if row in _OPEN)
+        return Undecided(found.of(*_OPEN), requests, found.of("reused"), found.of(), worst.mark)
 
     def accounts(self, names: Mapping[str, str]) -> list[Account]:
         """The whole log first, then servers, conversations, clients; ``names``: of the rules, by code."""

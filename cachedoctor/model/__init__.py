@@ -41,7 +41,7 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, Slot
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
-from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, release
+from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
 from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
@@ -134,6 +134,7 @@ __all__ = [
     "StatsTable",
     "Threshold",
     "Totals",
+    "Undecided",
     "Verdict",
     "View",
     "Wording",

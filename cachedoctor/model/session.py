@@ -13,6 +13,7 @@ from cachedoctor.model.bounds import Count, Long
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.incident import Incident, IncidentName
+from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.period import Period
 from cachedoctor.model.terms import SettingName, Shows
 
@@ -54,6 +55,19 @@ class Sizes(msgspec.Struct):
     """Largest saved state of each conversation."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
+
+
+class Undecided(msgspec.Struct):
+    """What a server computed and nobody can be blamed for: it may have been new, changed, or lost."""
+
+    tokens: int
+    requests: int
+    """Requests with such tokens."""
+    cached_tokens: int
+    prompt_tokens: int
+    """Of all requests whose tokens are placed."""
+    worst: Mark
+    """Line of the request with the most of them."""
 
 
 class _Known(Protocol):
@@ -191,6 +205,8 @@ class Session(_Questions, msgspec.Struct):
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
+    undecided: Undecided | None = None
+    """Tokens of which the log does not tell why they were computed; None without any."""
 
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""

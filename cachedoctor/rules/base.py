@@ -242,7 +242,8 @@ def _rough(r: Request) -> bool:
 def _lcp_at_most(r: Request) -> int | None:
     """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM."""
     if r.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
-        return int(r.prompt_tokens * LRU_MOST)
+        most = int(r.prompt_tokens * LRU_MOST)
+        return most if (r.cached_tokens or 0) <= most else None  # else the RAM cache brought back another beginning
     if r.prefix_between is not None and r.checks:
         return r.prefix_between[1]
     if not r.ram_refused:

@@ -330,7 +330,10 @@ class Analyzer:
             ended: the input has, so that what a line states by itself is said.
         """
         found = self._diagnosis.findings()
-        found += self._diagnosis.inspect(self._lives.reported() if sessions is None else sessions, ended=ended)
+        asked = self._lives.reported() if sessions is None else sessions
+        for session in asked:
+            session.undecided = self._ledger.undecided(session.index)
+        found += self._diagnosis.inspect(asked, ended=ended)
         found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
         return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp import accounting, intervals, losses
 from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held, Prefix
+from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
 from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
@@ -24,6 +25,9 @@ Marks = Mapping[MarkName, Mark]
 
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
+LRU_MOST = 0.5
+"""Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
+higher."""
 _MAX_CLEARED = 64
 """Conversations remembered whose idle slot was cleared, or whose state was refused; as many as there are threads."""
 
@@ -107,10 +111,13 @@ def settle(
     between: Mapping[str, Between] = {}
     if held.tokens is None or numbers.prompt is None:
         held, between = _completed(seen, held, numbers, prefix)
+    unseen = not swapped and _came_unseen(seen, held, numbers)
+    if unseen:
+        revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, swapped, choice.looked,
+        seen.first_line, swapped, choice.looked, unseen,
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -143,7 +150,7 @@ def settle(
     if facts.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
         slot.processed(losses.stretch(request))
     if recorded and thread is not None:
-        request, later = _recorded(request, thread, talk, slots)
+        request, later = _recorded(request, thread, talk, slots, roomy=_roomy(facts, past))
         revised += later
     return Settled(request, revised)
 
@@ -170,17 +177,25 @@ def _completed(seen: Observed, held: Held, numbers: Counts, prefix: Prefix) -> t
 
 
 def _recorded(
-    request: Request, thread: Thread, talk: Conversations, slots: Mapping[int, Slot]
+    request: Request, thread: Thread, talk: Conversations, slots: Mapping[int, Slot], *, roomy: bool
 ) -> tuple[Request, list[Request]]:
     """Note a turn of a conversation; returns it, and the earlier requests that it shows to be another's."""
     talk.record(request, thread, request.seen.released_tokens or 0)
-    moved, more = talk.divide(thread)
+    moved, more = talk.divide(thread, roomy=roomy)
     if more:
         request = talk.replace(replace(request, other_candidates=request.other_candidates + more), thread)
     if not moved:
         return request, []
     revised = judge_again(moved, request.index, talk, slots)
     return next((m.turn.request for m in moved if m.turn.request.index == request.index), request), revised
+
+
+def _roomy(facts: Facts, past: Past) -> bool:
+    """Whether the RAM cache is known to have kept all that left a slot: builds from b8929 on warn where it is off, and
+    what it refuses or throws out is printed at every level."""
+    if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
+        return False
+    return facts.setting("cache_ram_mib") != 0 and not facts.setting("ram_evictions") and not past.refused
 
 
 def _full(seen: Observed, facts: Facts) -> bool:
@@ -237,6 +252,18 @@ def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[H
     if thread is not None:
         held = replace(held, thread=thread.id, tokens=thread.total)
     return held, moved
+
+
+def _came_unseen(seen: Observed, held: Held, numbers: Counts) -> bool:
+    """Whether more was reused than the slot held of the prompt, in a log that hides what the RAM cache gives back."""
+    cached, prompt, choice = numbers.cached, numbers.prompt, seen.choice
+    if cached is None or prompt is None or cached <= KEPT or seen.shows_ram or seen.reused_chunks:
+        return False
+    if held.tokens is not None and cached > held.tokens + NEAR:
+        return True
+    if held.similarity is not None:
+        return cached > (held.similarity + 0.001) * prompt + NEAR
+    return choice.selected_by == "lru" and cached > LRU_MOST * prompt
 
 
 def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tuple[bool, int | None, Marks]:

@@ -23,6 +23,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
+from cachedoctor.report.words.account_words import ROWS, whole
 from cachedoctor.report.words.coverage import checked, imitated
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.not_evaluated_words import grouped
@@ -48,6 +49,8 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
             for i, finding in enumerate(findings, 1)
         ],
         kinds=KINDS,
+        account=whole(report),
+        account_words=ROWS,
         timeline=draw(parts.columns),
         checkpoints_known=parts.columns.checkpoints_known,
         reuse=over_time(parts.columns, totals.reuse),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from cachedoctor.model import Finding, Report, RequestRow, Session, Totals
+from cachedoctor.model import Finding, Report, RequestRow, Session
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown import markdown_measured
 from cachedoctor.report.markdown.markdown_finding import reproduce, show
@@ -16,6 +16,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
+from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.coverage import imitated, numbered, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent
@@ -170,11 +171,12 @@ def _settings(session: Session, several: bool) -> str:
 def _measured(report: Report) -> list[str]:
     engines = {s.engine for s in report.sessions} or {server_words.LLAMA}
     parts = ["llama-server:"] if len(engines) > 1 and server_words.LLAMA in engines else []
-    parts += [_traffic(report.totals)] if server_words.LLAMA in engines else []
+    parts += [_traffic(report)] if server_words.LLAMA in engines else []
     return [*parts, *markdown_measured.show(report.sessions)]
 
 
-def _traffic(totals: Totals) -> str:
+def _traffic(report: Report) -> str:
+    totals, account = report.totals, computed_for(report)
     rows = [f"- Traffic: {count(totals.requests, 'request')}"]
     if not totals.prompt_tokens:
         unknown = "; the log does not say how long their prompts were" if totals.requests else ""
@@ -184,6 +186,8 @@ def _traffic(totals: Totals) -> str:
     for name, tokens, time in (("Reused", totals.cached_tokens, ""), ("Avoidable", totals.avoidable_tokens, saved)):
         rows.append(f"- {name}: {count(tokens, 'token')} ({_share(tokens, totals.prompt_tokens)}){time}")
     rows.insert(2, f"- Computed: {prose(computed(totals))}")
+    if account:
+        rows.insert(3, f"- Account: {prose(account)}")
     return "\n".join(rows)
 
 

@@ -13,6 +13,7 @@ from cachedoctor.report.text import slot_bars, text_measured
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
+from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.measurements import has_log, measures
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent
 
@@ -29,6 +30,9 @@ def show(page: Page, report: Report) -> None:
             page.row((server_words.LLAMA, "bold"))
         for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
             _keyed(page, key, words)
+        account = computed_for(report)
+        if account:
+            _keyed(page, "account", account)
         _slots(page, report)
     several = len(report.sessions) > 1
     text_measured.show(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import msgspec
+from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Turn, shortest
@@ -18,6 +19,8 @@ from cachedoctor.model import Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
+UNSEEN = 8
+"""Tokens by which what came back from the RAM cache may be shorter or longer than what it had held."""
 WINDOW = 8
 """Requests of a thread that can still turn out to be another's."""
 SPAN = 64
@@ -63,6 +66,8 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     """A prompt came back from the RAM cache for it."""
     searched: bool
     """The RAM cache was searched for one."""
+    unseen: bool = False
+    """More was reused than its slot held of it: the RAM cache brought it back, in a log that hides it."""
 
 
 Found = tuple[Thread | None, int]
@@ -125,6 +130,16 @@ class Conversations:
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
+    def came_back(self, cached: int, before: int) -> list[Moved]:
+        """Divide a conversation whose earlier turn came back from the RAM cache in a log that hides it.
+
+        All that a turn had left in its slot was reused, and no conversation is known to have ended there: the turn that
+        was taken for the next one was another's. Returns the requests that had been judged as turns of it.
+        """
+        if self.by_total(cached, UNSEEN, before) is not None:
+            return []
+        return self.split(cached, UNSEEN, before)[1]
+
     def split(self, total: float, slack: float, before: int) -> tuple[Thread | None, list[Moved]]:
         """Divide a conversation from one that was taken for it: RAM gave back what it held before.
 
@@ -158,8 +173,8 @@ class Conversations:
             least = length - min(KEPT, length // 4)
             if least and ((lcp or 0) >= least or least <= cached <= length + 8):
                 return held, 0
-        if cached > KEPT and (held is None or cached > held.total):  # the RAM cache brought it back unseen
-            found = self.by_total(cached, 8, request.first_line)
+        if cached > KEPT and (held is None or cached > held.total or request.unseen):
+            found = self.by_total(cached, UNSEEN, request.first_line)
             if found is not None:
                 return found, 0
         if self._diverges(request, held) and self._heads.separate(lcp or 0):
@@ -210,9 +225,10 @@ class Conversations:
             del thread.recent[: 1 - WINDOW]
         thread.recent.append(Turn(request, total))
 
-    def divide(self, thread: Thread) -> tuple[list[Moved], int]:
+    def divide(self, thread: Thread, *, roomy: bool) -> tuple[list[Moved], int]:
         """Divide conversations that were taken for ``thread``, if its last requests leave no other reading.
 
+        ``roomy``: the RAM cache is known to have kept all that left a slot.
         Returns the turns that were another's; and, where there are two readings, how many more conversations the last
         request could have extended.
         """
@@ -220,7 +236,7 @@ class Conversations:
         lcp, held = last.common_prefix_tokens, last.held_tokens
         if held and lcp is not None and lcp >= held - KEPT:
             return [], 0  # it kept what the slot held
-        apart = self._one_shot(last, thread.total)
+        apart = self._one_shot(last, thread.total, roomy=roomy)
         if apart:
             return apart, 0
         if not self._contested(last, thread.id):
@@ -245,12 +261,18 @@ class Conversations:
             return False
         return lcp < length - KEPT and lcp < (request.prompt or 0) - KEPT
 
-    def _one_shot(self, last: Request, total: int) -> list[Moved]:
-        """Give every prompt a thread of its own that turns out to be no turn of a conversation."""
+    def _one_shot(self, last: Request, total: int, *, roomy: bool) -> list[Moved]:
+        """Give every prompt a thread of its own that turns out to be no turn of a conversation.
+
+        ``roomy``: the RAM cache has kept all that left a slot, so that a turn of a conversation would have got it back.
+        """
         first = last.held_tokens in (0, None) and not last.cached_tokens
-        if last.prompt_tokens is None or not (first or self._diverges(lengths_of(last), self.get(last.held_thread))):
+        lengths = lengths_of(last)
+        if roomy and last.selected_by == "lru" and lengths.prefix is None:
+            lengths = replace(lengths, prefix=last.cached_tokens)  # nothing else is known of its beginning
+        if last.prompt_tokens is None or not (first or self._diverges(lengths, self.get(last.held_thread))):
             return []
-        head = None if first else last.common_prefix_tokens
+        head = None if first else lengths.prefix
         found = {other.index for other in self._heads.note(OneShot(last.index, head, last.prompt_tokens, total))}
         moved: list[Moved] = []
         for thread in list(self._threads.values()) if found else []:
