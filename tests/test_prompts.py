@@ -13,8 +13,8 @@ import made
 import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
 
-from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-from cachedoctor.model import Request
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
+from cachedoctor.model import PromptDiff, Request
 from cachedoctor.prompts.tokenizers import tokenize
 
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
@@ -56,9 +56,15 @@ def pieces(body: dict[str, Any]) -> int:
     return len(tokenize.pieces().encode(" ".join(m["content"] for m in body["messages"])))
 
 
+def changed(prompts: GivenPrompts, request: Request) -> PromptDiff | None:
+    """What changed from the prompt that this one goes on with."""
+    turn = prompts.turn(request)
+    return None if turn is None else turn.difference
+
+
 def kind(prompts: GivenPrompts, request: Request) -> str | None:
     """What changed, or None when there is nothing to compare with."""
-    found = prompts.difference(request)
+    found = changed(prompts, request)
     return None if found is None or found.first is None else found.first.kind
 
 
@@ -69,7 +75,7 @@ def test_by_order_alone(tmp_path: Path) -> None:
     """Without a tokenizer the next prompt is the next request's."""
     bodies = [chat("one"), chat("one", "two"), chat("ONE", "two", "three")]
     prompts = given(tmp_path, *bodies)
-    found = [prompts.difference(asked(pieces(body))) for body in bodies]
+    found = [changed(prompts, asked(pieces(body))) for body in bodies]
     assert prompts.matched == len(prompts) == 3
     assert found[0] is None
     assert found[1] is not None
@@ -87,9 +93,9 @@ def test_a_length_that_cannot_be(tmp_path: Path, share: float) -> None:
     """Neither matched nor used up: the next request may be its own."""
     body = chat("one")
     prompts = given(tmp_path, body)
-    assert prompts.difference(asked(round(pieces(body) / share))) is None
+    assert changed(prompts, asked(round(pieces(body) / share))) is None
     assert prompts.matched == 0
-    prompts.difference(asked(pieces(body)))
+    changed(prompts, asked(pieces(body)))
     assert prompts.matched == 1
 
 
@@ -99,9 +105,9 @@ def test_by_exact_length(tmp_path: Path) -> None:
     prompts = given(tmp_path, *bodies, tokenizer=TINY, template=TEMPLATE)
     lengths = list(prompts._lengths)
     assert len(set(lengths)) == 5
-    assert prompts.difference(asked(lengths[0])) is None
-    assert prompts.difference(asked(lengths[2] + 1)) is None, "in the log, not among the prompts"
-    appended, edited = prompts.difference(asked(lengths[2])), prompts.difference(asked(lengths[4]))
+    assert changed(prompts, asked(lengths[0])) is None
+    assert changed(prompts, asked(lengths[2] + 1)) is None, "in the log, not among the prompts"
+    appended, edited = changed(prompts, asked(lengths[2])), changed(prompts, asked(lengths[4]))
     assert prompts.matched == 3
     assert appended is not None
     assert edited is not None
@@ -116,7 +122,7 @@ def test_more_requests_than_prompts(tmp_path: Path) -> None:
     body = chat("one")
     prompts = given(tmp_path, body)
     for _ in range(3):
-        assert prompts.difference(asked(pieces(body))) is None
+        assert changed(prompts, asked(pieces(body))) is None
     assert prompts.matched == 1
 
 
@@ -129,26 +135,40 @@ def test_two_conversations(tmp_path: Path) -> None:
     assert kinds == [None, None, "appended", "appended"]
 
 
-def alternating(folder: Path, bodies: list[dict[str, Any]], kept: int) -> int | None:
-    """``follows`` of the last of these bodies, all of one thread by their lengths; the last request kept this much."""
+def alternating(folder: Path, bodies: list[dict[str, Any]], kept: int) -> TextTurn | None:
+    """The last of these bodies, all of one thread by their lengths, as a turn; the last request kept this much."""
     prompts = given(folder, *bodies)
     last = len(bodies) - 1
     found = [
-        prompts.difference(asked(pieces(b), released_tokens=1000 + i, common_prefix_tokens=kept if i == last else None))
+        prompts.turn(
+            asked(
+                pieces(b),
+                released_tokens=1000 + i,
+                held_tokens=999 + i,
+                common_prefix_tokens=kept if i == last else None,
+            )
+        )
         for i, b in enumerate(bodies)
     ]
-    return None if found[-1] is None else found[-1].follows
+    return found[-1]
 
 
 def test_two_conversations_that_lengths_took_for_one(tmp_path: Path) -> None:
-    """The third goes on with the first, which left 1,000 tokens in the slot, not with the second."""
-    assert alternating(tmp_path, [chat(ONE), chat(A, B), chat(ONE, TWO)], 700) == 1000
+    """The third goes on with the first, which left 1,000 tokens in the slot; the slot holds the second."""
+    turn = alternating(tmp_path, [chat(ONE), chat(A, B), chat(ONE, TWO)], 700)
+    assert turn is not None
+    assert turn.reference == 1000
+    assert turn.turn == 1
+    assert turn.held_thread not in (None, turn.thread)
 
 
 def test_branches_of_one_conversation_are_no_two(tmp_path: Path) -> None:
-    """The second turn was edited, and the edit taken back: both go on with the first."""
+    """The second turn was edited, and the edit taken back: all are turns of one conversation."""
     bodies = [chat(ONE), chat(ONE, TWO), chat(ONE, A, B), chat(ONE, TWO, A)]
-    assert alternating(tmp_path, bodies, 700) is None
+    turn = alternating(tmp_path, bodies, 700)
+    assert turn is not None
+    assert turn.held_thread == turn.thread
+    assert turn.reference == 1001
 
 
 def test_bodies_that_contradict_the_log_move_no_request(tmp_path: Path) -> None:
@@ -160,8 +180,8 @@ def test_the_sessions_of_a_log_are_kept_apart(tmp_path: Path) -> None:
     """After a restart thread 0 is another one."""
     bodies = [chat("one"), chat("one", "two")]
     prompts = given(tmp_path, *bodies)
-    prompts.difference(asked(pieces(bodies[0])))
-    assert prompts.difference(asked(pieces(bodies[1]), session=1)) is None
+    changed(prompts, asked(pieces(bodies[0])))
+    assert changed(prompts, asked(pieces(bodies[1]), session=1)) is None
     assert prompts.matched == 2
 
 
@@ -178,8 +198,8 @@ def test_a_cancelled_request(tmp_path: Path) -> None:
     """Its length may never be printed; its body stands between the others all the same."""
     bodies = [chat("one"), chat("one", "two " * 900), chat("one", "two")]
     prompts = given(tmp_path, *bodies)
-    prompts.difference(asked(pieces(bodies[0])))
-    assert prompts.difference(asked(None, thread=None, cancelled=True, outcome="cancelled")) is None
+    changed(prompts, asked(pieces(bodies[0])))
+    assert changed(prompts, asked(None, thread=None, cancelled=True, outcome="cancelled")) is None
     assert kind(prompts, asked(pieces(bodies[2]))) == "appended"
 
 
@@ -187,8 +207,8 @@ def test_a_failed_request(tmp_path: Path) -> None:
     """The length stands in the error."""
     bodies = [chat("one"), chat("one", "two " * 900), chat("one", "two")]
     prompts = given(tmp_path, *bodies)
-    prompts.difference(asked(pieces(bodies[0])))
-    prompts.difference(asked(None, thread=None, error_tokens=pieces(bodies[1]), outcome="failed"))
+    changed(prompts, asked(pieces(bodies[0])))
+    changed(prompts, asked(None, thread=None, error_tokens=pieces(bodies[1]), outcome="failed"))
     assert kind(prompts, asked(pieces(bodies[2]))) == "appended"
     assert prompts.matched == 3
 
@@ -217,7 +237,7 @@ def test_dumps_belong_to_their_slot(tmp_path: Path) -> None:
 def test_a_dump_of_another_slot_is_not_taken(tmp_path: Path) -> None:
     """However well its length fits."""
     prompts = given(tmp_path, [slot(3, HEAD)])
-    assert prompts.difference(asked(len(tokenize.pieces().encode(HEAD)), slot=0)) is None
+    assert changed(prompts, asked(len(tokenize.pieces().encode(HEAD)), slot=0)) is None
     assert prompts.matched == 0
 
 
@@ -228,8 +248,8 @@ def test_the_reply_in_a_dump(tmp_path: Path) -> None:
     prompts = given(tmp_path, [slot(0, first, reply)], [slot(0, again)])
     cut = tokenize.pieces()
     assert prompts._lengths == [len(cut.encode(text)) for text in (first, again)]
-    assert prompts.difference(asked(prompts._lengths[0])) is None
-    found = prompts.difference(asked(prompts._lengths[1]))
+    assert changed(prompts, asked(prompts._lengths[0])) is None
+    found = changed(prompts, asked(prompts._lengths[1]))
     assert found is not None
     assert found.first is not None
     assert len(first) < found.first.char < len(first + reply)

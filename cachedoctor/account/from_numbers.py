@@ -13,6 +13,7 @@ from cachedoctor.model import AccountRow, Judged, Request
 
 SMALL = 16
 """Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
+_EDIT = "CD105"
 _CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
 """How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
@@ -43,7 +44,7 @@ def place(judged: Judged) -> list[Placed]:
     if r.parent is not None or prompt is None or cached is None or cached > prompt:
         return []
     computed = prompt - cached
-    client, server, undecided = _within(_split(judged, prompt, cached), computed)
+    client, server, undecided = _within(_decided(judged, _split(judged, prompt, cached)), computed)
     unexplained = 0
     expected = judged.verdict.expected_cached
     if expected is not None and expected - cached > SMALL:
@@ -70,6 +71,15 @@ def _first(codes: Sequence[str], *, client: bool) -> str | None:
     return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
 
 
+def _decided(judged: Judged, split: _Split) -> _Split:
+    """Give what the numbers leave open to the server where a cause of its own was found, as far as that cost."""
+    verdict = judged.verdict
+    if not split.undecided or _first(verdict.codes, client=True) or not _first(verdict.codes, client=False):
+        return split
+    found = min(split.undecided, max(0, verdict.avoidable_tokens - split.server))
+    return _Split(split.client, split.server + found, split.undecided - found)
+
+
 def _within(split: _Split, computed: int) -> _Split:
     """No more than was computed."""
     server = min(split.server, computed)
@@ -81,6 +91,10 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     r = judged.request
     if r.error is not None or (r.outcome == "cold" and not r.other_candidates):
         return _Split()
+    if r.text_lcp is not None and r.reference_tokens is not None:
+        reach = min(r.reference_tokens, prompt)
+        kept = max(min(r.text_lcp, prompt), cached)
+        return _Split(max(0, reach - kept), kept - cached)
     if r.outcome == "cold":
         return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
     if r.reference_tokens is None or r.lost_tokens is None:
@@ -93,8 +107,14 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     kept = max(min(r.common_prefix_tokens, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
-    blamed = behind if _first(judged.verdict.codes, client=True) else 0
+    blamed = behind if _changed(judged) else 0
     return _Split(blamed, kept - cached, behind - blamed)
+
+
+def _changed(judged: Judged) -> bool:
+    """Whether a cause on the client's side was found; a single edit is not told from a new conversation by numbers."""
+    code = _first(judged.verdict.codes, client=True)
+    return code is not None and (code != _EDIT or judged.verdict.avoidable_tokens > 0)
 
 
 def slot_taken(r: Request) -> bool:

@@ -110,5 +110,3 @@ class PromptDiff(msgspec.Struct):
     summary: str | None
     """What the edits amount to, in words."""
     excerpt: Excerpt | None
-    follows: int | None = None
-    """Tokens of ``a`` and its reply in the log, where by lengths alone another turn stood before ``b``."""

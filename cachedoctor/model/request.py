@@ -84,6 +84,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
+    text_lcp: int | None = None
+    """Longest common prefix with the conversation's previous prompt, by the texts given beside the log."""
     between: Mapping[str, Between] = {}
     """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
     revision: int = 0

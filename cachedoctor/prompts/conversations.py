@@ -27,7 +27,7 @@ _TURN = re.compile(
 _CHUNK = 1 << 16
 
 
-class _Outline(msgspec.Struct):
+class Outline(msgspec.Struct):
     """A prompt as a sequence of turns."""
 
     head: int
@@ -41,19 +41,19 @@ class _Outline(msgspec.Struct):
 
 def walk(prompts: list[Prompt]) -> list[tuple[int, int]]:
     """Pairs of indexes (earlier, later) of consecutive prompts of a conversation, by the later one."""
-    outlines: list[_Outline] = []
+    outlines: list[Outline] = []
     pairs: list[tuple[int, int]] = []
     for index, prompt in enumerate(prompts):
-        outline = _outline(prompt)
+        current = outline(prompt)
         first = max(0, index - LOOK_BACK)
         best: tuple[int, int, bool, int] | None = None
         for earlier in range(first, index):
-            score = _score(outlines[earlier], outline)
+            score = shared_with(outlines[earlier], current)
             if score is not None and (best is None or (*score, earlier) >= best):
                 best = (*score, earlier)
         if best is not None:
             pairs.append((best[3], index))
-        outlines.append(outline)
+        outlines.append(current)
     return pairs
 
 
@@ -72,7 +72,7 @@ def common_prefix(a: str, b: str) -> int:
     return low
 
 
-def _score(a: _Outline, b: _Outline) -> tuple[int, int, bool] | None:
+def shared_with(a: Outline, b: Outline) -> tuple[int, int, bool] | None:
     """How much of a conversation two prompts share; None when they are of different ones."""
     limit = min(len(a.prefixes), len(b.prefixes))
     # The hashes of prefixes agree up to the first different turn and never after it, so that they can be bisected.
@@ -89,7 +89,8 @@ def _score(a: _Outline, b: _Outline) -> tuple[int, int, bool] | None:
     return lead, int(shared), a.head == b.head
 
 
-def _outline(prompt: Prompt) -> _Outline:
+def outline(prompt: Prompt) -> Outline:
+    """Give a prompt as a sequence of turns."""
     head, turns = _messages(prompt) or _segments(prompt.text)
     prefixes: list[int] = []
     state = 0
@@ -97,7 +98,7 @@ def _outline(prompt: Prompt) -> _Outline:
         state = hash((state, turn))
         prefixes.append(state)
     long = {hash(turn) for turn in turns if len(turn) >= LONG_PART}
-    return _Outline(hash(head), prefixes, long, "" if turns else prompt.text)
+    return Outline(hash(head), prefixes, long, "" if turns else prompt.text)
 
 
 def _messages(prompt: Prompt) -> tuple[str, list[str]] | None:

@@ -35,7 +35,6 @@ from cachedoctor.model import (
     Judged,
     Options,
     PrefillBatch,
-    PromptDiff,
     Report,
     Request,
     RuleInfo,
@@ -53,7 +52,7 @@ from cachedoctor.rules import registry
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
-    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
 
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
@@ -100,8 +99,8 @@ class Analyzer:
         self._told: dict[int, Judged] = {}
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
-        self._differences: dict[int, PromptDiff] = {}
-        """What changed in the last requests that were given beside the log, by their number."""
+        self._turns: dict[int, TextTurn] = {}
+        """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
         self._settled = False
         self._number = 0
         self._undecided: list[Judged] = []
@@ -271,27 +270,28 @@ class Analyzer:
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
-        difference = self._differences.get(request.index)
-        return self._diagnosis.revise(_by_text(request, difference), self._sessions[request.session], difference)
+        turn = self._turns.get(request.index)
+        session = self._sessions[request.session]
+        return self._diagnosis.revise(_by_text(request, turn), session, None if turn is None else turn.difference)
 
     def _ask(self, request: Request) -> Judged:
-        session, difference = self._sessions[request.session], None
+        session, turn = self._sessions[request.session], None
         if self._prompts is not None and request.parent is None:
-            difference = self._difference(request, session, self._prompts)
-            request = _by_text(request, difference)
+            turn = self._turn(request, session, self._prompts)
+            request = _by_text(request, turn)
         self._returns.note(request, session)
-        return self._diagnosis.examine(request, session, difference)
+        return self._diagnosis.examine(request, session, None if turn is None else turn.difference)
 
-    def _difference(self, request: Request, session: Session, prompts: GivenPrompts) -> PromptDiff | None:
-        """What changed from the prompt before, remembered as long as the request may be revised."""
-        difference = prompts.difference(request)
+    def _turn(self, request: Request, session: Session, prompts: GivenPrompts) -> TextTurn | None:
+        """Which turn of which conversation it is by its text, remembered as long as the request may be revised."""
+        turn = prompts.turn(request)
         if prompts.matched:
             session.settings.setdefault("prompts_given", Setting(True, None))
-        if difference is not None:
-            self._differences[request.index] = difference
-            if len(self._differences) > OPEN:
-                del self._differences[next(iter(self._differences))]
-        return difference
+        if turn is not None:
+            self._turns[request.index] = turn
+            if len(self._turns) > OPEN:
+                del self._turns[next(iter(self._turns))]
+        return turn
 
     def _close_trackers(self) -> None:
         self._servers.each(self._end)
@@ -428,6 +428,20 @@ class Analyzer:
         )  # fmt: skip
 
 
-def _by_text(request: Request, difference: PromptDiff | None) -> Request:
+def _by_text(request: Request, turn: TextTurn | None) -> Request:
     """The request as a turn of the conversation that its text goes on with, where that was given."""
-    return request if difference is None or difference.follows is None else follow(request, difference.follows)
+    if turn is None:
+        return request
+    return follow(request, turn.thread, turn.turn, turn.held_thread, turn.reference, _kept(request, turn))
+
+
+def _kept(request: Request, turn: TextTurn) -> int | None:
+    """Tokens of the turn before that its text kept: counted where the tokenizer is the model's, else by their share."""
+    found = turn.difference
+    if found is None:
+        return None
+    if found.first is None or found.first.kind == "appended":
+        return turn.reference
+    if found.exact or not found.b.tokens or request.prompt_tokens is None:
+        return found.common_prefix_tokens if found.exact else None
+    return round(found.common_prefix_tokens / found.b.tokens * request.prompt_tokens)

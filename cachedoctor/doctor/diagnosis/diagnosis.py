@@ -137,8 +137,8 @@ class Diagnosis:
 
     def _ask(self, request: Request, session: Session, memory: History, difference: PromptDiff | None) -> Judged:
         thread = request.thread
-        if thread is not None and thread >= memory.n_threads:
-            memory.n_threads = thread + 1
+        if thread is not None and thread not in memory.known:
+            memory.known.add(thread)
         if request.outcome in _HEALTHY and not (
             request.partial
             or request.shifted
@@ -151,7 +151,7 @@ class Diagnosis:
             return judged
         before, served = memory.before(request)
         setup = self._setup_of(request.facts)
-        s = RuleContext(request, setup, before, served, memory.n_threads, memory.steals, self._options, difference)
+        s = RuleContext(request, setup, before, served, len(memory.known), memory.steals, self._options, difference)
         codes = self._fired(s, session, memory)
         if s.slot_taken:
             memory.steals += 1

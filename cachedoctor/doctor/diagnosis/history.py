@@ -26,7 +26,8 @@ class History(msgspec.Struct):
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
     latest: int | None = None
     """Thread that was used last; it stands last in ``threads``."""
-    n_threads: int = 0
+    known: set[int] = msgspec.field(default_factory=set)
+    """Numbers of all threads so far."""
     steals: int = 0
 
     def remember(self, judged: Judged) -> None:

@@ -12,6 +12,7 @@ from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
 from cachedoctor.prompts import compare_prompts, inputs, run_diff
 from cachedoctor.prompts.confined.child import FailedError
+from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers.base import Tokenizer
@@ -20,13 +21,16 @@ AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
 _NEAR = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
-_MAX_THREADS = 256
-_RECENT = 64
-"""Prompts looked back on for one that this one only goes on with."""
-_COMPARED = 256
-"""Prompts that are compared where none can be matched."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
+_MAX_SESSIONS = 64
+"""Sessions whose conversations are remembered."""
+_RECENT = 64
+"""Prompts looked back on where none can be matched."""
+_MORE = 1000
+"""First number of conversations whose number by lengths another has."""
+_COMPARED = 256
+"""Prompts that are compared where none can be matched."""
 
 
 def _loaded(path: str) -> list[Prompt]:
@@ -37,11 +41,40 @@ def _loaded(path: str) -> list[Prompt]:
     return found
 
 
-class _Turn(NamedTuple):
-    """A prompt that was matched, and the tokens that it and its reply took in the slot, where the log has them."""
+class TextTurn(NamedTuple):
+    """A request as a turn of the conversation that its text goes on with."""
+
+    thread: int
+    """Conversation, numbered by the texts of its session."""
+    turn: int
+    """0 for the first."""
+    held_thread: int | None
+    """Conversation whose text its slot held; None where that is not known."""
+    reference: int | None
+    """Tokens that the turn before and its reply had in the slot, where the log has them."""
+    difference: PromptDiff | None
+    """What changed from the prompt before it; None for the first, and where the tokenizer fails."""
+
+
+class _Told(msgspec.Struct):
+    """A prompt that was matched."""
 
     prompt: Prompt
+    outline: Outline
     total: int | None
+    """Tokens that it and its reply took in the slot, where the log has them."""
+    thread: int
+    turn: int
+
+
+class _Texts(msgspec.Struct):
+    """The conversations of one session, by their texts."""
+
+    recent: deque[_Told] = msgspec.field(default_factory=lambda: deque(maxlen=LOOK_BACK))
+    slots: dict[int, int] = msgspec.field(default_factory=dict)
+    """Conversation whose text each slot holds; slots whose last request has no prompt are missing."""
+    numbers: set[int] = msgspec.field(default_factory=set)
+    """Of its conversations."""
 
 
 class GivenPrompts:
@@ -58,8 +91,7 @@ class GivenPrompts:
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._next = 0
-        self._last: dict[tuple[int, int], _Turn] = {}
-        self._recent: deque[_Turn] = deque(maxlen=_RECENT)
+        self._texts: dict[int, _Texts] = {}
         self.matched = 0
         """Requests for which a prompt was found."""
 
@@ -102,23 +134,36 @@ class GivenPrompts:
                 self.faults.append((self._cutter.name, error))
             return None
 
-    def difference(self, request: Request) -> PromptDiff | None:
-        """What changed from the thread's previous prompt to this one; None when either is not among the prompts."""
+    def turn(self, request: Request) -> TextTurn | None:
+        """Find the prompt of a request, and the one that it goes on with; None when it is not among the prompts.
+
+        Lengths take conversations that come in turn for one; their texts do not.
+        """
+        texts = self._texts.setdefault(request.session, _Texts())
+        if len(self._texts) > _MAX_SESSIONS:
+            del self._texts[next(iter(self._texts))]
+        held = texts.slots.pop(request.slot, None)
         prompt = self._take(request)
         if prompt is None:
             return None
         self.matched += 1
         if request.thread is None:
             return None
-        key = request.session, request.thread
-        last = self._last.get(key)
-        before = self._before(key, _Turn(prompt, request.released_tokens))
+        current = outline(_sent(prompt))
+        before = _before(prompt, current, texts.recent)
         if before is None:
-            return None
-        found = self._compare(before.prompt, _sent(prompt))
-        if found is None or last is None or before is last or not self._apart(request, prompt, last):
-            return found
-        return msgspec.structs.replace(found, follows=before.total)
+            told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0)
+        else:
+            told = _Told(prompt, current, request.released_tokens, before.thread, before.turn + 1)
+        texts.recent.append(told)
+        texts.slots[request.slot] = told.thread
+        if request.restored_from_ram:
+            held = next((t.thread for t in reversed(texts.recent) if t.total == request.held_tokens), None)
+        if held not in (None, told.thread) and _continues_its_slot(request):
+            return None  # the bodies of requests at once came in another order than they are in the log
+        if before is None:
+            return TextTurn(told.thread, 0, held, None, None)
+        return TextTurn(told.thread, told.turn, held, before.total, self._compare(before.prompt, _sent(prompt)))
 
     def successive(self) -> list[PromptDiff]:
         """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
@@ -135,35 +180,6 @@ class GivenPrompts:
             recent.append(prompt)
         self.matched = len(self._prompts)
         return found
-
-    def _before(self, key: tuple[int, int], turn: _Turn) -> _Turn | None:
-        """Give the turn that ``turn`` follows.
-
-        Lengths alone may have taken two conversations for one: where another prompt is the beginning of this one, word
-        for word, and the thread's last is not, the other one was its predecessor.
-        """
-        before, prompt = self._last.pop(key, None), turn.prompt
-        self._last[key] = turn
-        if len(self._last) > _MAX_THREADS:
-            del self._last[next(iter(self._last))]
-        if before is not None and not _goes_on(prompt, before.prompt):
-            # A turn in front of an edit is the beginning of both; what the other one does not begin with is another's.
-            last = before.prompt
-            others = (t for t in reversed(self._recent) if _goes_on(prompt, t.prompt) and not _goes_on(last, t.prompt))
-            before = next(others, before)
-        self._recent.append(turn)
-        return before
-
-    def _apart(self, request: Request, prompt: Prompt, last: _Turn) -> bool:
-        """Whether a request and the last turn of what lengths alone took for its conversation belong to two.
-
-        A turn that both go on with makes them branches of one. Where the slot's content went on, by the log's own
-        numbers, the bodies did not come in the order of the log.
-        """
-        kept = max(request.common_prefix_tokens or 0, request.cached_tokens or 0)
-        if last.total is None or kept >= last.total - NEAR:
-            return False
-        return not any(_goes_on(prompt, t.prompt) and _goes_on(last.prompt, t.prompt) for t in self._recent)
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens
@@ -208,11 +224,41 @@ def _without_stale(found: list[Prompt]) -> list[Prompt]:
     return fresh
 
 
+def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | None:
+    """The prompt that one goes on with: the longest that it begins with, or else that which it shares most with, of
+    several the latest; None for a new one."""
+    best: tuple[tuple[int, int, int], _Told] | None = None
+    for told in recent:
+        whole = _goes_on(prompt, told.prompt)
+        shared = shared_with(told.outline, current)
+        if shared is not None and not any(shared[:2]) and len(prompt.text) >= len(told.prompt.text):
+            shared = None  # nothing but its head: a history that was summed up is shorter
+        if not whole and shared is None:
+            continue
+        score = (len(_sent(told.prompt).text) if whole else 0, *(shared or (0, 0, False))[:2])
+        if best is None or score >= best[0]:
+            best = (score, told)
+    return None if best is None else best[1]
+
+
 def _goes_on(prompt: Prompt, before: Prompt) -> bool:
     """Whether a prompt begins with all of another one, but for the opening of the reply."""
     text = _sent(before).text
     kept = text[: len(text) - min(_TAIL, len(text) // 8)]
     return prompt.text.startswith(kept) and prompt.images[: len(before.images)] == before.images
+
+
+def _number(thread: int, texts: _Texts) -> int:
+    """Number a new conversation as its lengths did, unless another has that number."""
+    number = thread if thread not in texts.numbers else _MORE + len(texts.numbers)
+    texts.numbers.add(number)
+    return number
+
+
+def _continues_its_slot(request: Request) -> bool:
+    """Whether the log's own numbers say that the slot's content went on."""
+    kept, held = max(request.common_prefix_tokens or 0, request.cached_tokens or 0), request.held_tokens or 0
+    return held > NEAR and kept >= held - NEAR and not request.restored_from_ram
 
 
 def _sent(prompt: Prompt) -> Prompt:

@@ -111,13 +111,14 @@ def settle(
     between: Mapping[str, Between] = {}
     if held.tokens is None or numbers.prompt is None:
         held, between = _completed(seen, held, numbers, prefix)
+    roomy = _roomy(facts, past)
     unseen = not swapped and _came_unseen(seen, held, numbers)
     if unseen:
         revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, swapped, choice.looked, unseen,
+        seen.first_line, swapped, choice.looked, unseen, roomy,
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -150,7 +151,7 @@ def settle(
     if facts.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
         slot.processed(losses.stretch(request))
     if recorded and thread is not None:
-        request, later = _recorded(request, thread, talk, slots, roomy=_roomy(facts, past))
+        request, later = _recorded(request, thread, talk, slots, roomy=roomy)
         revised += later
     return Settled(request, revised)
 
@@ -323,18 +324,28 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
 # ---- requests that belong to other conversations
 
 
-def follow(request: Request, reference: int) -> Request:
-    """Judge a request against the turn that it goes on with by its text, which had ``reference`` tokens in the slot.
+def follow(
+    request: Request, thread: int, turn: int, held_thread: int | None, total: int | None, kept: int | None
+) -> Request:
+    """Judge a request as the turn of a conversation that it is by its text, given beside the log.
 
-    For prompts given beside the log, where the lengths alone took another conversation's turn for the one before.
+    Args:
+        request: as its lengths had it.
+        thread: the conversation.
+        turn: 0 for its first.
+        held_thread: conversation whose text its slot held; None where that is unknown.
+        total: tokens of the turn before and its reply in its slot; None where that is unknown.
+        kept: of these, the ones that the text kept; None where that is unknown.
     """
+    reference = request.held_tokens if not turn else total
     outcome, lost, client, server = accounting.judge(
         request.error, request.cancelled, request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens,
-        reference, cold=False,
+        reference, cold=not turn and request.prompt_tokens is not None,
     )  # fmt: skip
     return replace(
-        request, outcome=outcome, lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference
-    )
+        request, thread=thread, thread_turn=turn, held_thread=held_thread, other_candidates=0, outcome=outcome,
+        lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference, text_lcp=kept,
+    )  # fmt: skip
 
 
 def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:

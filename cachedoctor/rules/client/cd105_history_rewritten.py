@@ -39,10 +39,17 @@ def decide(s: RuleContext) -> Match | None:
     if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted:
         return None
     earlier = s.said_before("CD105")
-    again = sum(earlier) >= 2 or earlier[-1:] == [True]
+    again = _grew(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     sure = s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s))
     return Match(tokens, "medium" if sure else "low")
+
+
+def _grew(s: RuleContext) -> bool:
+    """Whether the prompt is longer than the one before it: one that is not was sent again with another ending, or a new
+    conversation has begun behind the same system prompt. Nobody could have reused more of either."""
+    before = s.history[-1].prompt_tokens if s.history else None
+    return before is None or (s.request.prompt_tokens or 0) > before + SAME_PLACE
 
 
 def _in_prompts(s: RuleContext, first: First) -> Match:

@@ -8,14 +8,14 @@ from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 MANY = 6
 """Requests of which nothing is told: with fewer nothing is missed that a second look at the log would not show."""
-SHARE = 0.5
+SHARE = 0.25
 """Of all prompt tokens: less is not the main thing about this log."""
 REUSED = 0.25
 """Share of the prompt tokens that is reused at most: a server whose cache works well has more."""
 
 
 def inspect(session: Session) -> list[SessionFinding]:
-    """Fire where half of all prompt tokens was computed and may have been computed before."""
+    """Fire where a large part of all prompt tokens was computed and may have been computed before."""
     found = session.undecided
     if found is None or found.requests < MANY:
         return []

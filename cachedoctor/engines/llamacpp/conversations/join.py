@@ -68,6 +68,9 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     """The RAM cache was searched for one."""
     unseen: bool = False
     """More was reused than its slot held of it: the RAM cache brought it back, in a log that hides it."""
+    roomy: bool = False
+    """The RAM cache is known to have kept all that left a slot, so that a turn of a conversation would have got it
+    back."""
 
 
 Found = tuple[Thread | None, int]
@@ -178,18 +181,13 @@ class Conversations:
             if found is not None:
                 return found, 0
         if self._diverges(request, held) and self._heads.separate(lcp or 0):
-            return None, 0
+            return None, 0 if request.roomy or request.searched else len(self._able(request, prompt))
         return self._among(request, prompt, held, elsewhere)
 
     def _among(self, request: Lengths, prompt: int, held: Thread | None, elsewhere: Iterable[int | None]) -> Found:
         """Choose among the conversations that a prompt of this length can extend."""
-        lcp, length, floor, most = request.prefix, request.held, shortest(prompt), prompt - MIN_TURN
-        # One request alone is easily followed by a somewhat longer one that has nothing to do with it.
-        able = [
-            t
-            for t in self._threads.values()
-            if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < request.first_line
-        ]
+        lcp, length = request.prefix, request.held
+        able = self._able(request, prompt)
         taken = set(elsewhere) if able else set()
         others = [t for t in able if t is not held and t.id not in taken]
         if held is not None and lcp is not None and _ends_at_a_reply(lcp, request.exact, held):
@@ -208,6 +206,16 @@ class Conversations:
         same = lcp is not None and (lcp >= max(prompt - KEPT, prompt * 0.5) or (longer and lcp >= 0.1 * prompt))
         # else shorter, with little in common: a new conversation, perhaps with the same head
         return held if same else None, len(others)
+
+    def _able(self, request: Lengths, prompt: int) -> list[Thread]:
+        """Give the conversations that a prompt of this length can extend."""
+        floor, most = shortest(prompt), prompt - MIN_TURN
+        # One request alone is easily followed by a somewhat longer one that has nothing to do with it.
+        return [
+            t
+            for t in self._threads.values()
+            if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < request.first_line
+        ]
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
         """Note the end of a request of ``thread``, whose slot now holds ``total`` tokens."""
