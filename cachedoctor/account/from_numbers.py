@@ -13,7 +13,8 @@ from cachedoctor.model import AccountRow, Judged, Request
 
 SMALL = 16
 """Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
-_EDIT = "CD105"
+_EDIT, _OWN_WISH = "CD105", "CD109"
+"""History changed; the request itself asked for no cache."""
 _CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
 """How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
@@ -45,6 +46,8 @@ def place(judged: Judged) -> list[Placed]:
         return []
     computed = prompt - cached
     client, server, undecided = _within(_decided(judged, _split(judged, prompt, cached)), computed)
+    if _OWN_WISH in judged.verdict.codes:
+        client, server = client + server, 0
     unexplained = 0
     expected = judged.verdict.expected_cached
     if expected is not None and expected - cached > SMALL:
@@ -93,7 +96,10 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         return _Split()
     if r.text_lcp is not None and r.reference_tokens is not None:
         reach = min(r.reference_tokens, prompt)
-        kept = max(min(r.text_lcp, prompt), cached)
+        # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells
+        own = r.held_thread == r.thread and _changed(judged) and r.common_prefix_tokens is not None
+        known = min(r.text_lcp, r.common_prefix_tokens or 0) if own else r.text_lcp
+        kept = max(min(known, prompt), cached)
         return _Split(max(0, reach - kept), kept - cached)
     if r.outcome == "cold":
         return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held

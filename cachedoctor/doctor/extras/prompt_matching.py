@@ -21,12 +21,16 @@ AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
 _NEAR = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
+SUMMED_UP = 0.5
+"""Share of a prompt's length that one has at most whose history was summed up."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
 _MAX_SESSIONS = 64
 """Sessions whose conversations are remembered."""
 _RECENT = 64
 """Prompts looked back on where none can be matched."""
+_OTHER = -1
+"""Stands for the text of a request that has no prompt here, or is no turn of a conversation."""
 _MORE = 1000
 """First number of conversations whose number by lengths another has."""
 _COMPARED = 256
@@ -72,7 +76,7 @@ class _Texts(msgspec.Struct):
 
     recent: deque[_Told] = msgspec.field(default_factory=lambda: deque(maxlen=LOOK_BACK))
     slots: dict[int, int] = msgspec.field(default_factory=dict)
-    """Conversation whose text each slot holds; slots whose last request has no prompt are missing."""
+    """Conversation whose text each slot holds; ``_OTHER`` where the last request has no prompt or is no turn."""
     numbers: set[int] = msgspec.field(default_factory=set)
     """Of its conversations."""
 
@@ -142,7 +146,8 @@ class GivenPrompts:
         texts = self._texts.setdefault(request.session, _Texts())
         if len(self._texts) > _MAX_SESSIONS:
             del self._texts[next(iter(self._texts))]
-        held = texts.slots.pop(request.slot, None)
+        held = texts.slots.get(request.slot)
+        texts.slots[request.slot] = _OTHER
         prompt = self._take(request)
         if prompt is None:
             return None
@@ -225,17 +230,18 @@ def _without_stale(found: list[Prompt]) -> list[Prompt]:
 
 
 def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | None:
-    """The prompt that one goes on with: the longest that it begins with, or else that which it shares most with, of
-    several the latest; None for a new one."""
+    """The prompt that one goes on with: that which it shares most turns with, or else the longest that it begins with,
+    of several the latest; None for a new one."""
     best: tuple[tuple[int, int, int], _Told] | None = None
     for told in recent:
-        whole = _goes_on(prompt, told.prompt)
-        shared = shared_with(told.outline, current)
-        if shared is not None and not any(shared[:2]) and len(prompt.text) >= len(told.prompt.text):
-            shared = None  # nothing but its head: a history that was summed up is shorter
-        if not whole and shared is None:
+        lead, shared, _ = shared_with(told.outline, current) or (0, 0, False)
+        if not lead and shared and 2 * shared < len(told.outline.long):
+            shared = 0  # a reply that two conversations got
+        summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and shared_with(told.outline, current)
+        begins = len(told.prompt.text) if _goes_on(prompt, told.prompt) else 0
+        if not (lead or shared or summed_up or begins):
             continue
-        score = (len(_sent(told.prompt).text) if whole else 0, *(shared or (0, 0, False))[:2])
+        score = (lead, shared, begins)
         if best is None or score >= best[0]:
             best = (score, told)
     return None if best is None else best[1]

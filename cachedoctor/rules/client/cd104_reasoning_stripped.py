@@ -40,7 +40,8 @@ def decide(s: RuleContext) -> Match | None:
     first = s.changed("reasoning-dropped", "reasoning-added")
     if first is not None:
         return from_prompts(s, first, cost_of_change(s))
-    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.early:
+    told = s.known and not s.changed("appended")  # prompts hold no replies: that one came back without its reasoning
+    if told or s.client_lost < MIN_LOST or s.own_slot is False or s.early:
         return None
     end = reply_start(s)
     if end is None:

@@ -53,7 +53,7 @@ def _grew(s: RuleContext) -> bool:
 
 
 def _in_prompts(s: RuleContext, first: First) -> Match:
-    again = s.said_before("CD105")[-1:] == [True]
+    again = _grew(s) and s.said_before("CD105")[-1:] == [True]
     match = from_prompts(s, first, cost_of_change(s) if again else 0)
     if not again and (first.place or "").startswith(_OPENING):
         match.confidence = "low"  # a new conversation with the same system prompt begins like this as well
