@@ -100,7 +100,8 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         own = r.held_thread == r.thread and _changed(judged) and r.common_prefix_tokens is not None
         known = min(r.text_lcp, r.common_prefix_tokens or 0) if own else r.text_lcp
         kept = max(min(known, prompt), cached)
-        return _Split(max(0, reach - kept), kept - cached)
+        wanted = _first(judged.verdict.codes, client=True) is not None and not _changed(judged)
+        return _Split(0 if wanted else max(0, reach - kept), kept - cached)
     if r.outcome == "cold":
         return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
     if r.reference_tokens is None or r.lost_tokens is None:

@@ -234,8 +234,9 @@ def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | N
     of several the latest; None for a new one."""
     best: tuple[tuple[int, int, int], _Told] | None = None
     for told in recent:
-        lead, shared, _ = shared_with(told.outline, current) or (0, 0, False)
-        if not lead and shared and 2 * shared < len(told.outline.long):
+        lead, alike, _ = shared_with(told.outline, current) or (0, 0, False)
+        shared = len(told.outline.long & current.long)
+        if not lead and not alike or (not lead and 2 * shared < len(told.outline.long)):
             shared = 0  # a reply that two conversations got
         summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and shared_with(told.outline, current)
         begins = len(told.prompt.text) if _goes_on(prompt, told.prompt) else 0

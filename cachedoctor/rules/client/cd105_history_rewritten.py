@@ -22,6 +22,8 @@ _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
 """Tokens: common prefixes that differ by no more end at the same place."""
+LATE = 0.75
+"""Share of a prompt from which on a common prefix ends in its last turn."""
 _TWO_SESSIONS = RuledOut(
     "shared-prefix-steal",
     "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
@@ -39,21 +41,27 @@ def decide(s: RuleContext) -> Match | None:
     if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted:
         return None
     earlier = s.said_before("CD105")
-    again = _grew(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
+    again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     sure = s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s))
     return Match(tokens, "medium" if sure else "low")
 
 
-def _grew(s: RuleContext) -> bool:
-    """Whether the prompt is longer than the one before it: one that is not was sent again with another ending, or a new
-    conversation has begun behind the same system prompt. Nobody could have reused more of either."""
-    before = s.history[-1].prompt_tokens if s.history else None
-    return before is None or (s.request.prompt_tokens or 0) > before + SAME_PLACE
+def _wanted(s: RuleContext) -> bool:
+    """Whether nobody could have reused more: behind a turn that went on, a shorter prompt begins a new conversation with
+    the same system prompt; one of the same length that parts near its end, as before, is the last turn once more."""
+    if not s.history:
+        return False
+    before, prompt = s.history[-1], s.request.prompt_tokens or 0
+    length = before.prompt_tokens or prompt
+    if prompt < length - SAME_PLACE:
+        return before.outcome == "reused"
+    same = abs((before.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE
+    return prompt <= length + SAME_PLACE and same and (s.lcp or 0) >= LATE * prompt
 
 
 def _in_prompts(s: RuleContext, first: First) -> Match:
-    again = _grew(s) and s.said_before("CD105")[-1:] == [True]
+    again = not _wanted(s) and s.said_before("CD105")[-1:] == [True]
     match = from_prompts(s, first, cost_of_change(s) if again else 0)
     if not again and (first.place or "").startswith(_OPENING):
         match.confidence = "low"  # a new conversation with the same system prompt begins like this as well

@@ -1,0 +1,177 @@
+"""The account: every prompt token in one row, the rows add up, nobody is blamed for what lengths alone say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import made
+import pytest
+from conftest import CASES, content_of, given_of, json_of, prompts_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cachedoctor.account.from_numbers import Placed, place
+from cachedoctor.account.ledger import Ledger
+from cachedoctor.model import Judged, Mark, Request, Verdict
+
+COUNT = st.none() | st.integers(0, 5000)
+START = {"start": Mark(1, b"start")}
+
+
+def turn(**fields: Any) -> Request:
+    """The second turn of a conversation whose first left 2,000 tokens in the slot."""
+    known: dict[str, Any] = {
+        "prompt_tokens": 2300, "cached_tokens": 2000, "thread": 0, "thread_turn": 1, "held_thread": 0,
+        "reference_tokens": 2000, "lost_tokens": 0, "common_prefix_tokens": 2000, "outcome": "reused",
+    }  # fmt: skip
+    return made.request(**{"marks": START, **known, **fields})
+
+
+def rows(request: Request, *codes: str, **verdict: Any) -> dict[str, int]:
+    placed = place(Judged(request, Verdict(codes, **verdict)))
+    return {row: tokens for row, _, tokens in placed}
+
+
+# ---- a request
+
+
+def test_a_turn_that_only_goes_on() -> None:
+    assert rows(turn()) == {"reused": 2000, "new": 300}
+
+
+def test_behind_what_the_client_changed() -> None:
+    """58 tokens match: 1,942 of the turn before stand behind the change, 300 are new."""
+    changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
+    assert rows(changed, "CD101", avoidable_tokens=1942) == {"reused": 58, "new": 300, "client": 1942}
+
+
+def test_the_same_numbers_without_a_cause_blame_nobody() -> None:
+    """Lengths say that it may go on with what the slot held; that the client changed it, they do not."""
+    changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
+    assert rows(changed) == {"reused": 58, "new": 300, "undecided": 1942}
+
+
+def test_a_prefix_that_the_server_did_not_give_back() -> None:
+    lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
+    assert place(Judged(lost, Verdict(("CD202",)))) == [Placed("new", None, 300), Placed("server", "CD202", 2000)]
+
+
+def test_what_the_build_had_to_reuse_is_unexplained() -> None:
+    lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
+    found = rows(lost, "CD202", expected_cached=1500)
+    assert found == {"new": 300, "server": 500, "unexplained": 1500}
+
+
+def test_a_slot_that_another_conversation_held() -> None:
+    """What the slot held says nothing of the client; where no cause was found, nobody lost it."""
+    taken = turn(cached_tokens=9, common_prefix_tokens=9, held_thread=1, lost_tokens=1991, outcome="reprocessed")
+    assert rows(taken) == {"reused": 9, "new": 300, "undecided": 1991}
+    assert rows(taken, "CD302", slot_lost=True) == {"reused": 9, "new": 300, "server": 1991}
+
+
+def test_the_last_tokens_are_rounding() -> None:
+    assert rows(turn(cached_tokens=1990, lost_tokens=10)) == {"reused": 1990, "new": 300, "rounding": 10}
+
+
+def test_a_first_prompt_is_new() -> None:
+    first = turn(cached_tokens=8, thread_turn=0, held_thread=1, outcome="cold", lost_tokens=None)
+    assert rows(first) == {"reused": 8, "new": 2292}
+
+
+def test_a_first_prompt_that_may_go_on_with_another_conversation() -> None:
+    first = turn(cached_tokens=8, thread_turn=0, held_thread=1, outcome="cold", lost_tokens=None, other_candidates=2)
+    assert rows(first) == {"reused": 8, "undecided": 2292}
+
+
+def test_texts_decide() -> None:
+    """All of the turn before stands in the prompt: the server lost what it did not reuse, whoever held the slot."""
+    lost = turn(
+        cached_tokens=8, common_prefix_tokens=8, held_thread=1, lost_tokens=1992, outcome="reprocessed", text_lcp=2000
+    )
+    assert rows(lost) == {"reused": 8, "new": 300, "server": 1992}
+    changed = turn(
+        cached_tokens=8, common_prefix_tokens=8, held_thread=1, lost_tokens=1992, outcome="reprocessed", text_lcp=8
+    )
+    assert rows(changed, "CD102", avoidable_tokens=1992) == {"reused": 8, "new": 300, "client": 1992}
+
+
+def test_a_request_that_wished_for_no_cache() -> None:
+    wished = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
+    assert rows(wished, "CD109", avoidable_tokens=2000) == {"new": 300, "client": 2000}
+
+
+@pytest.mark.parametrize("missing", ["prompt_tokens", "cached_tokens"])
+def test_what_is_not_known_is_not_placed(missing: str) -> None:
+    assert place(Judged(turn(**{missing: None}))) == []
+
+
+@given(
+    prompt=COUNT, cached=COUNT, reference=COUNT, prefix=COUNT, text=COUNT, expected=COUNT,
+    avoidable=st.integers(0, 9000),
+    held=st.sampled_from([None, 0, 1]), number=st.integers(0, 2), others=st.integers(0, 2),
+    outcome=st.sampled_from(["cold", "reused", "partial", "reprocessed", "cancelled", "failed", "unknown"]),
+    codes=st.lists(st.sampled_from(["CD101", "CD105", "CD109", "CD202", "CD302", "CD901"]), unique=True),
+)  # fmt: skip
+def test_the_rows_add_up(
+    prompt: int | None, cached: int | None, reference: int | None, prefix: int | None, text: int | None,
+    expected: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any, codes: list[str],
+) -> None:  # fmt: skip
+    """Whatever the numbers, also those that contradict each other."""
+    request = turn(
+        prompt_tokens=prompt, cached_tokens=cached, reference_tokens=reference, common_prefix_tokens=prefix,
+        text_lcp=text, held_thread=held, thread_turn=number, other_candidates=others, outcome=outcome,
+    )  # fmt: skip
+    placed = place(Judged(request, Verdict(tuple(codes), expected, (), avoidable)))
+    if prompt is None or cached is None or cached > prompt:
+        assert placed == []
+    else:
+        assert sum(row.tokens for row in placed) == prompt
+        assert all(row.tokens > 0 for row in placed)
+        assert len({(row.row, row.code) for row in placed}) == len(placed)
+
+
+# ---- sums
+
+
+def test_a_request_that_is_judged_anew_takes_the_place_of_what_it_was() -> None:
+    ledger, first = Ledger(), Judged(turn(cached_tokens=0, outcome="cold", thread_turn=0, other_candidates=1))
+    ledger.add(first)
+    ledger.add(first, -1)
+    ledger.add(Judged(turn()))
+    whole = ledger.accounts({})[0]
+    assert (whole.requests, whole.prompt_tokens) == (1, 2300)
+    assert {entry.row: entry.tokens for entry in whole.entries} == {"reused": 2000, "new": 300}
+
+
+def test_two_parts_of_a_log_add_up_to_the_whole() -> None:
+    judged = [Judged(turn()), Judged(turn(cached_tokens=0, outcome="cold", thread_turn=0, other_candidates=1))]
+    whole, part, rest = Ledger(), Ledger(), Ledger()
+    for ledger, some in ((whole, judged), (part, judged[:1]), (rest, judged[1:])):
+        for one in some:
+            ledger.add(one)
+    part.merge(rest, 1, 0)
+    assert part.accounts({}) == whole.accounts({})
+    assert part.undecided(0) == whole.undecided(0)
+
+
+@pytest.mark.sample(30)
+@pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+def test_the_account_of_a_case(case: Path) -> None:
+    """The whole log's rows are those of its servers together, and hold all tokens of the totals."""
+    report = json.loads(json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case)))
+    whole, *others = report["accounts"] or [None]
+    if whole is None:
+        assert report["totals"]["requests"] == 0
+        return
+    assert whole["scope"] == "log"
+    assert whole["prompt_tokens"] == report["totals"]["prompt_tokens"]
+    assert sum(e["tokens"] for e in whole["entries"] if e["row"] == "reused") == report["totals"]["cached_tokens"]
+    assert whole["requests"] + whole["not_placed"] == report["totals"]["requests"]
+    servers = [account for account in others if account["scope"] == "server"]
+    for row in {entry["row"] for entry in whole["entries"]}:
+        of_servers = sum(e["tokens"] for account in servers for e in account["entries"] if e["row"] == row)
+        assert of_servers == sum(e["tokens"] for e in whole["entries"] if e["row"] == row)
+    for account in report["accounts"]:
+        assert sum(entry["tokens"] for entry in account["entries"]) == account["prompt_tokens"]
