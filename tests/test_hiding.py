@@ -42,7 +42,7 @@ def shown(kind: leaks.Kind) -> Iterator[str]:
             yield way
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
     found = set(shown(kind))
@@ -73,7 +73,7 @@ def sanitize_formats() -> set[str]:
     return set(FORMATS)
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
     """Formats hide again what was hidden before: they must say the same."""
