@@ -44,8 +44,11 @@ CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
 
 
 # Seconds are no matter of a test: on a busy machine any of them would fail now and then.
-settings.register_profile("tests", deadline=None)
-settings.load_profile("tests")
+settings.register_profile("sweep", deadline=None)
+settings.register_profile("tests", deadline=None, max_examples=25)
+settings.load_profile("sweep")
+
+gc.disable()  # until all is collected: nothing of it is garbage
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,12 +59,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave sweeps out, unless --all, -m or the name of a test (FILE::TEST) asks for them."""
     _mark_samples(items)
-    if config.getoption("--all") or config.option.markexpr or any("::" in arg for arg in config.args):
+    if _has_sweeps(config):
         return
     sweeps = [item for item in items if item.get_closest_marker("sweep")]
     if sweeps:
         config.hook.pytest_deselected(items=sweeps)
         items[:] = [item for item in items if not item.get_closest_marker("sweep")]
+
+
+def _has_sweeps(config: pytest.Config) -> bool:
+    return bool(config.getoption("--all") or config.option.markexpr or any("::" in arg for arg in config.args))
 
 
 def _mark_samples(items: list[pytest.Item]) -> None:
@@ -82,6 +89,7 @@ def _mark_samples(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was collected stays until the end: no search for garbage has to look at it."""
+    gc.enable()
     gc.freeze()
 
 
@@ -91,7 +99,11 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The program is started hundreds of times: it is compiled once for all of them, whatever the environment says."""
+    """Without sweeps, tests that draw have a quarter of the examples.
+
+    The program is started hundreds of times: it is compiled once for all of them, whatever the environment says.
+    """
+    settings.load_profile("sweep" if _has_sweeps(config) else "tests")
     if "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder

@@ -75,12 +75,16 @@ def in_turns(one: bytes, other: bytes, chance: random.Random) -> bytes:
     return b"".join(mixed + waiting[0] + waiting[1])
 
 
+PROGRAMS = ("llama.cpp", "vllm", "sglang", "ollama", "koboldcpp", "ik_llama.cpp", "lmstudio-mlx")
+WAYS = ("in turns", "one by one", "and back")
 PAIRS = [
-    pytest.param(one, other, way, id=f"{one}-{other}-{way}")
-    for one, other in itertools.permutations(("llama.cpp", "vllm", "sglang", "ollama", "koboldcpp", "ik_llama.cpp",
-                                               "lmstudio-mlx"), 2)
-    for way in ("in turns", "one by one", "and back")
-]  # fmt: skip
+    pytest.param(one, other, WAYS[(first + second) % len(WAYS)], id=f"{one}-{other}-{WAYS[(first + second) % 3]}")
+    for (first, one), (second, other) in itertools.permutations(enumerate(PROGRAMS), 2)
+]
+"""Every program before every other one, and each in all three ways on either side.
+
+Whose a line is, is asked of the line and not of the pair: that each pair comes in each way would show no more.
+"""
 
 
 def mixed(one: str, other: str, way: str) -> bytes:
@@ -120,7 +124,7 @@ def assert_rows_are_those_of(report: dict[str, Any], stream: bytes) -> None:
     assert repr(found) == repr({key: report.get(key, []) for key in found})  # 0 is not null, nor False, nor 0.0
 
 
-@pytest.mark.sample(21)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(("one", "other", "way"), PAIRS)
 def test_two_programs_in_one_log_are_read_the_same_however_it_is_cut(one: str, other: str, way: str) -> None:
     """Servers in the order in which they began; with their last lines, rows and findings."""
@@ -146,6 +150,7 @@ def test_two_programs_in_one_log_byte_by_byte(one: str, other: str, way: str) ->
     assert json_of(pieces(log, 1)) == json_of([log])
 
 
+@pytest.mark.sample(30)
 @every_case
 def test_the_stream_of_a_case_has_the_values_of_its_report(case: Path) -> None:
     log = content_of(case)
@@ -153,7 +158,7 @@ def test_the_stream_of_a_case_has_the_values_of_its_report(case: Path) -> None:
     assert_rows_are_those_of(report, stream_of([log], prompts_of(case), given_of(case)))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("path", sorted({case["log"] for case in MEASURED}))
 def test_the_stream_of_a_measured_log_has_the_values_of_its_report(path: str) -> None:
     log = b"".join(FileSource(str(FIXTURES / path)).chunks())
@@ -180,8 +185,8 @@ def written(log: bytes, sizes: Iterator[int], write: Callable[[bytes], object]) 
         at += size
 
 
-@pytest.mark.sample(6)
-@pytest.mark.parametrize(("one", "other", "way"), PAIRS)
+@pytest.mark.sample(5)
+@pytest.mark.parametrize(("one", "other", "way"), PAIRS[::2])  # what reads bytes does not read what they say
 def test_a_file_a_pipe_and_a_followed_file_give_the_same(one: str, other: str, way: str, tmp_path: Path) -> None:
     log, path, grown = mixed(one, other, way), tmp_path / "server.log", tmp_path / "grown.log"
     path.write_bytes(log)

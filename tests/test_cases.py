@@ -29,7 +29,8 @@ MEMORIES = {"attention", "swa", "hybrid", "recurrent"}
 BUILDS = {6123, 6301, 6900, 7551, 7964, 8353, 8672, 9294, 9713, 11549}
 SNAPSHOTS = ("billing-header-hybrid", "mmproj-truncation-b7551")
 
-by_case = pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
+# With this scope the tests of one case follow each other, so that one worker has them all, and makes one report.
+by_case = pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name, scope="module")
 
 
 @cache

@@ -18,6 +18,8 @@ from cachedoctor.prompts.align.edit_distance import equal_runs
 FEW = st.lists(st.integers(0, 3), max_size=60)
 MANY = st.lists(st.integers(0, 10_000), max_size=60)
 PIECES = st.lists(st.text("ab \n\0é", max_size=2), max_size=40)
+DRAWN = 4 * settings().max_examples
+"""A sequence is drawn in no time."""
 BLOCKS = st.lists(st.integers(0, 9), max_size=12)
 
 
@@ -42,14 +44,14 @@ def numbers(found):
     return found.equal, found.inserted, found.deleted, found.moved
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=DRAWN)
 @given(PAIRS)
 def test_applying_the_script_to_a_gives_b(pair):
     a, b = pair
     assert apply(a, edit_script(a, b), b) == b
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=DRAWN)
 @given(PAIRS)
 def test_ranges_cover_both_sequences_without_gap_or_overlap(pair):
     a, b = pair
@@ -60,7 +62,7 @@ def test_ranges_cover_both_sequences_without_gap_or_overlap(pair):
     assert all(0 <= e.a[0] <= e.a[1] <= len(a) for e in edits)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=DRAWN)
 @given(PAIRS)
 def test_every_edit_is_what_its_name_says(pair):
     a, b = pair
@@ -77,7 +79,7 @@ def test_every_edit_is_what_its_name_says(pair):
     assert not [e for e, f in pairwise(edits) if e.op == f.op in mergeable and e.a[1] == f.a[0]]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=DRAWN)
 @given(PAIRS)
 def test_swapping_mirrors_the_numbers(pair):
     a, b = pair
@@ -189,7 +191,7 @@ def judged(a, b):
     return [(block.a, block.b, block.size) for block in Levenshtein.editops(a, b).as_matching_blocks() if block.size]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=DRAWN)
 @given(PAIRS)
 def test_a_small_gap_is_aligned_as_a_library_does_it(pair):
     numbered = anchors.Pair(*pair)

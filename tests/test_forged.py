@@ -43,6 +43,7 @@ def passed(*lines: str, size: int = 0) -> tuple[list[str], int]:
     return out.decode().split("\n")[:-1], texts.imitations
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", forgeries.CLOCKED)
 @pytest.mark.parametrize("around", forgeries.AROUND)
 def test_no_forgery_changes_the_report_of_a_log_with_clocks(case: str, around: str) -> None:
@@ -50,6 +51,7 @@ def test_no_forgery_changes_the_report_of_a_log_with_clocks(case: str, around: s
     assert row.ratio == 0, row.measured
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", forgeries.CLOCKED)
 @pytest.mark.parametrize("made", [forgeries.in_one_record, forgeries.in_bodies])
 def test_no_forgery_in_a_record_or_a_body_changes_the_report(

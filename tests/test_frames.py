@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterable
+from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,10 @@ def written(table: Table, rows: Iterable[bytes], path: Path, ending: Ending) -> 
     return path
 
 
-def rows_of(table: Table) -> list[bytes]:
+@cache
+def rows_of(name: str) -> list[bytes]:
     """The rows of all bundled logs, as one table."""
+    table = TABLES[name]
     if table is EVENTS:
         return list(Events([str(log) for log in LOGS], 1 << 40).lines())
     if table is SAMPLES:
@@ -72,18 +75,11 @@ def rows_of(table: Table) -> list[bytes]:
     return list(request_rows([cachedoctor.analyze(log) for log in LOGS]))
 
 
-@pytest.fixture(scope="module")
-def all_rows() -> dict[str, list[bytes]]:
-    return {name: rows_of(table) for name, table in TABLES.items()}
-
-
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_parquet_has_the_documented_types_and_all_values(
-    table: Table, all_rows: dict[str, list[bytes]], tmp_path: Path
-) -> None:
+def test_parquet_has_the_documented_types_and_all_values(table: Table, tmp_path: Path) -> None:
     """In polars and in duckdb."""
-    rows = all_rows[table.name]
+    rows = rows_of(table.name)
     path = written(table, rows, tmp_path / "t.parquet", "parquet")
     wanted = [json.loads(row) for row in rows]
     kinds = {name: kind for name, kind, *_ in documented(table)}
@@ -119,8 +115,8 @@ def test_no_rows_give_all_columns(table: Table, ending: Ending, tmp_path: Path) 
         assert pl.read_parquet(path).schema.names() == [c.name for c in table.columns]
 
 
-def test_csv_has_every_row_once(all_rows: dict[str, list[bytes]], tmp_path: Path) -> None:
-    rows = all_rows["requests"]
+def test_csv_has_every_row_once(tmp_path: Path) -> None:
+    rows = rows_of("requests")
     many = list(chain.from_iterable(repeat(rows, 10_000 // len(rows) + 1)))
     path = written(REQUESTS, many, tmp_path / "t.csv", "csv")
     read = pl.read_csv(path, infer_schema_length=None)
@@ -129,9 +125,9 @@ def test_csv_has_every_row_once(all_rows: dict[str, list[bytes]], tmp_path: Path
         assert read[name].to_list() == [json.loads(row)[name] for row in many]
 
 
-def test_ndjson_is_one_object_per_row(all_rows: dict[str, list[bytes]], tmp_path: Path) -> None:
-    path = written(EVENTS, all_rows["events"], tmp_path / "t.ndjson", "ndjson")
-    assert path.read_bytes().splitlines() == all_rows["events"]
+def test_ndjson_is_one_object_per_row(tmp_path: Path) -> None:
+    path = written(EVENTS, rows_of("events"), tmp_path / "t.ndjson", "ndjson")
+    assert path.read_bytes().splitlines() == rows_of("events")
 
 
 def test_rows_are_those_of_the_report() -> None:

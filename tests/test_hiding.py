@@ -42,7 +42,7 @@ def shown(kind: leaks.Kind) -> Iterator[str]:
             yield way
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
     found = set(shown(kind))
@@ -52,8 +52,13 @@ def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
         assert found <= set(leaks.CUTS)
 
 
-def test_all_formats_hide_what_is_planted_and_the_benchmark_sees_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = [kind for kind in leaks.KINDS if kind.name in ("OpenAI project", "Slack app", "AWS secret")]
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("names", [("OpenAI project",), ("Slack app", "AWS secret")])
+def test_all_formats_hide_what_is_planted_and_the_benchmark_sees_what_is_shown(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = [kind for kind in leaks.KINDS if kind.name in names]
+    assert len(kinds) == len(names)
     some = ("plain", "behind an escaped newline", "percent-encoded", "zero-width space inside", "glued to _")
     monkeypatch.setattr(leaks, "WAYS", {way: leaks.WAYS[way] for way in some})
     asked, found = leaks.leaks(kinds, 1)
@@ -73,7 +78,7 @@ def sanitize_formats() -> set[str]:
     return set(FORMATS)
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
     """Formats hide again what was hidden before: they must say the same."""

@@ -72,7 +72,7 @@ def check_policy(page: Page) -> None:
         assert rules[rule] == f"'sha256-{digest}'"
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", SOME, ids=lambda folder: folder.name)
 def test_the_page_of_a_case(case: Path) -> None:
     """It is whole, holds every finding with claim, evidence and commands, and every request."""
@@ -97,7 +97,7 @@ def test_the_page_of_a_case(case: Path) -> None:
         assert len(page.tagged("td", **{"data-key": "task"})) == len(found["requests"])
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", SOME, ids=lambda folder: folder.name)
 def test_the_numbers_of_the_headline_are_the_totals(case: Path) -> None:
     page, found = page_of_case(case)

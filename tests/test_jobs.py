@@ -113,6 +113,7 @@ def test_a_line_that_another_one_overwrites_begins_no_life(
     assert len(seen) == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "line",
     [

@@ -41,6 +41,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---- killed
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_a_killed_run_leaves_nothing_beside_its_output(old: bytes | None, tmp_path: Path, room: Path) -> None:
     """At any moment: the output is the old one or the whole new one."""

@@ -17,7 +17,8 @@ import cachedoctor
 from cachedoctor.report import sanitize
 from cachedoctor.report.wire import report_v1
 
-by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"])
+# With this scope the tests of one case follow each other, so that one worker has them all, and makes one report.
+by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"], scope="module")
 
 
 @cache

@@ -58,7 +58,7 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
     return found
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(23)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("collector", COLLECTORS)
 def test_the_report_of_a_shipment_is_that_of_the_plain_log(collector: str, log: str) -> None:
@@ -76,6 +76,7 @@ def test_the_server_is_called_after_its_pod(collector: str) -> None:
     assert [POD in session["origin"] for session in report["sessions"]] == [True]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("log", ["text that changes", "vllm", "sglang"])
 @pytest.mark.parametrize("collector", [filebeat, vector, stern, logcli_jsonl, logcli_text])
 def test_two_pods_in_one_stream_are_two_servers(collector: Any, log: str) -> None:
@@ -90,7 +91,7 @@ def test_two_pods_in_one_stream_are_two_servers(collector: Any, log: str) -> Non
     assert {f["code"] for f in report["findings"]} == {f["code"] for f in plain["findings"]}
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("collector", COLLECTORS)
 def test_a_redacted_shipment_has_the_same_findings_and_no_label(collector: str, log: str) -> None:

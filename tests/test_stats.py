@@ -36,10 +36,12 @@ BYS: list[By] = [
 VALIDATOR = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/stats-v1.schema.json").read_text("utf-8")))
 
 
-def test_the_sums_are_those_of_the_reports() -> None:
-    """Of all bundled logs, exactly, in every grouping."""
-    totals = [cachedoctor.analyze(log).totals for log in LOGS]
-    gathering = Gathering(LOGS, None, 1 << 40)
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("logs", [LOGS[::7], LOGS], ids=["some", "all"])
+def test_the_sums_are_those_of_the_reports(logs: list[str]) -> None:
+    """Of bundled logs, exactly, in every grouping."""
+    totals = [cachedoctor.analyze(log).totals for log in logs]
+    gathering = Gathering(logs, None, 1 << 40)
     found = gathering.stats(BYS)
     assert not gathering.errors
     assert [table.by for table in found.tables] == [None, *BYS]
@@ -48,9 +50,9 @@ def test_the_sums_are_those_of_the_reports() -> None:
             assert sum(getattr(row, name) or 0 for row in table.rows) == sum(getattr(t, name) for t in totals), table.by
         for name in ("prompt_ms", "avoidable_ms"):
             ours = sum(round((getattr(row, name) or 0) * 1e6) for row in table.rows)
-            assert ours == pytest.approx(sum((getattr(t, name) or 0) * 1e6 for t in totals), abs=1000 * len(LOGS))
+            assert ours == pytest.approx(sum((getattr(t, name) or 0) * 1e6 for t in totals), abs=1000 * len(logs))
     assert len(found.tables[0].rows) == 1
-    assert found.tables[0].rows[0].requests > 500
+    assert found.tables[0].rows[0].requests > 3 * len(logs)
 
 
 @pytest.mark.sweep

@@ -56,6 +56,7 @@ WRAPPERS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", WRAPPERS)
 @pytest.mark.parametrize("log", [HEALTHY, MUTATION], ids=["healthy", "mutation"])
 def test_wrappers_change_nothing(name: str, log: bytes) -> None:

@@ -337,13 +337,16 @@ class Catalogue:
         slot, task, is_slot, is_other = found.groups()
         group = "slot" if is_slot is not None else "srv" if is_other is not None else "bare"
         events = []
+        heads: dict[int, bytes] = {}  # what stands at an offset, its blanks collapsed: all rows begin at one of two
         for row in self.rows:
             if group_of(row) == group or (group == "srv" and group_of(row) == "bare"):
                 start, func = found.end(), None
                 if row.has_func:
                     func = re.compile(rb"(\S+?): ").match(body, start)
                     start = func.end() if func else start
-                if not row.may_begin(b" ".join(body[start : start + _LOOK].split())):
+                if start not in heads:
+                    heads[start] = b" ".join(body[start : start + _LOOK].split())
+                if not row.may_begin(heads[start]):
                     continue
                 fields = row.match(body, start)
                 if fields is not None and (func is not None) == row.has_func:

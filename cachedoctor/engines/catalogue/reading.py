@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -160,6 +161,12 @@ def _plain(text: bytes) -> bytes:
     return b" ".join(text.split())
 
 
+@lru_cache(maxsize=16)
+def _words(line: bytes, start: int) -> bytes:
+    """The words from ``start`` on; asked for by every row, and a line that holds a prompt is long."""
+    return _plain(line[start:])
+
+
 def _literal(row: Message) -> bool:
     """Whether the message begins with words of its own."""
     return (bool(row.heads[0]) and not row.template.startswith("{")) or row.has_func
@@ -180,7 +187,7 @@ def _fields(row: Message, func: bytes, groups: Iterable[bytes | None]) -> list[t
 
 def _whole(row: Message, line: bytes, start: int) -> RowMatch | None:
     place = _places(row, line, start)
-    if place is None or not row.may_begin(_plain(line[place[0] :])):
+    if place is None or not row.may_begin(_words(line, place[0])):
         return None
     row.prepare()
     match = row.exact_match(line, place[0])
@@ -190,7 +197,7 @@ def _whole(row: Message, line: bytes, start: int) -> RowMatch | None:
 def _begun(row: Message, line: bytes, start: int) -> RowMatch | None:
     """Fit a message whose end is missing."""
     place = _places(row, line, start)
-    text = b"" if place is None else _plain(line[place[0] :])
+    text = b"" if place is None else _words(line, place[0])
     if place is None or not _literal(row):
         return None
     heads = [head.encode() for head in row.heads]
@@ -206,7 +213,7 @@ def _begun(row: Message, line: bytes, start: int) -> RowMatch | None:
 def _longer(row: Message, line: bytes, start: int) -> RowMatch | None:
     """Fit a message behind which unknown text follows, as newer builds append fields."""
     place = _places(row, line, start)
-    if place is None or not _literal(row) or not row.may_begin(_plain(line[place[0] :])):
+    if place is None or not _literal(row) or not row.may_begin(_words(line, place[0])):
         return None
     match = re.compile(row.text_pattern()).match(line, place[0])
     if match is None:
@@ -217,7 +224,7 @@ def _longer(row: Message, line: bytes, start: int) -> RowMatch | None:
 def _elided(row: Message, line: bytes, start: int) -> RowMatch | None:
     """Fit a message of which fields were left out, or to which some were added: those count that are found in order."""
     place = _places(row, line, start)
-    if place is None or not _literal(row) or not row.may_begin(_plain(line[place[0] :])):
+    if place is None or not _literal(row) or not row.may_begin(_words(line, place[0])):
         return None
     at, fields, known = place[0], [], False
     for literal, name, pattern in row.pieces():
