@@ -187,8 +187,16 @@ def test_names_of_servers_of_any_length() -> None:
         f"b-1 | {row}" for row in FIRST.splitlines(keepends=True)
     )
     shown = "\n".join(rows_of(view_of(log)))
-    assert "llama-s...     0  idle" in shown
+    assert "...room-12     0  idle" in shown
     assert "b-1            0  idle" in shown
+
+
+def test_replicas_are_named_by_where_their_names_differ() -> None:
+    names = ("llama-6d5c9b7f4-2xk8q/llama-server", "llama-6d5c9b7f4-2fh2q/llama-server")
+    log = "".join(f"[pod/{name}] {row}" for name in names for row in FIRST.splitlines(keepends=True))
+    shown = "\n".join(rows_of(view_of(log)))
+    assert "2xk8q          0  idle" in shown
+    assert "2fh2q          0  idle" in shown
 
 
 def test_what_is_not_read_yet_is_said() -> None:

@@ -181,7 +181,7 @@ class Analyzer:
     def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:
         if not segments:
             return []
-        before, behind = self._measuring.divide(segments)
+        before, behind = self._measuring.divide(self._measuring.mended(segments) if excerpt else segments)
         forks = [(self._measuring.fork(segment.origin), segment) for segment in behind]
         before, partly = self._servers.mended(before) if excerpt else (before, [])
         others = self._measuring.steps(before, behind) + self._servers.forked(forks, excerpt=excerpt)

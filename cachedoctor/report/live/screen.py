@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -21,6 +19,8 @@ _TALL, _WIDE, _BROAD = 16, 70, 130
 """Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
 _CHARS_PER_CELL = 4
 """Characters looked at per cell to fill: combining marks take no cell, and a name may be a million long."""
+_NAME = 10
+"""Cells for the name of a server."""
 _SEPARATORS = "-_./:@ "
 """Between the parts of names of pods, containers and hosts."""
 _STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
@@ -162,12 +162,20 @@ def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, hea
 
 def _short(names: set[str]) -> dict[str, str]:
     """Shorten names to where they differ: replicas of one deployment begin and end alike."""
-    front = os.path.commonprefix(list(names))
-    back = os.path.commonprefix([name[::-1] for name in names])[::-1]
+    front = _common(names)
+    back = _common({name[::-1] for name in names})
     begin = max(map(front.rfind, _SEPARATORS)) + 1
-    end = min((at for at in map(back.find, _SEPARATORS) if at >= 0), default=len(back))
-    parts = {name: name[begin : len(name) - len(back) + end] for name in names}
-    return parts if len(names) > 1 and all(parts.values()) else {name: name for name in names}
+    end = max(map(back.rfind, _SEPARATORS)) + 1
+    parts = {name: name[begin : len(name) - end] for name in names}
+    whole = max(map(len, names)) <= _NAME or not all(parts.values())
+    return {name: name for name in names} if whole else parts
+
+
+def _common(names: set[str]) -> str:
+    """What all names begin with; of one alone nothing."""
+    first, last = min(names), max(names)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same] if len(names) > 1 else ""
 
 
 def _slot(page: _Rows, name: str, slot: SlotView) -> None:
@@ -213,7 +221,11 @@ def _cells(
         styles: of the state, of the counts, of the rest.
     """
     server, slot, state, prompt, reused, words = map(page.visible, (server, *cells))
-    parts: list[Part] = [(f"{server if len(server) <= 10 else '...' + server[-7:]:<12}", styles[1])] if server else []
+    parts: list[Part] = (
+        [(f"{server if len(server) <= _NAME else '...' + server[3 - _NAME :]:<{_NAME + 2}}", styles[1])]
+        if server
+        else []
+    )
     parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<11}", styles[0])]
     if page.width >= _WIDE:
         parts += [(f"{prompt:>13}  {reused:>9}  ", styles[1])]
