@@ -18,7 +18,8 @@ STATS = (
 )
 SGLANG = (
     "[2026-07-04 04:31:2{second}] Prefill batch, #new-seq: 1, #new-token: 1024, #cached-token: 0, "
-    "full token usage: 0.00, swa token usage: 0.00, #running-req: 0, #queue-req: 0, cuda graph: False, input throughput (token/s): 0.00"
+    "full token usage: 0.00, swa token usage: 0.00, "
+    "#running-req: 0, #queue-req: 0, cuda graph: False, input throughput (token/s): 0.00"
 )
 
 

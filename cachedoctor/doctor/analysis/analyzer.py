@@ -145,7 +145,7 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
-        self.begin = self.begin or chunk[:BEGIN]
+        self.begin += chunk[: BEGIN - len(self.begin)]  # a terminal gives one line at a time
         return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
