@@ -27,7 +27,8 @@ _KINDS = tuple(
         (rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} \S", "the journal of other programs"),
         (rb"Traceback \(most recent call last\):", "the traceback of a Python program"),
         (
-            rb"diff --git |--- \S.*\n\+\+\+ |@@ -\d|(?:\d[\d,]*[acd]\d[\d,]*\n)?< .*\n(?:< .*\n)*---\n> |-(?!-).+\n\+(?!\+)",
+            rb"diff --git |--- \S.*\n\+\+\+ |@@ -\d|"
+            rb"(?:\d[\d,]*[acd]\d[\d,]*\n)?< .*\n(?:< .*\n)*---\n> |-(?!-).+\n\+(?!\+)",
             "a comparison of two texts; where these are prompts, give both of them to cachedoctor diff",
         ),
         (rb"[\w .@-]{1,40}(?:[,;\t][\w .@-]{1,40}){3,99}\r?\n", "a table"),
