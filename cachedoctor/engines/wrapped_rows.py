@@ -14,7 +14,7 @@ from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.model import Segment
 
 _BEGINS = re.compile(
-    rb"[ \t]*(?:\([\w.-]{1,60}[^()]{0,80}\) )?\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::[ \t]|\s{1,4}\d\d-\d\d )"
+    rb"[ \t]*(?:\([\w.:-]{1,60}[^()]{0,80}\) ){0,3}\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::[ \t]|\s{1,4}\d\d-\d\d )"
     rb"|\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
 )
 """A row that begins a record: of vLLM, of uvicorn, of SGLang."""
