@@ -163,6 +163,7 @@ def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
     cut = {"first 30 lines": lines[:30], "last 30 lines": lines[-30:], "every second line": lines[::2]}[part]
     report = json.loads(json_of([b"".join(cut)], prompts=prompts_of(case), given=given_of(case)))
     assert not [n for n in report["not_evaluated"] if "failed" in n["reason"]]
+    assert not {n["code"] for n in report["not_evaluated"]}.intersection(f["code"] for f in report["findings"])
     for request in report["requests"]:
         prompt, cached, processed = numbers(request)
         assert all(n is None or n >= 0 for n in (prompt, cached, processed))

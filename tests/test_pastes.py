@@ -246,6 +246,17 @@ ERRORS = (
     "Error code: 400 - {'error': {'code': 400, 'message': 'the request exceeds the available context size, try "
     "increasing it', 'type': 'exceed_context_size_error', 'n_prompt_tokens': 35000, 'n_ctx': 32768}}",
 )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_rows_that_a_record_goes_on_in_are_recognised(width: int) -> None:
+    lines = [line for line in LINES if len(line) > 60 and not re.search(r"\| (?:old:|new:| )", line)]
+    rows = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
+    (whole,), (wrapped,) = report(*lines)["inputs"], report(*rows)["inputs"]
+    assert len(rows) > len(lines)
+    assert wrapped["lines"] - wrapped["recognised"] == whole["lines"] - whole["recognised"]
+
+
 AROUND = ("{}", "> {}", "I see this:\n\n```\n{}\n```\n\nand nothing else.", "  {}\n\nwhat now?")
 
 

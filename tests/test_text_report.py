@@ -218,6 +218,7 @@ def test_unknown_facts_are_called_unknown() -> None:
     out = text(report(sessions=[Session(0, "s.log", build_min=8354, build_source="wording")], totals=Totals(2)))
     assert "llama.cpp b8354 or newer (by its wording) · kind of memory unknown ·\n          slots unknown\n" in out
     assert "2 requests; the log does not say how long their prompts were" in out
+    assert "1 request; the log does not say how long its prompt was" in text(report(totals=Totals(1)))
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,9 @@ def test_a_finding_names_its_server_when_there_are_several() -> None:
     router = Session(0, "s.log", origin="8081")
     assert "--> server.log:274 (8081)\n" in text(report(sessions=[router, Session(1, "s.log")]))
     assert "--> server.log:274 (server 1)\n" in text(report(sessions=[Session(0, "s.log"), Session(1, "s.log")]))
+    out = io.StringIO()
+    render_finding(finding(origin="llama-0"), out)
+    assert "--> server.log:274 (llama-0)\n" in out.getvalue(), "live, when nobody knows of others yet"
 
 
 def test_evidence_of_two_files_names_both() -> None:

@@ -39,6 +39,9 @@ PROSE = (
         (b"Traceback (most recent call last):\n", "the traceback of a Python program"),
         (b"2026-11-20 12:00:00,123 INFO root: ready\n", "the log of another program"),
         (b"name,id,size,time\na,b,c,d\n", "a table"),
+        (b"--- one.txt\t2026-11-22\n+++ two.txt\n@@ -1 +1 @@\n", "a comparison of two texts; where these are prompts"),
+        (b"9c9\n< Today: 09:01\n---\n> Today: 09:02\n", "a comparison of two texts"),
+        (b"-Today: 09:01\n+Today: 09:02\n", "a comparison of two texts"),
         (b"GGUF\x03\0\0\0", "a model file"),
         (PROSE, "text that somebody wrote"),
     ],
@@ -56,6 +59,15 @@ def test_an_array_that_is_too_large_is_no_array_without_a_line() -> None:
     assert "jq -c '.[]'" in (resemblance(b'[{"line": "x"}', MOST + 1) or "")
 
 
+def test_more_than_the_first_line_of_a_terminal_is_looked_at() -> None:
+    analyzer = Analyzer()
+    analyzer.open("-")
+    for line in (b"< Today: 09:01\n", b"---\n", b"> Today: 09:02\n" * BEGIN):
+        analyzer.feed(line)
+    assert len(analyzer.begin) == BEGIN
+    assert (resemblance(analyzer.begin) or "").startswith("a comparison of two texts")
+
+
 @pytest.mark.parametrize("content", [PAGE, PROSE, b"[1]\n", b'[{"id": 1}]'])
 def test_it_is_said_in_one_line_of_a_file_and_of_a_pipe(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "server.log"
@@ -63,6 +75,7 @@ def test_it_is_said_in_one_line_of_a_file_and_of_a_pipe(tmp_path: Path, content:
     for done in (run("analyze", path), run("analyze", "-", stdin=content), run("redact", path)):
         assert done.returncode == 3
         one_line(done, "it looks like " + str(resemblance(content)), "cachedoctor explain unknown-format")
+    assert b"unknown-format: <stdin>: no line" in run("analyze", "-", stdin=content).stdout
 
 
 def test_how_lines_are_numbered_is_said(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import FIRST, HEAD, LOG, SECOND, THIRD, TURN, Started, one_line, run, start
-from conftest import CASES, content_of
+from conftest import CASES, FIXTURES, content_of
 from rich.cells import cell_len
 from screens import ENTER, LEAVE, PATIENCE, on_terminal
 from test_cli_live import read_until
@@ -187,8 +187,23 @@ def test_names_of_servers_of_any_length() -> None:
         f"b-1 | {row}" for row in FIRST.splitlines(keepends=True)
     )
     shown = "\n".join(rows_of(view_of(log)))
-    assert "llama-s...     0  idle" in shown
+    assert "...room-12     0  idle" in shown
     assert "b-1            0  idle" in shown
+
+
+def test_replicas_are_named_by_where_their_names_differ() -> None:
+    names = ("llama-6d5c9b7f4-2xk8q/llama-server", "llama-6d5c9b7f4-2fh2q/llama-server")
+    log = "".join(f"[pod/{name}] {row}" for name in names for row in FIRST.splitlines(keepends=True))
+    shown = "\n".join(rows_of(view_of(log)))
+    assert "2xk8q          0  idle" in shown
+    assert "2fh2q          0  idle" in shown
+
+
+def test_a_finding_of_no_request_counts_none() -> None:
+    lines = (FIXTURES / "vllm" / "vllm032_dense_mutation.log").read_text("utf-8")
+    shown = "\n".join(rows_of(view_of(lines), 120))
+    assert "warning[CD510] prefix-not-shared: nothing was reused of prompts" in shown
+    assert "1 request" not in shown
 
 
 def test_what_is_not_read_yet_is_said() -> None:

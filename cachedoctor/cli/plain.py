@@ -66,7 +66,8 @@ class Lines(Listener):
 
     def _finding(self, found: Finding) -> None:
         advice = fix(found)
-        words = [f"{found.severity}[{found.code}] {found.name}: {cost(found) or found.claim}"]
+        server = f"{found.origin}, " if found.origin else ""
+        words = [f"{found.severity}[{found.code}] {found.name}: {server}{cost(found) or found.claim}"]
         self._row(("; fix: ".join([*words, advice] if advice else words), "bold"))
 
     def _row(self, part: tuple[str, str]) -> None:

@@ -191,7 +191,7 @@ def needs_accounting(session: Session) -> tuple[str, str] | None:
     if "accounting" in session.shows:
         return None
     words, command = show_accounting(session)
-    return "prompt length, reuse and checkpoints are hidden at this level", f"{words}\n{command}" if command else words
+    return "prompt length and reuse are hidden at this level", f"{words}\n{command}" if command else words
 
 
 def needs_adapters(session: Session) -> tuple[str, str] | None:

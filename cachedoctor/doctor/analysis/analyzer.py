@@ -148,7 +148,7 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
-        self.begin = self.begin or chunk[:BEGIN]
+        self.begin += chunk[: BEGIN - len(self.begin)]  # a terminal gives one line at a time
         return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
@@ -184,7 +184,7 @@ class Analyzer:
     def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:
         if not segments:
             return []
-        before, behind = self._measuring.divide(segments)
+        before, behind = self._measuring.divide(self._measuring.mended(segments) if excerpt else segments)
         forks = [(self._measuring.fork(segment.origin), segment) for segment in behind]
         before, partly = self._servers.mended(before) if excerpt else (before, [])
         others = self._measuring.steps(before, behind) + self._servers.forked(forks, excerpt=excerpt)
@@ -418,7 +418,7 @@ class Analyzer:
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
-        left = self._diagnosis.not_evaluated(sessions)
+        left = self._diagnosis.not_evaluated(sessions, findings)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),

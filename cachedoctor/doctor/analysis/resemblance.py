@@ -26,7 +26,11 @@ _KINDS = tuple(
         (rb"\S{2,45} \S{1,60} \S{1,60} \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d", "the access log of a web server"),
         (rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} \S", "the journal of other programs"),
         (rb"Traceback \(most recent call last\):", "the traceback of a Python program"),
-        (rb"(?:diff --git |--- \S.*\n\+\+\+ )", "a patch"),
+        (
+            rb"diff --git |--- \S.*\n\+\+\+ |@@ -\d|"
+            rb"(?:\d[\d,]*[acd]\d[\d,]*\n)?< .*\n(?:< .*\n)*---\n> |-(?!-).+\n\+(?!\+)",
+            "a comparison of two texts; where these are prompts, give both of them to cachedoctor diff",
+        ),
         (rb"[\w .@-]{1,40}(?:[,;\t][\w .@-]{1,40}){3,99}\r?\n", "a table"),
         (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
     )

@@ -79,7 +79,7 @@ class Servers:
         self._forks: dict[str | None, _ForkScanners] = {}
         self._stored: dict[int, bytes] = {}
         self._partly = 0
-        """Lines of the open input that only a lenient reader understood, or knew for a slot's."""
+        """Lines of the open input that only a lenient reader understood, knew for a slot's, or joined to one before."""
 
     def begin(self, path: str, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
@@ -133,7 +133,7 @@ class Servers:
         for excerpt in excerpts:
             if excerpt.mended:
                 self._tracker(excerpt.segment.origin).life.read_leniently()
-            self._partly += len(excerpt.events) + excerpt.unknown
+            self._partly += len(excerpt.events) + excerpt.unknown + excerpt.joined
         partly = [
             iter([Step(event.line, partial(take, excerpt.segment.origin), event) for event in excerpt.events])
             for excerpt in excerpts

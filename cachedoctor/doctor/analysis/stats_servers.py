@@ -15,10 +15,15 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.detect import ENGINES, Engine, Row, Tracker
 from cachedoctor.engines.looks import Found
+from cachedoctor.engines.wrapped_rows import joined
 from cachedoctor.model import Segment, Session
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
+
+
+_WRAPPED = ("vllm", "sglang")
+"""Engines whose records are longer than a terminal is wide."""
 
 
 class _Server(msgspec.Struct):
@@ -54,16 +59,30 @@ class StatsServers:
         self._servers: dict[tuple[str, str | None], _Server] = {}
         self._forks: dict[str | None, Engine] = {}
         """The fork of llama-server that writes, by origin."""
+        self._joined: Counter[str] = Counter()
+        """Rows of the open input that went on with the one before, by engine."""
 
     def begin(self, path: str, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
         self._path = path
+        self._joined.clear()
         if not continues:
             self._servers.clear()
             self._forks.clear()
         for server in self._servers.values():
             server.tracker.continue_in(path)
             server.scanner.recognised = 0
+
+    def mended(self, segments: list[Segment]) -> list[Segment]:
+        """All segments of an excerpt, with the records joined that a terminal broke into rows."""
+        return [self._mended(segment) for segment in segments]
+
+    def _mended(self, segment: Segment) -> Segment:
+        for engine in ENGINES:
+            if engine.name in _WRAPPED and engine.looks.search(segment.data) is not None:
+                segment, rows = joined(segment, engine.reader().catalogue)
+                self._joined[engine.name] += rows
+        return segment
 
     def divide(self, segments: list[Segment]) -> tuple[list[Segment], list[Segment]]:
         """Divide segments at the first line of a fork of llama-server: what comes before it, and the rest."""
@@ -117,7 +136,7 @@ class StatsServers:
         for (name, origin), server in self._servers.items():
             fork = self._forks.get(origin)
             if server.tracker.session is not None and (fork is None or fork.name != name):
-                found[name] += server.scanner.recognised
+                found[name] += server.scanner.recognised + self._joined[name]
         return found
 
     def _server(self, engine: Engine, origin: str | None) -> _Server:

@@ -5,6 +5,8 @@ State is bounded: 8 requests per thread, one group per cause.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from cachedoctor.doctor.diagnosis.groups import Groups, Key
@@ -264,13 +266,14 @@ class Diagnosis:
         if rule is None or rule.code in self._options.ignored:
             return None
         words = rule.say()
-        words.claim = f"{path}: {words.claim}"
+        words.claim = f"{'<stdin>' if path == '-' else path}: {words.claim}"
         return session_finding((rule.code, "", path, None), rule, SessionFinding(words, "", of_cmdline=True), [])
 
-    def not_evaluated(self, sessions: list[Session]) -> list[NotEvaluated]:
-        """Rules that these logs could not have shown, and what would enable them."""
+    def not_evaluated(self, sessions: list[Session], findings: Sequence[Finding] = ()) -> list[NotEvaluated]:
+        """Rules that these logs could not have shown, and what would enable them; one with a finding was evaluated."""
         left = not_evaluated(self._rules, self._broken, self.failures, sessions, lost=self.doubtful > 0)
-        return [rule for rule in left if rule.code not in self._options.ignored]
+        evaluated = {finding.code for finding in findings} - self.failures.keys()
+        return [rule for rule in left if rule.code not in self._options.ignored | evaluated]
 
     @property
     def crashed(self) -> bool:

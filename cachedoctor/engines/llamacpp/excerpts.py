@@ -54,6 +54,8 @@ class Excerpt(msgspec.Struct):
     """A line was read that is not as the server printed it."""
     unknown: int = 0
     """Lines of a slot that state something in words that are not known."""
+    joined: int = 0
+    """Lines that go on with the record before them."""
 
 
 class _EveryLine(Scanner):
@@ -84,7 +86,7 @@ class ExcerptReader:
         scanned, to_the_end = self._read_by_scanner(segment, lines)
         self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
         widest = self._columns(lines, to_the_end)
-        out, events, mended, left, at = [], [], False, 0, 0
+        out, events, mended, left, joined, at = [], [], False, 0, 0, 0
         while at < len(lines):
             line, used = lines[at], 1
             event = None
@@ -103,12 +105,13 @@ class ExcerptReader:
                 events.append(words.event)
             left += words is not None and words.event is None
             out += [line, *[b""] * (used - 1)]
+            joined += used - 1
             at += used
         if not mended:
             return Excerpt(segment, events, False, left)
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
-        return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left)
+        return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left, joined)
 
     def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> tuple[set[int], set[int]]:
         """Indexes of the lines that the scanner reads as they stand, and of those that it reads to their end."""

@@ -15,6 +15,18 @@ _KV = re.compile(r"[A-Z]{2,8}" + _USAGE)
 """``GPU`` up to 0.29 on every device, then the device's own name."""
 
 
+_HIT_RATE = "Prefix cache hit rate"
+_LAST_PAIR = re.compile(rb"(?:(?:usage|rate): \d{1,3}(?:\.\d{1,15})?%|(?<!usage)(?<!rate): \d{1,10}(?: reqs)?)\.?\s*\Z")
+
+
+def torn(line: bytes, fields: Mapping[str, Any]) -> bool:
+    """Whether a line has no hit rate because it was cut: a window's edge, a pager, a record that goes on elsewhere."""
+    pairs: Mapping[str, str] | None = fields.get("more")
+    if pairs is None or _share(pairs.get(_HIT_RATE)) is not None:
+        return False
+    return _LAST_PAIR.search(line, max(line.rfind(b",") - 1, 0)) is None
+
+
 def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> CacheSample:
     """Return what the fields of a statistics line say."""
     pairs: Mapping[str, str] = fields.get("more", {})
@@ -30,7 +42,7 @@ def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> Cac
         waiting=fields.get("waiting", fields.get("pending")),
         deferred=_int(pairs.get("Deferred")),
         kv_usage=_share(usage) if usage is not None else share(fields.get("gpu_usage")),
-        hit_rate=_share(pairs.get("Prefix cache hit rate")),
+        hit_rate=_share(pairs.get(_HIT_RATE)),
         external_hit_rate=_share(pairs.get("External prefix cache hit rate")),
         mm_hit_rate=_share(pairs.get("MM cache hit rate")),
         preemptions=_int(pairs.get("Preemptions")),

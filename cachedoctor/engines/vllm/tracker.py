@@ -102,6 +102,8 @@ class Tracker:
         before = prefix.read(text)
         versions.narrow(session, before.source, before.file)
         sample = log_stats.sample(session.index, self._path, event.line, event.fields)
+        if log_stats.torn(text, event.fields):
+            session.seen.add("stats_torn")
         writer = (before.process, sample.engine)
         first = self._intervals.fresh(writer)
         busy, early = bool(sample.prompt_rate or sample.generation_rate), _early(session, event)

@@ -10,7 +10,7 @@ from cachedoctor.report.html.axis import box
 from cachedoctor.report.html.token_split import KINDS, Tokens
 from cachedoctor.report.words.coverage import checked, undecided
 from cachedoctor.report.words.measurements import measures
-from cachedoctor.report.words.numbers import count, duration, number, percent
+from cachedoctor.report.words.numbers import count, duration, number, percent, unknown_lengths
 from cachedoctor.report.words.server_words import LLAMA
 
 WIDTH = 1000
@@ -58,7 +58,7 @@ def _title(report: Report) -> tuple[str, str]:
         return "No requests in this log", "Nothing was checked: a log is read from where requests are in it."
     if not t.prompt_tokens:
         return (
-            f"{count(t.requests, 'request')}, but the log does not say how long their prompts were",
+            f"{count(t.requests, 'request')}, but {unknown_lengths(t.requests)}",
             "What would make it say so stands under “What this log cannot show”.",
         )
     if t.avoidable_tokens:

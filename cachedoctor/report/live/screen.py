@@ -19,6 +19,10 @@ _TALL, _WIDE, _BROAD = 16, 70, 130
 """Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
 _CHARS_PER_CELL = 4
 """Characters looked at per cell to fill: combining marks take no cell, and a name may be a million long."""
+_NAME = 10
+"""Cells for the name of a server."""
+_SEPARATORS = "-_./:@ "
+"""Between the parts of names of pods, containers and hosts."""
 _STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
 _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle": "", "unknown": "dim"}
 
@@ -143,25 +147,43 @@ def _slots(page: _Rows, slots: list[tuple[ServerView, SlotView]], room: int, hea
     if not slots or room < 1:
         return
     if headed:
-        head = ("server", "slot", "state", "prompt tokens", "reused", "progress, or how the last one ended")
-        _cells(page, several, head, ("bold", "bold", "bold"), ("last request", "bold"))
+        head = ("slot", "state", "prompt tokens", "reused", "progress, or how the last one ended")
+        _cells(page, "server" if several else "", head, ("bold", "bold", "bold"), ("last request", "bold"))
     shown = slots
     if len(slots) > room:
         shown = sorted(slots, key=lambda at: (at[1].request is None, at[1].last is None))[: max(room - 1, 1)]
         shown.sort(key=lambda at: (at[0].session.index, at[1].slot))
+    names = _short({_name(server.session) for server, _ in slots}) if several else {}
     for server, slot in shown:
-        _slot(page, several, server, slot)
+        _slot(page, names.get(_name(server.session), ""), slot)
     if len(shown) < len(slots) and room > 1:
         page.row((f"and {count(len(slots) - len(shown), 'other slot')}", "dim"))
 
 
-def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> None:
+def _short(names: set[str]) -> dict[str, str]:
+    """Shorten names to where they differ: replicas of one deployment begin and end alike."""
+    front = _common(names)
+    back = _common({name[::-1] for name in names})
+    begin = max(map(front.rfind, _SEPARATORS)) + 1
+    end = max(map(back.rfind, _SEPARATORS)) + 1
+    parts = {name: name[begin : len(name) - end] for name in names}
+    whole = max(map(len, names)) <= _NAME or not all(parts.values())
+    return {name: name for name in names} if whole else parts
+
+
+def _common(names: set[str]) -> str:
+    """What all names begin with; of one alone nothing."""
+    first, last = min(names), max(names)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same] if len(names) > 1 else ""
+
+
+def _slot(page: _Rows, name: str, slot: SlotView) -> None:
     request = slot.request or (slot.last.request if slot.last is not None else None)
     prompt, reused = ("", "") if request is None else (tokens(request.prompt_tokens), tokens(request.cached_tokens))
     words, style = _ended(slot) if slot.request is None else (_progress(slot), "")
     task = "" if request is None or page.width < _WIDE else f"task {request.task}: "
     cells = (
-        _name(server.session),
         str(slot.slot),
         _STATES[slot.state],
         prompt,
@@ -169,7 +191,7 @@ def _slot(page: _Rows, several: bool, server: ServerView, slot: SlotView) -> Non
         f"{task}{words}" if words else "",
     )
     last = _ended(slot) if slot.request is not None and slot.last is not None else ("", "")
-    _cells(page, several, cells, (_STYLES[slot.state], "", style), last)
+    _cells(page, name, cells, (_STYLES[slot.state], "", style), last)
 
 
 def _progress(slot: SlotView) -> str:
@@ -190,11 +212,20 @@ def _ended(slot: SlotView) -> tuple[str, str]:
 
 
 def _cells(
-    page: _Rows, several: bool, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
+    page: _Rows, server: str, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
 ) -> None:
-    """Write a row of the table, what there is room for; ``styles`` are of the state, of the counts, of the rest."""
-    server, slot, state, prompt, reused, words = map(page.visible, cells)
-    parts: list[Part] = [(f"{server if len(server) <= 10 else server[:7] + '...':<12}", styles[1])] if several else []
+    """Write a row of the table, what there is room for.
+
+    Args:
+        server: its name where there are several, else empty.
+        styles: of the state, of the counts, of the rest.
+    """
+    server, slot, state, prompt, reused, words = map(page.visible, (server, *cells))
+    parts: list[Part] = (
+        [(f"{server if len(server) <= _NAME else '...' + server[3 - _NAME :]:<{_NAME + 2}}", styles[1])]
+        if server
+        else []
+    )
     parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<11}", styles[0])]
     if page.width >= _WIDE:
         parts += [(f"{prompt:>13}  {reused:>9}  ", styles[1])]

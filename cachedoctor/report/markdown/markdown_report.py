@@ -19,7 +19,7 @@ from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.coverage import imitated, numbered, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
-from cachedoctor.report.words.numbers import computed, count, duration, number, percent
+from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
@@ -179,7 +179,7 @@ def _traffic(report: Report) -> str:
     totals, account = report.totals, computed_for(report)
     rows = [f"- Traffic: {count(totals.requests, 'request')}"]
     if not totals.prompt_tokens:
-        unknown = "; the log does not say how long their prompts were" if totals.requests else ""
+        unknown = f"; {unknown_lengths(totals.requests)}" if totals.requests else ""
         return rows[0] + unknown
     rows[0] += f", {count(totals.prompt_tokens, 'prompt token')}"
     saved = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""

@@ -44,7 +44,7 @@ def _place(finding: Finding, inputs: list[InputInfo]) -> tuple[str, str]:
         primary = finding.primary or finding.evidence[0]
         return location(primary.path, primary.line), finding.claim
     for info in inputs:
-        claim = finding.claim.removeprefix(f"{info.path}: ")
+        claim = finding.claim.removeprefix(f"{location(info.path)}: ")
         if claim != finding.claim:
             return location(info.path), claim
     return location(inputs[0].path) if inputs else "", finding.claim

@@ -15,7 +15,7 @@ from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.measurements import has_log, measures
-from cachedoctor.report.words.numbers import computed, count, duration, number, percent
+from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
 
 MANY = 5
 """Sessions listed one by one; more are summed up by what they are."""
@@ -99,7 +99,7 @@ def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
     """
     requests = count(totals.requests, "request")
     if not totals.prompt_tokens:
-        unknown = "; the log does not say how long their prompts were" if totals.requests else ""
+        unknown = f"; {unknown_lengths(totals.requests)}" if totals.requests else ""
         return [("traffic", requests + unknown)]
     rows = [
         ("traffic", f"{requests}, {count(totals.prompt_tokens, 'prompt token')}"),

@@ -39,7 +39,7 @@ def sentence(judged: Judged, origin: str | None) -> str:
 
 def cost(finding: Finding) -> str:
     """Say what a finding costs so far."""
-    requests = count(finding.count, "request") if finding.count else ""
+    requests = count(finding.count, "request") if finding.requests else ""
     spent = duration(finding.cost.ms) if finding.cost.tokens and finding.cost.ms else ""
     lost = count(finding.cost.tokens, "token") if finding.cost.tokens else ""
     return ", ".join(filter(None, (lost, spent, requests)))

@@ -81,9 +81,12 @@ def render_finding(
     pages: str | None = None,
     url: str | None = None,
 ) -> None:
-    """Write one finding and an empty row, as live output does; ``url`` is that of its rule."""
-    page = Page(out, width, color, ascii_only)
-    text_finding.show(page, sanitize.finding(finding), link=_link(pages, url))
+    """Write one finding and an empty row, as live output does; ``url`` is that of its rule.
+
+    It names its server wherever the wrapper does: nobody knows yet whether others will follow.
+    """
+    page, shown = Page(out, width, color, ascii_only), sanitize.finding(finding)
+    text_finding.show(page, shown, shown.origin or "", link=_link(pages, url))
     page.gap()
 
 

@@ -25,6 +25,11 @@ def percent(part: float, whole: float) -> str:
     return f"{share:.0f} %" if share in (0, 100) else f"{share:.1f} %"
 
 
+def unknown_lengths(requests: int) -> str:
+    """Say that the log does not say how long the prompts of some requests were."""
+    return f"the log does not say how long {'its prompt was' if requests == 1 else 'their prompts were'}"
+
+
 def computed(totals: Totals) -> str:
     """Say how many prompt tokens were computed, and of how many the log does not tell."""
     whole, spent = totals.prompt_tokens, f" in {duration(totals.prompt_ms)}" if totals.prompt_ms else ""

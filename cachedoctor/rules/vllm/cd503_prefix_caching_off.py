@@ -73,7 +73,8 @@ def _none_looked_up(session: Session) -> str | None:
         return None
     if off:
         return f"{off[0].path} counts {n(off[0].prompt_tokens)} prompt tokens, and none of them was looked up"
-    if session.since("0.31") is True and _unrated(session) is not None:
+    whole = "stats_torn" not in session.seen
+    if session.since("0.31") is True and whole and _unrated(session) is not None:
         return "the statistics lines print no hit rate, though prompts were computed"
     return None
 
