@@ -54,6 +54,24 @@ class _Text(msgspec.Struct):
     """Bytes behind its begin that were looked at: of those that wait, or of a server without a clock."""
     waits: bool = False
     """Whether a line whose clock does not go on waits for what comes behind it, with all that come."""
+    is_cut: bool = False
+    """Whether the line of the server that was passed on last goes on in the next record."""
+    inside: bool = False
+    """The same of the line that was looked at last."""
+
+    def times(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
+        """Offset and clock of the lines behind these wrappers that have one, from ``at`` on; each is asked for once."""
+        if not self.chain:
+            yield from printed_text.clocks(block, at)
+            return
+        while at < len(block):
+            end = _line_end(block, at)
+            body, goes_on = self.chain.read(block[at : end - 1])
+            if body is not None:
+                begins, self.inside = not self.inside, goes_on
+                if begins and (time := printed_text.clock(body)) is not None:
+                    yield at, time
+            at = end
 
 
 class PromptText:
@@ -112,6 +130,8 @@ class PromptText:
             if text is None:
                 places = self._places(block) if places is None else places
                 at = self._next(block, places, at, out)
+            elif text.is_cut:
+                at = self._rest(text, block, at, out)
             elif text.opening.clock is None:
                 at = self._without_clock(text, block, at, out)
             else:
@@ -159,7 +179,7 @@ class PromptText:
         """
         chain, body = unwrapped(line)
         opening = printed_text.opening(body)
-        if opening is None or chain.goes_on:  # its rest, which comes next, is no line of its own
+        if opening is None:
             return False
         if chain.whole:
             rest = body.partition(b"\n")[2]
@@ -167,24 +187,34 @@ class PromptText:
                 line = first_line_only(line, body)
                 self.imitations += _imitations(rest + b"\n")
         elif opening.clock is not None:
-            if not goes_on and self._ran_backwards(chain, out):
+            if not goes_on and self._ran_backwards(opening, chain, out):
                 return False
-            self._text = _Text(opening, chain)
+            self._text = _Text(opening, chain, is_cut=chain.goes_on)
         elif opening.side is not None:
-            self._text = _Text(opening, chain, [b"new", b"ids", b"ids"][opening.side == b"new" :])
+            due = [b"new", b"ids", b"ids"][opening.side == b"new" :]
+            self._text = _Text(opening, chain, due, is_cut=chain.goes_on)
             ids, end = self._ended
             again = opening.side == b"old" and opening[2:] == ids and at - end < _AGAIN
             self.imitations += again  # the server compares once: one of them was in a text
         out.append(line + b"\n")
         return True
 
+    @staticmethod
+    def _rest(text: _Text, block: bytes, at: int, out: list[bytes]) -> int:
+        """Pass on one line: what is left of the line of the server before it, or somebody else's."""
+        end = _line_end(block, at)
+        body, goes_on = text.chain.read(block[at : end - 1])
+        text.is_cut = goes_on if body is not None else True
+        out.append(block[at:end])
+        return end
+
     # ---- with a clock
 
-    def _ran_backwards(self, chain: Chain, out: list[bytes]) -> bool:
+    def _ran_backwards(self, opening: Opening, chain: Chain, out: list[bytes]) -> bool:
         """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
         recent = self._recent(out)
         whole = recent.find(b"\n") + 1 if len(recent) == _NEAR else 0
-        times = [time for _, time in _times(chain, recent, whole)]
+        times = [time for _, time in _Text(opening, chain).times(recent, whole)]
         return any(later < time for time, later in itertools.pairwise(times))
 
     def _recent(self, out: list[bytes]) -> bytes:
@@ -206,7 +236,7 @@ class PromptText:
 
         Where the server does not go on it was killed or suspended: from the first line with a clock on all is read.
         """
-        for place, time in _times(text.chain, block, at + text.size):
+        for place, time in text.times(block, at + text.size):
             if text.waits and place - at > _MOST:
                 break
             if begin <= time <= begin + _AT_ONCE:
@@ -236,7 +266,7 @@ class PromptText:
         if not self._open(block[place : end - 1], self._passed + place, out, goes_on=True):
             out.append(block[place:end])
         if text.opening.side == b"old" and not (self._text and _follows(text.opening, self._text.opening)):
-            self._text = _Text(text.opening, text.chain)
+            self._text = _Text(text.opening, text.chain, is_cut=text.inside)
         return end
 
     def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
@@ -294,20 +324,6 @@ def _follows(old: Opening, new: Opening | None) -> bool:
 def _line_end(block: bytes, at: int) -> int:
     """Offset behind the newline of the line in which ``at`` lies."""
     return block.index(b"\n", at) + 1
-
-
-def _times(chain: Chain, block: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Offset and clock of the lines behind these wrappers that have one."""
-    if not chain:
-        yield from printed_text.clocks(block, at)
-        return
-    while at < len(block):
-        end = _line_end(block, at)
-        body = chain.body(block[at : end - 1])
-        time = None if body is None else printed_text.clock(body)
-        if time is not None:
-            yield at, time
-        at = end
 
 
 def _imitations(lines: bytes) -> int:
