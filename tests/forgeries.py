@@ -146,7 +146,9 @@ def _docker_in_two(line: str) -> list[str]:
 
 
 def _cri_in_two(line: str) -> list[str]:
-    return [f"2026-11-20T12:00:00.123456789Z stderr {mark} {part}" for mark, part in (("P", line[:60]), ("F", line[60:]))]
+    return [
+        f"2026-11-20T12:00:00.123456789Z stderr {mark} {part}" for mark, part in (("P", line[:60]), ("F", line[60:]))
+    ]
 
 
 def _fluent_bit(line: str) -> list[str]:
@@ -164,7 +166,9 @@ AROUND: dict[str, Callable[[str], list[str]]] = {
     "docker, in two": _docker_in_two,
     "cri, in two": _cri_in_two,
     "fluent bit": _fluent_bit,
-    "loki": lambda line: [json.dumps({"labels": {"pod": "llama-0"}, "line": line, "timestamp": "2026-11-20T12:00:00Z"})],
+    "loki": lambda line: [
+        json.dumps({"labels": {"pod": "llama-0"}, "line": line, "timestamp": "2026-11-20T12:00:00Z"})
+    ],
     "gcp": lambda line: [json.dumps({"textPayload": line, "timestamp": "2026-11-20T12:00:00Z", "severity": "ERROR"})],
     "router": lambda line: [f"[53409] {line}"],
     "crlf": lambda line: [line + "\r"],

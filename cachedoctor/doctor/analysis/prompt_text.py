@@ -80,6 +80,8 @@ class PromptText:
     def __init__(self) -> None:
         self.imitations = 0
         """Lines inside a text that looked like the server's."""
+        self._inside: list[bytes] = []
+        """Lines of texts in this block, which are looked at together: most texts are short."""
         self._text: _Text | None = None
         self._held = b""
         self._tail = b""
@@ -139,6 +141,9 @@ class PromptText:
         self._held = block[at:]
         self._passed += at
         self._tail = self._recent(out)
+        if self._inside:
+            self.imitations += _imitations(b"".join(self._inside))
+            self._inside = []
         return b"".join(out)
 
     def finish(self) -> bytes:
@@ -185,7 +190,7 @@ class PromptText:
             rest = body.partition(b"\n")[2]
             if rest:
                 line = first_line_only(line, body)
-                self.imitations += _imitations(rest + b"\n")
+                self._inside.append(rest + b"\n")
         elif opening.clock is not None:
             if not goes_on and self._ran_backwards(opening, chain, out):
                 return False
@@ -275,15 +280,13 @@ class PromptText:
             return
         if not chain:
             out.append(b"\n" * lines.count(b"\n"))
-            self.imitations += _imitations(lines)
+            self._inside.append(lines)
             return
-        inside: list[bytes] = []
         for line in lines.split(b"\n")[:-1]:
             body = chain.body(line)
             out.append(b"\n" if body is not None else line + b"\n")
             if body is not None:
-                inside.append(body + b"\n")
-        self.imitations += _imitations(b"".join(inside))
+                self._inside.append(body + b"\n")
 
     # ---- without one
 
@@ -303,7 +306,7 @@ class PromptText:
             self._text = text if text.due else None
             self._ended = text.opening[2:], self._passed + end
         else:
-            self.imitations += _imitations(body + b"\n")
+            self._inside.append(body + b"\n")
             line = b"\n" if unwrapped(body)[0] else line
         out.append(line)
         return end
