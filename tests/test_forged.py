@@ -177,6 +177,14 @@ def test_a_clock_that_ran_backwards_before_a_text_tells_nothing(size: int) -> No
     assert passed(*lines, size=size) == (lines, 0)
 
 
+def test_records_out_of_order_before_a_text_tell_nothing() -> None:
+    """A store of logs gives those of one millisecond in any order."""
+    clocks = ("0.09.900.200", "0.09.900.100", "0.09.900.300", "0.09.900.400", "0.09.900.500")
+    before = [f"{clock} I {LINE}" for clock in clocks]
+    lines = [json.dumps({"pod": "a" * 200, "line": line}) for line in (*before, BEGIN, before[0], NEW, IDS)]
+    assert passed(*lines) == (lines, 0)
+
+
 def test_a_server_that_was_suspended_in_a_text_loses_no_line() -> None:
     later = [line.replace("0.10.000", "9.10.000") for line in (NEW, IDS)]
     assert passed(BEGIN, "prose", *later) == ([BEGIN, "", *later], 0)

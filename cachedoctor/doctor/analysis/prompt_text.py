@@ -34,8 +34,8 @@ _BYTES = 64 << 10
 """Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
 _AGAIN = 4 << 10
 """Bytes in which no server is restarted and has compared two prompts."""
-_NEAR = 1 << 10
-"""Bytes before a text whose clocks are looked at."""
+_NEAR, _NEAR_WRAPPED = 1 << 10, 4 << 10
+"""Bytes before a text whose clocks are looked at; a record takes as many as four bare lines."""
 _STRIDE = 64 << 10
 """Bytes between two looks for the debug level."""
 _LOOK = 4 << 10
@@ -123,7 +123,7 @@ class PromptText:
         places = self._places(block) if self._text is None else None
         if places == []:
             self._passed += len(block)
-            self._tail = (self._tail + block[-_NEAR:])[-_NEAR:]
+            self._tail = (self._tail + block[-_NEAR_WRAPPED:])[-_NEAR_WRAPPED:]
             return block
         out: list[bytes] = []
         at, waits = 0, False
@@ -217,8 +217,9 @@ class PromptText:
 
     def _ran_backwards(self, opening: Opening, chain: Chain, out: list[bytes]) -> bool:
         """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
-        recent = self._recent(out)
-        whole = recent.find(b"\n") + 1 if len(recent) == _NEAR else 0
+        near = _NEAR_WRAPPED if chain else _NEAR
+        recent = self._recent(out)[-near:]
+        whole = recent.find(b"\n") + 1 if len(recent) == near else 0
         times = [time for _, time in _Text(opening, chain).times(recent, whole)]
         return any(later < time for time, later in itertools.pairwise(times))
 
@@ -226,13 +227,13 @@ class PromptText:
         """Give the end of what was passed on."""
         parts, size = [], 0
         for part in reversed(out):
-            parts.append(part[-_NEAR:])
+            parts.append(part[-_NEAR_WRAPPED:])
             size += len(part)
-            if size >= _NEAR:
+            if size >= _NEAR_WRAPPED:
                 break
         else:
             parts.append(self._tail)
-        return b"".join(reversed(parts))[-_NEAR:]
+        return b"".join(reversed(parts))[-_NEAR_WRAPPED:]
 
     def _clocked(
         self, text: _Text, begin: int, block: bytes, at: int, out: list[bytes], last: bool
