@@ -43,6 +43,7 @@ def passed(*lines: str, size: int = 0) -> tuple[list[str], int]:
     return out.decode().split("\n")[:-1], texts.imitations
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("case", forgeries.CLOCKED)
 @pytest.mark.parametrize("around", forgeries.AROUND)
 def test_no_forgery_changes_the_report_of_a_log_with_clocks(case: str, around: str) -> None:
