@@ -186,6 +186,7 @@ def complete(files: list[Path], requests: int) -> set[int]:
 
 def storms(count: int, requests: int, seed: int) -> Iterator[Storm]:
     """Storms of both kinds in turns."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have its background jobs ignore it
     for number in range(count):
         with tempfile.TemporaryDirectory(prefix="cachedoctor-rotations-") as folder:
             yield storm(KINDS[number % len(KINDS)], seed + number, requests, Path(folder))

@@ -138,6 +138,24 @@ def _docker(line: str) -> list[str]:
     return [json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-11-20T12:00:00.417Z"})]
 
 
+def _docker_in_two(line: str) -> list[str]:
+    return [
+        json.dumps({"log": part, "stream": "stderr", "time": "2026-11-20T12:00:00.417Z"})
+        for part in (line[:60], line[60:] + "\n")
+    ]
+
+
+def _cri_in_two(line: str) -> list[str]:
+    return [
+        f"2026-11-20T12:00:00.123456789Z stderr {mark} {part}" for mark, part in (("P", line[:60]), ("F", line[60:]))
+    ]
+
+
+def _fluent_bit(line: str) -> list[str]:
+    pod = {"pod_name": "llama-0", "container_name": "server", "host": "gpubox"}
+    return [json.dumps({"date": 1763640000.5, "log": line + "\n", "stream": "stderr", "kubernetes": pod})]
+
+
 AROUND: dict[str, Callable[[str], list[str]]] = {
     "as it is": _plain,
     "docker": _docker,
@@ -145,6 +163,13 @@ AROUND: dict[str, Callable[[str], list[str]]] = {
     "journald": lambda line: [f"Nov 20 12:00:00 gpubox llama-server[4242]: {line}"],
     "kubectl": lambda line: [f"2026-11-20T12:00:00.123456789Z {line}"],
     "cri": lambda line: [f"2026-11-20T12:00:00.123456789Z stderr F {line}"],
+    "docker, in two": _docker_in_two,
+    "cri, in two": _cri_in_two,
+    "fluent bit": _fluent_bit,
+    "loki": lambda line: [
+        json.dumps({"labels": {"pod": "llama-0"}, "line": line, "timestamp": "2026-11-20T12:00:00Z"})
+    ],
+    "gcp": lambda line: [json.dumps({"textPayload": line, "timestamp": "2026-11-20T12:00:00Z", "severity": "ERROR"})],
     "router": lambda line: [f"[53409] {line}"],
     "crlf": lambda line: [line + "\r"],
     "coloured": lambda line: [f"\x1b[32m{line}\x1b[0m"],

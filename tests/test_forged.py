@@ -117,6 +117,48 @@ def test_lines_of_another_container_are_not_in_the_text() -> None:
     assert passed(*lines) == ([*lines[:2], "", *lines[3:]], 1)
 
 
+def cri(line: str, mark: str = "F") -> str:
+    return f"2026-11-20T12:00:00.123456789Z stderr {mark} {line}"
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_the_rest_of_a_line_that_a_container_cut_is_of_the_server(size: int) -> None:
+    old, new = [[cri(line[:60], "P"), cri(line[60:])] for line in (BEGIN, NEW)]
+    other = cri("prose of another stream").replace("stderr", "stdout")
+    lines = [old[0], other, old[1], cri(LINE), *new, cri(LINE), cri(IDS)]
+    assert passed(*lines, size=size) == ([*old[:1], other, old[1], "", *new, "", cri(IDS)], 2)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_the_rest_of_a_line_of_a_text_is_no_line(size: int) -> None:
+    lines = [cri(BEGIN), cri("x" * 40, "P"), cri(f"0.10.000.010 I {LINE}"), cri(NEW), cri(IDS)]
+    assert passed(*lines, size=size) == ([lines[0], "", "", *lines[3:]], 1)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_cut_line_of_another_thread_is_passed_on_whole(size: int) -> None:
+    other = "0.10.000.010 I srv  log_server_r: done request: GET /health 127.0.0.1 200"
+    lines = [cri(BEGIN), cri(other[:30], "P"), cri(other[30:]), cri(LINE), cri(NEW), cri(IDS)]
+    assert passed(*lines, size=size) == ([*lines[:3], "", *lines[4:]], 1)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_text_in_records_of_a_collector_ends_where_its_server_goes_on(size: int) -> None:
+    """Records of another pod, and those whose line stands under another key, are not of the text."""
+
+    def record(line: str, pod: str = "a", key: str = "line") -> str:
+        return json.dumps({"pod": pod, key: line})
+
+    lines = [record(BEGIN), record(LINE, "b"), record(LINE), record(LINE, key="msg"), record(NEW), record(IDS)]
+    assert passed(*lines, size=size) == ([*lines[:2], "", *lines[3:]], 1)
+
+
+def test_a_record_of_which_nobody_knows_whether_it_was_cut_opens_no_text() -> None:
+    """Docker cuts at 16 KiB, and only the last part ends with a newline: a collector that drops it hides that."""
+    lines = [json.dumps({"pod": "a", "line": line}) for line in (BEGIN + "x" * 20_000, LINE)]
+    assert passed(*lines) == (lines, 0)
+
+
 @pytest.mark.parametrize("begin", [BEGIN, BODY])
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_server_that_was_killed_in_a_text_and_started_again_loses_no_line(begin: str, size: int) -> None:
@@ -135,6 +177,14 @@ def test_what_waits_is_read_when_much_came(size: int) -> None:
 def test_a_clock_that_ran_backwards_before_a_text_tells_nothing(size: int) -> None:
     lines = [f"0.12.000.000 I {LINE}", f"0.09.000.000 I {LINE}", BEGIN, f"0.09.000.000 I {LINE}", NEW, LINE, IDS]
     assert passed(*lines, size=size) == (lines, 0)
+
+
+def test_records_out_of_order_before_a_text_tell_nothing() -> None:
+    """A store of logs gives those of one millisecond in any order."""
+    clocks = ("0.09.900.200", "0.09.900.100", "0.09.900.300", "0.09.900.400", "0.09.900.500")
+    before = [f"{clock} I {LINE}" for clock in clocks]
+    lines = [json.dumps({"pod": "a" * 200, "line": line}) for line in (*before, BEGIN, before[0], NEW, IDS)]
+    assert passed(*lines) == (lines, 0)
 
 
 def test_a_server_that_was_suspended_in_a_text_loses_no_line() -> None:

@@ -172,3 +172,18 @@ def test_the_address_in_a_stored_report_leads_nowhere_else(url: str) -> None:
     report.rules = [RuleInfo("CD101", "billing-header", "", "cachedoctor/rules/a.md")]
     text_report.render(sanitize.report(report), out, pages="file:///p/")
     assert out.getvalue().count("\x1b]8;;file:///p/cachedoctor/rules/a.md\x1b\\") == 1
+
+
+# ---- errors
+
+
+def test_an_error_that_quotes_a_value_without_end_loses_its_middle(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/x" * 2_000
+    terminal.complain(f"{path}: cannot be read", "check the path")
+    terminal.complain(f"settings.toml: {'word ' * 200_000}is no format", "one of text, json")
+    whole, cut = capsys.readouterr().err.splitlines()
+    assert whole == f"cachedoctor: error: {path}: cannot be read (hint: check the path)"
+    assert len(cut) < 10_000
+    assert cut.startswith("cachedoctor: error: settings.toml: word word ")
+    assert " characters ...] " in cut
+    assert cut.endswith("word is no format (hint: one of text, json)")

@@ -15,6 +15,9 @@ Color = Literal["auto", "always", "never"]
 
 _BUG = "this is a bug: please report it with the output of CACHEDOCTOR_DEBUG=1"
 
+_LONGEST = 8_000
+"""Characters of an error: a path has up to 4,096, and some name two."""
+
 
 def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look:
     """Say how text is shown on the standard output, or in a file (which is UTF-8)."""
@@ -104,11 +107,12 @@ def ask_for_paste() -> None:
 
 
 def complain(message: str, hint: str = "", kind: str = "error") -> None:
-    """Write one line on the standard error."""
-    from cachedoctor.report.text.text_safe import visible
+    """Write one line on the standard error; what quotes a value without end loses its middle."""
+    from cachedoctor.report.text.text_safe import cut, visible
 
     tail = f" (hint: {hint})" if hint else ""
-    tell(visible(f"cachedoctor: {kind}: {message}{tail}"))
+    line = f"cachedoctor: {kind}: {message}{tail}"
+    tell(visible(line) if len(line) <= _LONGEST else cut(line, _LONGEST))
 
 
 def tell(line: str) -> None:

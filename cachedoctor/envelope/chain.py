@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.envelope import collected
 from cachedoctor.envelope.prefixes import Prefix, Prefixes, origin_of, row_of
 from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
 from cachedoctor.envelope.shapes import drop_progress
@@ -27,6 +28,8 @@ class _Step(NamedTuple):
     """None for a record."""
     names: tuple[object, ...]
     """What tells its writer from others."""
+    key: collected.Key | None = None
+    """Where the text stands in a record of a collector."""
 
 
 class Chain(msgspec.Struct):
@@ -36,7 +39,7 @@ class Chain(msgspec.Struct):
     whole: bool = False
     """The innermost one is a record of the server's own, which holds its message from the first line to the last."""
     goes_on: bool = False
-    """The line goes on in the next record: a container's, cut by its length."""
+    """The line goes on in the next record: it was cut by its length."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -46,20 +49,26 @@ class Chain(msgspec.Struct):
 
         A line without a wrapper that stands once before a message belongs to the message: it is given as it is.
         """
+        return self.read(line)[0]
+
+    def read(self, line: bytes) -> tuple[bytes | None, bool]:
+        """Return the body, as ``body`` does, and whether the line goes on in the next record."""
+        goes_on = False
         for step in self.steps:
             if step.row is None:
-                record = read_record(line)
+                record = read_record(line) if step.key is None else collected.read_at(line, step.key)
                 if record is None or _writer(record) != step.names:
-                    return None
+                    return None, False
+                goes_on |= isinstance(record, Piece) and not record.complete
                 line = record.text
                 continue
             match = (step.row.loose or step.row.strict).match(line)
             if match is None:
-                return line if step.row.name in _ONCE else None
+                return line if step.row.name in _ONCE else None, goes_on
             if _names(match) != step.names:
-                return None
+                return None, False
             line = line[match.end() :]
-        return drop_progress(line)
+        return drop_progress(line), goes_on
 
 
 def _writer(record: Piece | Message) -> tuple[object, ...]:
@@ -80,9 +89,11 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
     steps: list[_Step] = []
     goes_on = False
     for _ in range(DEPTH_MAX):
-        record = read_record(line)
+        record, key = read_record(line), None
+        if record is None and line.startswith(b"{") and (found := collected.first(line)) is not None:
+            key, record = found
         if record is not None:
-            steps.append(_Step(None, _writer(record)))
+            steps.append(_Step(None, _writer(record), key))
             goes_on |= isinstance(record, Piece) and not record.complete
             line = record.text
             if isinstance(record, Message) and not record.nested:

@@ -8,7 +8,7 @@ line of a server was found is from then on read in every record of the log.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -77,14 +77,9 @@ class Collected:
         if record is None or found is None:
             return None
         path, text = found
-        named = self._labels.of(record)
-        whole = not labels.goes_on(named)
         if text.endswith("\n"):
             self._ended.add(path)
-            text = text[:-1].removesuffix("\r")
-        elif path in self._ended and len(text.encode("utf-8", "replace")) >= _SPLIT:
-            whole = False
-        return Piece(text.encode("utf-8", "replace"), whole, labels.stream(named), labels.origin(named))
+        return _piece(text, self._labels.of(record), path in self._ended)
 
     def rewritten(self, line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
         """Return the record ``line`` with another text; of all else only what ``read`` needs, and names by ``name``."""
@@ -130,6 +125,45 @@ class Collected:
                 self._paths.append(path)
                 return path, text
         return None
+
+
+class Key(NamedTuple):
+    """Where the texts of a log stand in its records."""
+
+    path: labels.Path
+    ends: bool
+    """Whether they end with a newline."""
+
+
+def first(line: bytes) -> tuple[Key, Piece] | None:
+    """Read a record of which nothing but itself is known; None where it does not say what is the line, or all of it."""
+    found = Collected().line_of(record) if (record := _decoded(line)) is not None else None
+    if record is None or found is None:
+        return None
+    path, text = found
+    named = labels.labels(record)
+    if not text.endswith("\n") and len(text) >= _SPLIT and not labels.goes_on(named):
+        return None
+    key = Key(path, text.endswith("\n"))
+    return key, _piece(text, named, key.ends)
+
+
+def read_at(line: bytes, key: Key) -> Piece | None:
+    """Read a record whose text stands where another one's did; None for any other line."""
+    record = _decoded(line)
+    text = None if record is None else labels.text_of(labels.at(record, key.path))
+    return None if record is None or text is None else _piece(text, labels.labels(record), key.ends)
+
+
+def _piece(text: str, named: dict[labels.Role, labels.Label], ends: bool) -> Piece:
+    """``ends``: texts of this log end with a newline."""
+    data = text.encode("utf-8", "replace")
+    whole = not labels.goes_on(named)
+    if data.endswith(b"\n"):
+        data = data[:-1].removesuffix(b"\r")
+    elif ends and len(data) >= _SPLIT:
+        whole = False
+    return Piece(data, whole, labels.stream(named), labels.origin(named))
 
 
 def _decoded(line: bytes) -> dict[str, Any] | None:

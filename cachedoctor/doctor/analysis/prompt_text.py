@@ -34,8 +34,8 @@ _BYTES = 64 << 10
 """Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
 _AGAIN = 4 << 10
 """Bytes in which no server is restarted and has compared two prompts."""
-_NEAR = 1 << 10
-"""Bytes before a text whose clocks are looked at."""
+_NEAR, _NEAR_WRAPPED = 1 << 10, 4 << 10
+"""Bytes before a text whose clocks are looked at; a record takes as many as four bare lines."""
 _STRIDE = 64 << 10
 """Bytes between two looks for the debug level."""
 _LOOK = 4 << 10
@@ -54,6 +54,24 @@ class _Text(msgspec.Struct):
     """Bytes behind its begin that were looked at: of those that wait, or of a server without a clock."""
     waits: bool = False
     """Whether a line whose clock does not go on waits for what comes behind it, with all that come."""
+    is_cut: bool = False
+    """Whether the line of the server that was passed on last goes on in the next record."""
+    inside: bool = False
+    """The same of the line that was looked at last."""
+
+    def times(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
+        """Offset and clock of the lines behind these wrappers that have one, from ``at`` on; each is asked for once."""
+        if not self.chain:
+            yield from printed_text.clocks(block, at)
+            return
+        while at < len(block):
+            end = _line_end(block, at)
+            body, goes_on = self.chain.read(block[at : end - 1])
+            if body is not None:
+                begins, self.inside = not self.inside, goes_on
+                if begins and (time := printed_text.clock(body)) is not None:
+                    yield at, time
+            at = end
 
 
 class PromptText:
@@ -62,6 +80,8 @@ class PromptText:
     def __init__(self) -> None:
         self.imitations = 0
         """Lines inside a text that looked like the server's."""
+        self._inside: list[bytes] = []
+        """Lines of texts in this block, which are looked at together: most texts are short."""
         self._text: _Text | None = None
         self._held = b""
         self._tail = b""
@@ -103,7 +123,7 @@ class PromptText:
         places = self._places(block) if self._text is None else None
         if places == []:
             self._passed += len(block)
-            self._tail = (self._tail + block[-_NEAR:])[-_NEAR:]
+            self._tail = (self._tail + block[-_NEAR_WRAPPED:])[-_NEAR_WRAPPED:]
             return block
         out: list[bytes] = []
         at, waits = 0, False
@@ -112,6 +132,8 @@ class PromptText:
             if text is None:
                 places = self._places(block) if places is None else places
                 at = self._next(block, places, at, out)
+            elif text.is_cut:
+                at = self._rest(text, block, at, out)
             elif text.opening.clock is None:
                 at = self._without_clock(text, block, at, out)
             else:
@@ -119,6 +141,9 @@ class PromptText:
         self._held = block[at:]
         self._passed += at
         self._tail = self._recent(out)
+        if self._inside:
+            self.imitations += _imitations(b"".join(self._inside))
+            self._inside = []
         return b"".join(out)
 
     def finish(self) -> bytes:
@@ -159,45 +184,56 @@ class PromptText:
         """
         chain, body = unwrapped(line)
         opening = printed_text.opening(body)
-        if opening is None or chain.goes_on:  # its rest, which comes next, is no line of its own
+        if opening is None:
             return False
         if chain.whole:
             rest = body.partition(b"\n")[2]
             if rest:
                 line = first_line_only(line, body)
-                self.imitations += _imitations(rest + b"\n")
+                self._inside.append(rest + b"\n")
         elif opening.clock is not None:
-            if not goes_on and self._ran_backwards(chain, out):
+            if not goes_on and self._ran_backwards(opening, chain, out):
                 return False
-            self._text = _Text(opening, chain)
+            self._text = _Text(opening, chain, is_cut=chain.goes_on)
         elif opening.side is not None:
-            self._text = _Text(opening, chain, [b"new", b"ids", b"ids"][opening.side == b"new" :])
+            due = [b"new", b"ids", b"ids"][opening.side == b"new" :]
+            self._text = _Text(opening, chain, due, is_cut=chain.goes_on)
             ids, end = self._ended
             again = opening.side == b"old" and opening[2:] == ids and at - end < _AGAIN
             self.imitations += again  # the server compares once: one of them was in a text
         out.append(line + b"\n")
         return True
 
+    @staticmethod
+    def _rest(text: _Text, block: bytes, at: int, out: list[bytes]) -> int:
+        """Pass on one line: what is left of the line of the server before it, or somebody else's."""
+        end = _line_end(block, at)
+        body, goes_on = text.chain.read(block[at : end - 1])
+        text.is_cut = goes_on if body is not None else True
+        out.append(block[at:end])
+        return end
+
     # ---- with a clock
 
-    def _ran_backwards(self, chain: Chain, out: list[bytes]) -> bool:
+    def _ran_backwards(self, opening: Opening, chain: Chain, out: list[bytes]) -> bool:
         """Whether the clock of the lines shortly before tells nothing: of several servers, or of a log put together."""
-        recent = self._recent(out)
-        whole = recent.find(b"\n") + 1 if len(recent) == _NEAR else 0
-        times = [time for _, time in _times(chain, recent, whole)]
+        near = _NEAR_WRAPPED if chain else _NEAR
+        recent = self._recent(out)[-near:]
+        whole = recent.find(b"\n") + 1 if len(recent) == near else 0
+        times = [time for _, time in _Text(opening, chain).times(recent, whole)]
         return any(later < time for time, later in itertools.pairwise(times))
 
     def _recent(self, out: list[bytes]) -> bytes:
         """Give the end of what was passed on."""
         parts, size = [], 0
         for part in reversed(out):
-            parts.append(part[-_NEAR:])
+            parts.append(part[-_NEAR_WRAPPED:])
             size += len(part)
-            if size >= _NEAR:
+            if size >= _NEAR_WRAPPED:
                 break
         else:
             parts.append(self._tail)
-        return b"".join(reversed(parts))[-_NEAR:]
+        return b"".join(reversed(parts))[-_NEAR_WRAPPED:]
 
     def _clocked(
         self, text: _Text, begin: int, block: bytes, at: int, out: list[bytes], last: bool
@@ -206,7 +242,7 @@ class PromptText:
 
         Where the server does not go on it was killed or suspended: from the first line with a clock on all is read.
         """
-        for place, time in _times(text.chain, block, at + text.size):
+        for place, time in text.times(block, at + text.size):
             if text.waits and place - at > _MOST:
                 break
             if begin <= time <= begin + _AT_ONCE:
@@ -236,7 +272,7 @@ class PromptText:
         if not self._open(block[place : end - 1], self._passed + place, out, goes_on=True):
             out.append(block[place:end])
         if text.opening.side == b"old" and not (self._text and _follows(text.opening, self._text.opening)):
-            self._text = _Text(text.opening, text.chain)
+            self._text = _Text(text.opening, text.chain, is_cut=text.inside)
         return end
 
     def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
@@ -245,15 +281,13 @@ class PromptText:
             return
         if not chain:
             out.append(b"\n" * lines.count(b"\n"))
-            self.imitations += _imitations(lines)
+            self._inside.append(lines)
             return
-        inside: list[bytes] = []
         for line in lines.split(b"\n")[:-1]:
             body = chain.body(line)
             out.append(b"\n" if body is not None else line + b"\n")
             if body is not None:
-                inside.append(body + b"\n")
-        self.imitations += _imitations(b"".join(inside))
+                self._inside.append(body + b"\n")
 
     # ---- without one
 
@@ -273,7 +307,7 @@ class PromptText:
             self._text = text if text.due else None
             self._ended = text.opening[2:], self._passed + end
         else:
-            self.imitations += _imitations(body + b"\n")
+            self._inside.append(body + b"\n")
             line = b"\n" if unwrapped(body)[0] else line
         out.append(line)
         return end
@@ -294,20 +328,6 @@ def _follows(old: Opening, new: Opening | None) -> bool:
 def _line_end(block: bytes, at: int) -> int:
     """Offset behind the newline of the line in which ``at`` lies."""
     return block.index(b"\n", at) + 1
-
-
-def _times(chain: Chain, block: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Offset and clock of the lines behind these wrappers that have one."""
-    if not chain:
-        yield from printed_text.clocks(block, at)
-        return
-    while at < len(block):
-        end = _line_end(block, at)
-        body = chain.body(block[at : end - 1])
-        time = None if body is None else printed_text.clock(body)
-        if time is not None:
-            yield at, time
-        at = end
 
 
 def _imitations(lines: bytes) -> int:

@@ -24,7 +24,7 @@ def from_path(name: str) -> Pipeline:
             magic = file.read(4)
     except (OSError, ValueError) as error:  # ValueError: a name that holds NUL
         reason = getattr(error, "strerror", None) or error
-        raise CacheDoctorError(f"cannot read the tokenizer {name}: {reason}", _HINT) from None
+        raise CacheDoctorError(f"cannot read the tokenizer {path}: {reason}", _HINT) from None
     if magic == b"GGUF" or path.suffix == ".gguf":
         from cachedoctor.prompts.tokenizers.from_gguf import from_gguf
 
