@@ -10,7 +10,7 @@ import msgspec
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
-from cachedoctor.prompts import compare_prompts, inputs, run_diff
+from cachedoctor.prompts import compare_prompts, inputs, mode_switches, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
@@ -25,6 +25,8 @@ _RECENT = 64
 """Prompts looked back on for one that this one only goes on with."""
 _COMPARED = 256
 """Prompts that are compared where none can be matched."""
+_MODES = 8
+"""Lists of tools remembered of a conversation."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
 
@@ -60,6 +62,7 @@ class GivenPrompts:
         self._next = 0
         self._last: dict[tuple[int, int], _Turn] = {}
         self._recent: deque[_Turn] = deque(maxlen=_RECENT)
+        self._modes: dict[tuple[int, int], deque[tuple[str, ...]]] = {}
         self.matched = 0
         """Requests for which a prompt was found."""
 
@@ -116,9 +119,20 @@ class GivenPrompts:
         if before is None:
             return None
         found = self._compare(before.prompt, _sent(prompt))
+        found = found and mode_switches.told(found, before.prompt, prompt, self._modes_before(key, before.prompt))
         if found is None or last is None or before is last or not self._apart(request, prompt, last):
             return found
         return msgspec.structs.replace(found, follows=before.total)
+
+    def _modes_before(self, key: tuple[int, int], before: Prompt) -> list[tuple[str, ...]]:
+        """The lists of tools that a conversation had, the last one among them from now on."""
+        if key not in self._modes and len(self._modes) >= _MAX_THREADS:
+            del self._modes[next(iter(self._modes))]
+        seen = self._modes.setdefault(key, deque(maxlen=_MODES))
+        earlier, names = list(seen), mode_switches.tool_names(before)
+        if names and names not in seen:
+            seen.append(names)
+        return earlier
 
     def successive(self) -> list[PromptDiff]:
         """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
