@@ -73,7 +73,9 @@ def _alone(page: Page, alone: list[Side], about: str) -> None:
         return
     page.gap()
     verb = "prompts were" if len(alone) > 1 else "prompt was"
-    page.prose([(f"{number(len(alone))} {verb} compared with none: no other of the conversation is here", "bold")], "", 2)
+    page.prose(
+        [(f"{number(len(alone))} {verb} compared with none: no other of the conversation is here", "bold")], "", 2
+    )
     for side in alone:
         page.row("  ", f"{side.path} ({side.kind}, {about}{number(side.tokens)} tokens)")
 
