@@ -134,7 +134,7 @@ def say(g: Group) -> FindingText:
             else ""
         )
         + why_client(g),
-        [*by_difference(g, [_APPEND]), _BY_HAND, *([advice.show_text(g.session)] if g.worst.found is None else [])],
+        by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session)]),
         [
             RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
