@@ -1,6 +1,9 @@
 """The table of clients: each habit is named where its text and its client are, and a look-alike is not."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -364,6 +367,16 @@ def test_the_table_is_sound():
         assert not habit.dated or (habit.fixed and client.version)
         assert habit.writes[0].islower()
         assert not habit.writes.endswith(".")
+
+
+def test_the_page_is_up_to_date():
+    """docs/clients.md is what scripts/make-clients-doc would write, and has every habit."""
+    root = Path(__file__).parent.parent
+    script = [sys.executable, str(root / "scripts" / "make-clients-doc"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (root / "docs" / "clients.md").read_text("utf-8")
+    assert all(f"- **{k.habit.name}**: {k.client.title} {k.habit.writes}." in page for k in clients._all())
 
 
 def test_a_habit_that_is_not_in_the_table():

@@ -45,10 +45,11 @@ def _added(h: Histories, heads: int) -> str:
 
 
 def _behind(old: Turn, new: Turn) -> str:
-    """What the new system message has between the client's text of the old one and the template's tools."""
+    """The lines that the new system message has between the client's text of the old one and the template's tools."""
     tools = _TOOLS.search(old.text)
     own, rest = (old.text, "") if tools is None else (old.text[: tools.start()], old.text[tools.start() :])
     own = own.rstrip()
     if not own or len(new.text) <= len(old.text) or not new.text.startswith(own) or not new.text.endswith(rest):
         return ""
-    return new.text[len(own) : len(new.text) - len(rest)].strip()
+    added = new.text[len(own) : len(new.text) - len(rest)]
+    return added.strip() if added.lstrip(" ").startswith("\n") else ""
