@@ -160,7 +160,7 @@ class GivenPrompts:
         self._last[key] = turn
         if len(self._last) > _MAX_THREADS:
             del self._last[next(iter(self._last))]
-        if before is not None and not _goes_on(prompt, before.prompt):
+        if before is not None and not (_goes_on(prompt, before.prompt) or _answers(prompt, before.prompt)):
             # A turn in front of an edit is the beginning of both; what the other one does not begin with is another's.
             last = before.prompt
             others = (t for t in reversed(self._recent) if _goes_on(prompt, t.prompt) and not _goes_on(last, t.prompt))
@@ -227,6 +227,12 @@ def _goes_on(prompt: Prompt, before: Prompt) -> bool:
     text = _sent(before).text
     kept = text[: len(text) - min(_TAIL, len(text) // 8)]
     return prompt.text.startswith(kept) and prompt.images[: len(before.images)] == before.images
+
+
+def _answers(prompt: Prompt, before: Prompt) -> bool:
+    """Whether a body goes on with all messages of another one, whose tools or system field may be others."""
+    said, now = ((p.body or {}).get("messages") for p in (before, prompt))
+    return isinstance(said, list) and isinstance(now, list) and 0 < len(said) < len(now) and now[: len(said)] == said
 
 
 def _sent(prompt: Prompt) -> Prompt:
