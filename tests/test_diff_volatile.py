@@ -4,6 +4,7 @@ import pytest
 from prompt_forms import A1, A2, REST, SYSTEM, U1, U2, between, chatml, gemma, llama, openai, text
 
 from cachedoctor.model import Advice
+from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.difference_advice import _GENERIC, advise
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.recognisers.base import MAX_SHOWN
@@ -124,11 +125,12 @@ def test_other(a, b):
 def test_advice_for_the_client_at_hand():
     def about(client, kind, field=None):
         prompt = text(f"{client}\nBe brief.")
-        return str(advise(kind, field, prompt, prompt))
+        return str(advise(kind, field, client_habits.known(kind, field, prompt, prompt, len(prompt.text) - 1)))
 
     assert "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS" in about("You are Claude Code, a CLI.", "git-state")
-    assert "23595" in about("You are opencode, a CLI.", "message-moved")
-    assert "23595" not in about("You are Marlow.", "message-moved")
+    assert "23595" in about("You are opencode, a CLI.", "message-moved", "system-reminder")
+    assert "23595" not in about("You are opencode, a CLI.", "message-moved", "user")
+    assert "23595" not in about("You are Marlow.", "message-moved", "system-reminder")
     assert "{{CURRENT_DATETIME}}" in about("Open WebUI", "timestamp")
     assert "b8929" in about("", "billing-header", "cch")
     assert "b8929" not in about("", "billing-header", "cc_prev_req")
@@ -137,5 +139,23 @@ def test_advice_for_the_client_at_hand():
 
 @pytest.mark.parametrize("kind", [*_GENERIC, "billing-header"])
 def test_every_kind_has_advice(kind):
-    assert all(isinstance(a, Advice) and a.text for a in advise(kind, None, text("a"), text("b")))
-    assert kind == "appended" or advise(kind, None, text("a"), text("b"))
+    assert all(isinstance(a, Advice) and a.text for a in advise(kind, None))
+    assert kind == "appended" or advise(kind, None)
+
+
+@pytest.mark.parametrize("kind", ["message-edited", "message-removed", "message-inserted", "message-moved"])
+def test_at_the_head_nobody_is_told_to_append(kind):
+    assert "Only append" in str(advise(kind, None))
+    assert "append" not in str(advise(kind, None, opening=True))
+
+
+def test_advice_follows_from_the_place():
+    """The system prompt, the first message and a later one, in bodies and in texts."""
+    other = ("user", "Please write the parser anew, from its first line on.")
+    for form in (openai, chatml, llama):
+        head = between(form(SYSTEM, U1, A1, U2), form(("system", "You are Marlow, a brief helper."), U1, A1, U2, A2))
+        first = between(form(SYSTEM, U1, A1, U2), form(SYSTEM, other, A1, U2, A2))
+        later = between(form(SYSTEM, U1, A1, U2), form(SYSTEM, U1, A1, other, A2))
+        assert {found.kind for found in (head, first, later)} == {"message-edited"}
+        assert "append" not in str(head.advice) + str(first.advice)
+        assert "Only append" in str(later.advice)

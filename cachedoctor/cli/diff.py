@@ -53,7 +53,7 @@ def diff(
     JSONL of bodies, a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
     gives the walk through consecutive prompts of each conversation.
 
-    Exit status: 0 equal; 1 different; 2 an error.
+    Exit status: 0 equal, or a walk in which prompts were only appended to; 1 different; 2 an error.
     """
     from cachedoctor.prompts import run_diff
 
@@ -63,7 +63,9 @@ def diff(
     with Interrupts(), Sink(output) as sink:
         _write(answers, sink, format, terminal.look(sink.path is not None, color, width))
     sys.stdout.flush()
-    raise typer.Exit(_EQUAL if all(answer.equal for answer in answers) else _DIFFERENT)
+    walked = prompt2 is None
+    same = all(answer.equal or (walked and run_diff.only_appended(answer)) for answer in answers)
+    raise typer.Exit(_EQUAL if same else _DIFFERENT)
 
 
 def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Look) -> None:

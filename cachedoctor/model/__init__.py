@@ -15,7 +15,7 @@ from cachedoctor.model.comparison import (
     Measure,
 )
 from cachedoctor.model.counters import Answer, Answers, Counters
-from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
+from cachedoctor.model.diff import Advice, Edit, Excerpt, First, KnownClient, Op, PromptDiff, RequestSetting, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.model.finding import (
@@ -89,6 +89,7 @@ __all__ = [
     "IncidentName",
     "InputInfo",
     "Judged",
+    "KnownClient",
     "Level",
     "Line",
     "Mark",
@@ -110,6 +111,7 @@ __all__ = [
     "Request",
     "RequestLines",
     "RequestRow",
+    "RequestSetting",
     "Restart",
     "Rows",
     "RuleInfo",

@@ -19,6 +19,7 @@ _DIFFERENCES = [
     "json-spacing", "tool-added", "tool-removed", "tools-reordered", "tool-edited", "reasoning-dropped",
     "reasoning-added", "message-edited", "message-removed", "message-inserted", "message-moved", "front-truncated",
     "compacted", "whitespace", "retokenised", "image", "template", "special-token", "appended", "other",
+    "system-hoisted", "mode-switched", "compaction-request", "cache-salt", "adapter",
 ]  # fmt: skip
 
 
@@ -27,6 +28,33 @@ class Advice(msgspec.Struct):
 
     text: Text
     commands: list[Text] = msgspec.field(default_factory=list)
+
+
+class KnownClient(msgspec.Struct):
+    """A program that is known to write what differs there (docs/clients.md)."""
+
+    title: Text
+    """How people call it: ``Claude Code``."""
+    habit: Text
+    """Its row in the table: ``claude-code/billing-header``."""
+    writes: Text
+    """What it writes, as the end of a sentence that the title begins."""
+    fixed: str | None
+    """The version that no longer does it; None where none is known."""
+    sources: list[Text]
+    """Threads, changelogs and source files that prove it."""
+
+
+class RequestSetting(msgspec.Struct):
+    """Something beside the prompt that a cache depends on, and that is not the same in both requests."""
+
+    place: Text
+    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``."""
+    a: str
+    """Its value, or length and hash of it; empty when it has none."""
+    b: str
+    words: Text
+    """What that means for the cache."""
 
 
 class Side(msgspec.Struct):
@@ -61,6 +89,8 @@ class First(msgspec.Struct):
     """The few differing tokens as text."""
     advice: list[Advice]
     """What to do about it, the most specific first."""
+    client: KnownClient | None = None
+    """Whose doing it is, where the prompts prove it."""
 
 
 class Excerpt(msgspec.Struct):
@@ -110,3 +140,7 @@ class PromptDiff(msgspec.Struct):
     summary: str | None
     """What the edits amount to, in words."""
     excerpt: Excerpt | None
+    settings: list[RequestSetting] = msgspec.field(default_factory=list)
+    """What else of the requests differs and decides what a cache gives back."""
+    alone: list[Side] = msgspec.field(default_factory=list)
+    """Of the last of several: the prompts that were compared with none, as none goes before or after them."""

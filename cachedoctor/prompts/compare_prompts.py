@@ -15,9 +15,11 @@ from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import Excerpt, First, PromptDiff, Side
-from cachedoctor.prompts import volatile
+from cachedoctor.prompts import request_settings, volatile
 from cachedoctor.prompts.align import align
+from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.recognisers.turns import USER
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
 
@@ -26,17 +28,14 @@ SHOWN = 6
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""
 
-_USER = re.compile(
-    r"<\|(?:im_start\|>|start_header_id\|>|start\|>|turn>)user\b|<start_of_turn>user\b|\[INST\]|<｜User｜>|<\|user\|>"
-)
-"""What opens a message of the user in the chat templates in use; llama-server looks for it among the tokens."""
 _QUOTED = re.compile(r"`.*`", re.S)
 _VALUES = re.compile(r"(?<=changed) from .*", re.S)
 _STEP = re.compile(r"[^.\[\]]+")
 _COMMON_STEPS = re.compile(
     r"\d+|messages|system|tools|input|instructions|prompt|generated|content|text|role|name|function|description|"
     r"parameters|properties|required|items|type|enum|input_schema|arguments|tool_calls|reasoning_content|reasoning|"
-    r"thinking|tool_result|tool_use|tool_call_id|image_url|source|output|chat_template_kwargs|reasoning_effort|id|summary"
+    r"cache_salt|extra_key|lora|lora_path|thinking|tool_result|tool_use|tool_call_id|image_url|source|output|chat_template_kwargs|reasoning_effort|id|summary|"
+    r"cache_salt|extra_key|lora|lora_path"
 )
 _COMMON_FIELDS = re.compile(
     r"cch|cc_(?:version|prev_req|prompt_id|entrypoint|workload|is_subagent)|user|assistant|system|developer|tool|"
@@ -58,9 +57,10 @@ class Options(msgspec.Struct):
 def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
     """Compare ``a``, what the server holds, with ``b``, the new prompt."""
     found = tokenize.first_difference(tokenizer, a.text, b.text)
-    same_images = a.images == b.images
-    if found is None and a.text == b.text and same_images:
-        return _equal(a, b, tokenizer, options)
+    settings = request_settings.differences(a, b)
+    same_images, decided = a.images == b.images, request_settings.decides(settings)
+    if found is None and a.text == b.text and same_images and not decided:
+        return msgspec.structs.replace(_equal(a, b, tokenizer, options), settings=settings)
     tokens_a, tokens_b = tokenizer.encode(a.text), tokenizer.encode(b.text)
     token = found.token if found is not None else len(tokens_a)
     offset = found.char if found is not None else common_prefix(a.text, b.text)
@@ -84,6 +84,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> Pro
         edits=edits,
         summary=None if edits is None else describe(align.summary(edits)),
         excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
+        settings=settings,
     )
 
 
@@ -136,7 +137,7 @@ def _first(
     return First(
         token + lead, offset, line, column, place, recognised.kind, recognised.field,
         _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN),
-        recognised.advice,
+        recognised.advice, recognised.client,
     )  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def _reusable(a: Prompt, tokens: Tokens, token: int, lead: int, options: Options
 
 def _user_starts(prompt: Prompt, tokens: Tokens, lead: int) -> list[int]:
     """Token indexes at which user messages begin: at the template's marker, or where the request says."""
-    starts = [found.start() for found in _USER.finditer(prompt.text)] or _user_places(prompt)
+    starts = [found.start() for found in USER.finditer(prompt.text)] or _user_places(prompt)
     return [bisect_right(tokens.starts, start) - 1 + lead for start in starts]
 
 
@@ -198,8 +199,9 @@ def hashed(diff: PromptDiff) -> PromptDiff:
 
     Names that requests of every client have (``messages``, ``cch``) stay; a label, a tool's name, a key do not.
     """
+    settings = [msgspec.structs.replace(s, a=digest(s.a), b=digest(s.b)) for s in diff.settings]
     if diff.first is None:
-        return diff
+        return msgspec.structs.replace(diff, settings=settings)
     field, place = diff.first.field, diff.first.place
     explanation = _QUOTED.sub(lambda quoted: f"[{digest(quoted.group()[1:-1])}]", diff.explanation)
     explanation = _VALUES.sub("", explanation)
@@ -211,7 +213,7 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     first = msgspec.structs.replace(
         diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
     )
-    return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None)
+    return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None, settings=settings)
 
 
 def _short(step: str) -> str:
@@ -219,8 +221,3 @@ def _short(step: str) -> str:
     if _COMMON_STEPS.fullmatch(step):
         return step
     return f"#{hashlib.sha256(step.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-
-
-def digest(text: str) -> str:
-    """Stand-in for a text: its length and a hash."""
-    return f"{len(text)} chars, sha256 {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -36,6 +36,8 @@ class Outline(msgspec.Struct):
     """Hash of the first n turns, for each n."""
     long: set[int]
     """Hashes of the turns that are long enough to be telling."""
+    last: int
+    """Hash of the last turn, 0 without one."""
     text: str
 
 
@@ -80,6 +82,9 @@ def shared_with(a: Outline, b: Outline) -> tuple[int, int, bool] | None:
     shared = 0
     if lead == 0:
         shared = len(a.long & b.long)
+        # A title or a summary has another head and ends with what the conversation said before: a request of its own.
+        if a.head != b.head and b.last in a.long:
+            return None
         if limit == 0:
             shorter = min(len(a.text), len(b.text))
             shared = shorter > 0 and common_prefix(a.text, b.text) >= shorter * SAME_TEXT
@@ -98,7 +103,8 @@ def outline(prompt: Prompt) -> Outline:
         state = hash((state, turn))
         prefixes.append(state)
     long = {hash(turn) for turn in turns if len(turn) >= LONG_PART}
-    return Outline(hash(head), prefixes, long, "" if turns else prompt.text)
+    last = hash(turns[-1]) if turns else 0
+    return Outline(hash(head), prefixes, long, last, "" if turns else prompt.text)
 
 
 def _messages(prompt: Prompt) -> tuple[str, list[str]] | None:

@@ -1,30 +1,16 @@
-"""What to do about each kind of difference, for the client at hand where it is known. Knows kinds; compares nothing."""
+"""What to do about each kind of difference, for the client at hand where it is known. Knows kinds; compares nothing.
+
+What holds for one client stands in the table of clients, ``knowledge/clients.toml``.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
+from cachedoctor.knowledge import clients
 from cachedoctor.model import Advice
-from cachedoctor.prompts.prompt import Prompt
 
-_LOOK = 20_000
-"""Code points at the head of a prompt in which a client names itself."""
-_CLIENTS = (
-    ("claude-code", re.compile(r"x-anthropic-billing-header:|You are Claude Code\b|Claude Agent SDK")),
-    ("opencode", re.compile(r"\bYou are (?:an? )?opencode\b", re.I)),
-    ("open-webui", re.compile(r"\bOpen WebUI\b|### Task:\nGenerate (?:a concise|1-3 broad tags)")),
-    ("sillytavern", re.compile(r"\bSillyTavern\b|\[Start a new [Cc]hat\]|'s next reply in a fictional chat between")),
-)
-_OPENCODE_FILES = "OpenCode: keep AGENTS.md and what `instructions` in opencode.json lists the same during a session."
-
-HEADER = [
-    Advice(
-        'Turn the header off in Claude Code: in its environment, or under "env" in ~/.claude/settings.json as '
-        '{"env": {"CLAUDE_CODE_ATTRIBUTION_HEADER": "0"}}.',
-        ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
-    ),
-    Advice("Behind a proxy or a router: drop the system block that starts with x-anthropic-billing-header."),
-]
+_STRIP = Advice("Behind a proxy or a router: drop the system block that starts with x-anthropic-billing-header.")
 _CCH = Advice(
     "llama-server from b8929 on rewrites cch= to a constant, only on /v1/messages; what a proxy turns into "
     "/v1/chat/completions keeps it."
@@ -48,6 +34,11 @@ _KEEP_REASONING = [
 ]
 _TOOLS = Advice("Keep the list of tools the same for the whole conversation: it stands in front of everything else.")
 _HISTORY = Advice("Only append to the history. What is new, or changes, belongs into the last user message.")
+_OPENING = Advice(
+    "Keep the system prompt and the first message the same for the whole conversation: they stand in front of all the "
+    "rest. What changes belongs into the last user message."
+)
+_OF_HISTORY = ("message-edited", "message-removed", "message-inserted", "message-moved")
 _CUT = Advice(
     "Cut rarely and in large pieces: each cut recomputes everything behind the head. Or give the conversation a larger "
     "context. Hybrid and recurrent models recompute all of it if no checkpoint lies in front of the cut."
@@ -114,62 +105,58 @@ _GENERIC: dict[str, list[Advice]] = {
     "special-token": [
         Advice("Let either the client or the server write this token: raw prompts must not bring their own.")
     ],
+    "system-hoisted": [
+        Advice(
+            "Send such text inside a user message. Or let system messages stay where they are: servers, gateways and "
+            "chat templates that take them at the front only move each new one there."
+        )
+    ],
+    "mode-switched": [
+        Advice("Give all modes the same list of tools, and say in the last message which of them may be used now.")
+    ],
+    "compaction-request": [
+        Advice(
+            "Ask for the summary at the end of the conversation itself: the same system prompt, the same tools, and "
+            "the question as the last message."
+        ),
+        Advice("Else each compaction computes the conversation once more: compact rarely."),
+    ],
+    "cache-salt": [
+        Advice(
+            "Send the same cache_salt in all requests that may share a beginning: in those of a conversation at least."
+        )
+    ],
+    "adapter": [
+        Advice("Send the same adapters, with the same scales, in all requests of a conversation."),
+    ],
     "appended": [],
     "other": [Advice("Keep the prompt the same up to the last user message; what changes belongs there.")],
 }
 
-_BY_CLIENT: dict[tuple[str, str], list[Advice]] = {
-    ("claude-code", "git-state"): [
-        Advice(
-            "Claude Code: leave the git status out of the system prompt (its commit instructions go with it).",
-            ["export CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS=1"],
-        )
-    ],
-    ("opencode", "message-moved"): [
-        Advice(
-            "OpenCode 1.14.19 moves its <system-reminder> to the newest user message (issue 23595, open): a client bug."
-        )
-    ],
-    ("opencode", "reasoning-dropped"): [Advice("OpenCode: update; its loss of reasoning (issue 19081) is closed.")],
-    ("opencode", "message-edited"): [Advice(_OPENCODE_FILES)],
-    ("open-webui", "timestamp"): [
-        Advice(
-            "Open WebUI: take {{CURRENT_DATETIME}} and {{CURRENT_TIME}} out of the system prompt; {{CURRENT_DATE}} "
-            "changes once a day."
-        )
-    ],
-    ("open-webui", "other"): [
-        Advice(
-            "Open WebUI sends titles, tags and follow-ups as requests of their own: turn them off or give them a "
-            "model of their own (Admin Settings, Interface).",
-            ["export ENABLE_TITLE_GENERATION=False ENABLE_TAGS_GENERATION=False ENABLE_FOLLOW_UP_GENERATION=False"],
-        )
-    ],
-    ("sillytavern", "timestamp"): [Advice("SillyTavern: take {{time}} and {{date}} out of the card and the prompts.")],
-}
-_SILLY = Advice(
-    "SillyTavern: lorebook entries, author's note and {{random}} at a depth change the history; put them at the end "
-    "(depth 0). KoboldCpp keeps several prompts with --smartcache."
-)
-for _kind in ("message-edited", "message-inserted", "message-moved", "message-removed"):
-    _BY_CLIENT["sillytavern", _kind] = [_SILLY]
 _SIDE = Advice(
     "Requests of their own (titles, summaries, subagents) need a slot of their own: more slots (-np) or the RAM "
     "prompt cache."
 )
 
 
-def advise(kind: str, field: str | None, a: Prompt, b: Prompt) -> list[Advice]:
-    """What to do about a difference of this kind, the most specific first."""
+def advise(kind: str, field: str | None, known: Sequence[clients.Known] = (), opening: bool = False) -> list[Advice]:
+    """What to do about a difference of this kind, the most specific first.
+
+    ``known`` are the habits of clients that explain it. ``opening``: the system prompt or the first message differs,
+    where advice to append to the history would miss.
+    """
+    found = [advice_of(k.habit) for k in known]
     if kind == "billing-header":
-        return [*HEADER, _CCH if field == "cch" else _OTHER_FIELD]
-    found = [advice for name in clients(a, b) for advice in _BY_CLIENT.get((name, kind), [])]
+        own = found or [advice_of(clients.known("claude-code/billing-header").habit)]
+        return [*own, _STRIP, _CCH if field == "cch" else _OTHER_FIELD]
     if kind == "other" and field == "conversation":
         return [*found, _SIDE]
+    if opening and kind in _OF_HISTORY:
+        return [*found, _OPENING]
     return [*found, *_GENERIC[kind]]
 
 
-def clients(a: Prompt, b: Prompt) -> list[str]:
-    """The clients that name themselves at the head of the prompts."""
-    heads = [a.text[:_LOOK], b.text[:_LOOK]]
-    return [name for name, pattern in _CLIENTS if any(pattern.search(text) for text in heads)]
+def advice_of(habit: clients.Habit) -> Advice:
+    """What stops a habit of a client, and the version that no longer has it."""
+    fixed = f" Version {habit.fixed} no longer does it." if habit.fixed is not None else ""
+    return Advice(f"{habit.stop}{fixed}", habit.commands)

@@ -10,8 +10,15 @@ import re
 import msgspec
 
 from cachedoctor.knowledge.builds import NEWEST
-from cachedoctor.model import CacheDoctorError, PromptDiff
-from cachedoctor.prompts import compare_prompts, conversations, inputs, slots_dump
+from cachedoctor.model import CacheDoctorError, PromptDiff, Side
+from cachedoctor.prompts import (
+    compare_prompts,
+    conversations,
+    inputs,
+    mode_switches,
+    request_settings,
+    slots_dump,
+)
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers.base import Tokenizer
@@ -37,7 +44,7 @@ class Ask(msgspec.Struct):
 
 
 def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
-    """Compare two inputs, or walk through one that holds many prompts.
+    """Compare two inputs, or walk through one that holds many prompts; the last answer lists what had no partner.
 
     Raises:
         CacheDoctorError: an input cannot be used, or there is nothing to compare.
@@ -52,23 +59,67 @@ def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
 
 
 def _answer(path1: str, path2: str | None, ask: Ask, files: ModelFiles) -> list[PromptDiff]:
-    cutter = files.cutter
     old = _load(path1, ask.slot, reply=True)
     if path2 is None:
-        pairs = [(old[i], old[j]) for i, j in conversations.walk(old)]
-        if not pairs:
-            hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
-            raise CacheDoctorError(f"{path1}: holds no two prompts of one conversation", hint)
-    else:
-        pairs = _pairs(old, _load(path2, ask.slot), path1, path2)
+        return _walked(old, path1, ask, files)
+    new = _load(path2, ask.slot)
+    pairs = _pairs(old, new, path1, path2)
+    found = [_compared(a, b, ask, files) for a, b in pairs]
+    paired = {id(prompt) for pair in pairs for prompt in pair}
+    return _with_alone(found, [p for p in [*old, *new] if id(p) not in paired], ask, files)
+
+
+def _walked(prompts: list[Prompt], path: str, ask: Ask, files: ModelFiles) -> list[PromptDiff]:
+    """Compare each prompt with the one before it in its conversation."""
+    pairs = conversations.walk(prompts)
+    if not pairs:
+        hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
+        raise CacheDoctorError(f"{path}: holds no two prompts of one conversation", hint)
+    before = {later: earlier for earlier, later in pairs}
+    found = []
+    for earlier, later in pairs:
+        a, b = prompts[earlier], prompts[later]
+        tools = [mode_switches.tool_names(prompts[i]) for i in _earlier(before, earlier)]
+        answer = mode_switches.told(_compared(a, b, ask, files, False), a, b, tools)
+        found.append(compare_prompts.hashed(answer) if ask.hash_text else answer)
+    paired = {index for pair in pairs for index in pair}
+    return _with_alone(found, [p for i, p in enumerate(prompts) if i not in paired], ask, files)
+
+
+def _earlier(before: dict[int, int], index: int) -> list[int]:
+    """The prompts before this one in its conversation, the nearest first."""
+    found: list[int] = []
+    while index in before and len(found) < conversations.LOOK_BACK:
+        index = before[index]
+        found.append(index)
+    return found
+
+
+def _compared(a: Prompt, b: Prompt, ask: Ask, files: ModelFiles, hashing: bool = True) -> PromptDiff:
+    a = _as_asked(a, b)
+    for prompt in (a, b):
+        _check(prompt, ask, files.cutter)
     options = compare_prompts.Options(ask.full, ask.context, ask.build or NEWEST)
-    out = []
-    for a, b in ((_as_asked(a, b), b) for a, b in pairs):
-        for prompt in (a, b):
-            _check(prompt, ask, cutter)
-        found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), cutter, options)
-        out.append(compare_prompts.hashed(found) if ask.hash_text else found)
-    return out
+    found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), files.cutter, options)
+    return compare_prompts.hashed(found) if ask.hash_text and hashing else found
+
+
+def _with_alone(found: list[PromptDiff], alone: list[Prompt], ask: Ask, files: ModelFiles) -> list[PromptDiff]:
+    """List the prompts that were compared with none in the last answer."""
+    sides = []
+    for prompt in (rendered(p, ask, files) for p in alone):
+        tokens = len(files.cutter.encode(prompt.text)) + files.cutter.leading(prompt.text)
+        sides.append(Side(prompt.path, prompt.kind, len(prompt.text), tokens))
+    if sides:
+        found[-1] = msgspec.structs.replace(found[-1], alone=sides)
+    return found
+
+
+def only_appended(found: PromptDiff) -> bool:
+    """Whether the second prompt goes on where the first one ends, and nothing that a cache depends on changed."""
+    first = found.first
+    grew = first is not None and first.kind == "appended" and found.b.chars > found.a.chars
+    return grew and not request_settings.decides(found.settings)
 
 
 def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.model import Advice
+from cachedoctor.model import Advice, KnownClient
+from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.recognisers import billing_header, edited_messages, generated_values, jsons, markup, tools
+from cachedoctor.prompts.recognisers import (
+    billing_header,
+    compaction_request,
+    edited_messages,
+    generated_values,
+    hoisted,
+    jsons,
+    markup,
+    settings,
+    tools,
+)
 from cachedoctor.prompts.recognisers.base import Difference, Recogniser, Recognition, shown, snippet
 
 __all__ = ["REGISTRY", "Recognised", "recognise"]
@@ -32,13 +43,18 @@ class Recognised(msgspec.Struct):
     advice: list[Advice]
     sure: bool
     """The look-alikes are excluded."""
+    client: KnownClient | None = None
+    """Whose doing it is, where the prompts prove it."""
 
 
 REGISTRY: tuple[Recogniser, ...] = (
     markup.image,
+    settings.cache_salt,
+    settings.adapter,
     markup.retokenised,
     markup.appended,
     billing_header.billing_header,
+    compaction_request.compaction_request,
     # Both sides say the same, in other words.
     jsons.json_key_order,
     jsons.json_spacing,
@@ -48,6 +64,7 @@ REGISTRY: tuple[Recogniser, ...] = (
     # Lists that are equal but for whole items: too telling to be taken for a value inside an item.
     markup.reasoning_dropped,
     markup.reasoning_added,
+    hoisted.system_hoisted,
     tools.tool_added,
     tools.tool_removed,
     tools.tools_reordered,
@@ -75,15 +92,23 @@ def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> Rec
     """
     d = Difference(a, b, offset, same_text)
     found = next((found for recogniser in REGISTRY if (found := recogniser(d))), None) or _other(d)
+    known = client_habits.known(found.kind, found.field, a, b, d.offset)
     return Recognised(
         kind=found.kind,
         field=found.field,
         a=shown(found.a),
         b=shown(found.b),
         explanation=found.explanation,
-        advice=advise(found.kind, found.field, a, b),
+        advice=advise(found.kind, found.field, known, _opening(d)),
         sure=found.sure,
+        client=client_habits.named(known),
     )
+
+
+def _opening(d: Difference) -> bool:
+    """Whether the system prompt or the first message behind it is what differs."""
+    history = edited_messages.histories(d)
+    return history is not None and history.at <= history.heads
 
 
 def _other(d: Difference) -> Recognition:

@@ -115,7 +115,10 @@ def diff(shown: PromptDiff) -> PromptDiff:
             excerpt, before=before, a=by_a[1], after_a=by_a[2], b=by_b[1], after_b=by_b[2]
         )
     explanation = hidden(shown.explanation)
-    return msgspec.structs.replace(shown, first=_first(first), explanation=explanation, excerpt=excerpt)
+    settings = [msgspec.structs.replace(s, a=hidden(s.a), b=hidden(s.b)) for s in shown.settings]
+    return msgspec.structs.replace(
+        shown, first=_first(first), explanation=explanation, excerpt=excerpt, settings=settings
+    )
 
 
 def _like(text: str, excerpt: str, shown: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cachedoctor.knowledge import flags, log_levels
+from cachedoctor.knowledge import clients, flags, log_levels
 from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
 from cachedoctor.model import Remedy, Session
 
@@ -34,6 +34,18 @@ def option(session: Session, known: Option, value: str, what: str, *, off: bool 
         f"{what} The name depends on the build: {by_build(known, off=off)}.",
         [f"llama-server ... {names[0].text} {value}".rstrip()],
     )
+
+
+def client(handle: str) -> Remedy:
+    """Advise what stops a habit of a client, by its row in the table: ``claude-code/billing-header``."""
+    habit = clients.known(handle).habit
+    return Remedy(habit.stop, habit.commands)
+
+
+def side_requests() -> Remedy:
+    """Advise the settings of clients that send titles and summaries elsewhere."""
+    settings = "; ".join(f"{k.client.title}: {k.habit.stop}" for k in clients.habits_named("side-requests"))
+    return Remedy(f"Or let the client send them to a small model of their own ({settings}), or switch them off.")
 
 
 # ---- sizes

@@ -10,7 +10,7 @@ import msgspec
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, PromptDiff, Request
-from cachedoctor.prompts import compare_prompts, inputs, run_diff
+from cachedoctor.prompts import compare_prompts, inputs, mode_switches, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
@@ -21,6 +21,8 @@ AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
 _NEAR = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
+_MODES = 8
+"""Lists of tools remembered of a conversation."""
 SUMMED_UP = 0.5
 """Share of a prompt's length that one has at most whose history was summed up."""
 _TAIL = 64
@@ -77,6 +79,8 @@ class _Texts(msgspec.Struct):
     recent: deque[_Told] = msgspec.field(default_factory=lambda: deque(maxlen=LOOK_BACK))
     slots: dict[int, int] = msgspec.field(default_factory=dict)
     """Conversation whose text each slot holds; ``_OTHER`` where the last request has no prompt or is no turn."""
+    modes: dict[int, deque[tuple[str, ...]]] = msgspec.field(default_factory=dict)
+    """Lists of tools that each conversation had."""
     numbers: set[int] = msgspec.field(default_factory=set)
     """Of its conversations."""
 
@@ -168,7 +172,10 @@ class GivenPrompts:
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
             return TextTurn(told.thread, 0, held, None, None)
-        return TextTurn(told.thread, told.turn, held, before.total, self._compare(before.prompt, _sent(prompt)))
+        found = self._compare(before.prompt, _sent(prompt))
+        if found is not None:
+            found = mode_switches.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
+        return TextTurn(told.thread, told.turn, held, before.total, found)
 
     def successive(self) -> list[PromptDiff]:
         """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.
@@ -236,7 +243,7 @@ def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | N
     for told in recent:
         lead, alike, _ = shared_with(told.outline, current) or (0, 0, False)
         shared = len(told.outline.long & current.long)
-        if not lead and not alike or (not lead and 2 * shared < len(told.outline.long)):
+        if (not lead and not alike) or (not lead and 2 * shared < len(told.outline.long)):
             shared = 0  # a reply that two conversations got
         summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and shared_with(told.outline, current)
         begins = len(told.prompt.text) if _goes_on(prompt, told.prompt) else 0
@@ -253,6 +260,17 @@ def _goes_on(prompt: Prompt, before: Prompt) -> bool:
     text = _sent(before).text
     kept = text[: len(text) - min(_TAIL, len(text) // 8)]
     return prompt.text.startswith(kept) and prompt.images[: len(before.images)] == before.images
+
+
+def _modes_before(texts: _Texts, thread: int, before: Prompt) -> list[tuple[str, ...]]:
+    """The lists of tools that a conversation had, the last one among them from now on."""
+    seen = texts.modes.setdefault(thread, deque(maxlen=_MODES))
+    if len(texts.modes) > LOOK_BACK:
+        del texts.modes[next(iter(texts.modes))]
+    earlier, names = list(seen), mode_switches.tool_names(before)
+    if names and names not in seen:
+        seen.append(names)
+    return earlier
 
 
 def _number(thread: int, texts: _Texts) -> int:

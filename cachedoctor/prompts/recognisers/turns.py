@@ -31,6 +31,10 @@ _ROLE = re.compile(
     r"|<\|(?P<token>system|user|assistant|tool|observation)\|>|<｜(?P<wide>User|Assistant)｜>"
     r"|\[(?P<slash>/?)(?P<bracket>INST|SYSTEM_PROMPT)\]"
 )
+USER = re.compile(
+    r"<\|(?:im_start\|>|start_header_id\|>|start\|>|turn>)user\b|<start_of_turn>user\b|\[INST\]|<｜User｜>|<\|user\|>"
+)
+"""What opens a message of the user in the chat templates in use; llama-server looks for it among the tokens."""
 _DEPTH = 200
 _UNRENDERED = {"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "type", "role", "index", "signature"}
 _TEXTS = (None, "text", "input_text", "output_text", "reasoning_text", "summary_text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from cachedoctor.model import Edit, Excerpt, First, PromptDiff
+from cachedoctor.model import Edit, Excerpt, First, PromptDiff, RequestSetting, Side
 from cachedoctor.report import sanitize
 from cachedoctor.report.text.page import Page, Part
 from cachedoctor.report.words.numbers import number, percent
@@ -30,25 +30,54 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
     page.gap()
     if diff.first is None:
         page.row(("equal: ", "bold"), f"{about}{number(diff.common_prefix_tokens)} tokens")
-        return
-    _first(page, diff, diff.first, about)
+        _settings(page, diff.settings)
+    else:
+        _difference(page, diff, diff.first, about)
+    _alone(page, diff.alone, about)
+
+
+def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
+    _first(page, diff, first, about)
     if diff.excerpt is not None:
         _excerpt(page, diff.excerpt)
     else:
-        page.row("    ", ("a", "bold red"), " | ", diff.first.a)
-        page.row("    ", ("b", "bold green"), " | ", diff.first.b)
+        page.row("    ", ("a", "bold red"), " | ", first.a)
+        page.row("    ", ("b", "bold green"), " | ", first.b)
     page.gap()
     _cost(page, diff, about)
-    for advice in diff.first.advice:
+    if first.client is not None:
+        page.prose(["  = ", ("client: ", "bold")], f"{first.client.title} {first.client.writes}", 4)
+    for advice in first.advice:
         page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
         for command in advice.commands:
             page.row("      ", (command, "green"))
+    _settings(page, diff.settings)
     if diff.edits is not None:
         page.gap()
         _edits(page, diff.edits, diff.summary or "")
     if not diff.exact:
         page.gap()
         page.prose(["  = ", ("note: ", "bold")], _approximate(diff), 4)
+
+
+def _settings(page: Page, settings: list[RequestSetting]) -> None:
+    """What else of the requests is not the same."""
+    for setting in settings:
+        sides = f"{setting.a or '(none)'} and {setting.b or '(none)'}"
+        page.prose(["  = ", ("also: ", "bold")], f"{setting.place} differs ({sides}): {setting.words}", 4)
+
+
+def _alone(page: Page, alone: list[Side], about: str) -> None:
+    """The prompts that were compared with none."""
+    if not alone:
+        return
+    page.gap()
+    verb = "prompts were" if len(alone) > 1 else "prompt was"
+    page.prose(
+        [(f"{number(len(alone))} {verb} compared with none: no other of the conversation is here", "bold")], "", 2
+    )
+    for side in alone:
+        page.row("  ", f"{side.path} ({side.kind}, {about}{number(side.tokens)} tokens)")
 
 
 def _approximate(diff: PromptDiff) -> str:

@@ -10,7 +10,7 @@ from typing import IO, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from cachedoctor.model import Edit, First, PromptDiff, Side
+from cachedoctor.model import Edit, First, PromptDiff, RequestSetting, Side
 from cachedoctor.model.bounds import Amount, Text
 from cachedoctor.report import sanitize
 
@@ -62,6 +62,12 @@ class DiffDocument(msgspec.Struct):
     reusable: Reusable
     edits: list[Edit] | UnsetType = UNSET
     """Only with --full: how a becomes b. The ranges of b follow each other without a gap."""
+    settings: list[RequestSetting] | UnsetType = UNSET
+    """What else of the requests differs and decides what a cache gives back: salts, adapters, images. Only where
+    something does."""
+    alone: list[Side] | UnsetType = UNSET
+    """The prompts of the input that were compared with none, as no other of their conversation is there. Only in the
+    last object, where there are any."""
 
 
 FIRST_UNLESS_EQUAL = {
@@ -81,7 +87,8 @@ def document(diff: PromptDiff, version: str) -> DiffDocument:
     return DiffDocument(
         "cachedoctor.diff/1", DiffTool("cachedoctor", version), diff.equal, diff.a, diff.b,
         TokenizerRow(diff.tokenizer, diff.exact), diff.first, diff.common_prefix_tokens, diff.common_suffix_tokens,
-        Reusable(**diff.reusable), UNSET if diff.edits is None else diff.edits,
+        Reusable(**diff.reusable), UNSET if diff.edits is None else diff.edits, diff.settings or UNSET,
+        diff.alone or UNSET,
     )  # fmt: skip
 
 

@@ -30,7 +30,9 @@ def decide(s: RuleContext) -> Match | None:
         return None
     first = s.changed("billing-header")
     if first is not None:
-        return from_prompts(s, first)
+        match = from_prompts(s, first)
+        match.key = ""  # one finding with what printed texts prove
+        return match
     r = s.request
     if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST:
         return None
@@ -65,10 +67,7 @@ _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude
 
 def _remedies() -> list[Remedy]:
     return [
-        Remedy(
-            'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
-            ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
-        ),
+        advice.client("claude-code/billing-header"),
         Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cachedoctor.knowledge import clients
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
@@ -17,7 +18,14 @@ from cachedoctor.rules.base import (
     n,
     times,
 )
-from cachedoctor.rules.client.changes import from_prompts, prompts_prove, texts_prove
+from cachedoctor.rules.client.changes import (
+    by_difference,
+    from_prompts,
+    prompts_prove,
+    references,
+    texts_prove,
+    why_client,
+)
 from cachedoctor.rules.client.printed_header import header_field
 
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
@@ -57,7 +65,7 @@ def decide(s: RuleContext) -> Match | None:
         return _by_text(s.request.old_text or "", s.request.new_text or "")
     if not s.lost:
         return None
-    first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state")
+    first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state", "system-hoisted")
     if first is not None:
         return from_prompts(s, first)
     r = s.request
@@ -69,7 +77,13 @@ def decide(s: RuleContext) -> Match | None:
     kind = volatile_kind(r.old_text, r.new_text)
     if kind is None or not before:
         return None  # without a word before the bar (SLOTS_N_DIFF=0) the kind would be a guess
-    return Match(s.lost, "high" if kind != "number" else "medium", found=kind)
+    return Match(s.lost, "high" if kind != "number" else "medium", _client(r.old_text, r.new_text), found=kind)
+
+
+def _client(old: str, new: str) -> str:
+    """The client that wrote the text at the bars; empty if it is unknown. Each has a finding of its own."""
+    known = clients.printed(old, new)
+    return "" if known is None else known.handle
 
 
 _NAME = re.compile(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
@@ -86,7 +100,12 @@ def _by_text(old: str, new: str) -> Match | None:
     if kind in (None, "number") or not before.strip(" .") or any(_NAME.search(word) for word in words):
         return None
     same = old.partition(" | ")[2].strip() == after.strip()
-    return None if same else Match(0, "medium", found=kind)
+    return None if same else Match(0, "medium", _client(old, new), found=kind)
+
+
+_HOISTED = "system-hoisted"
+_FREEZE = Remedy("In the client: freeze the value for the whole conversation, or move it into the last user message.")
+_LOOK = Remedy("Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"])
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
@@ -106,20 +125,16 @@ def say(g: Group) -> FindingText:
         else f"{times(g.count)}; this log does not say what that cost"
     )
     return FindingText(
-        f"a {f['kind']}{at} changed: {cost}",
-        "Reuse ends at the first differing token, however equal the rest is.",
-        [
-            Remedy(
-                "In the client: freeze the value for the whole conversation, or move it into the last user message."
-            ),
-            Remedy(
-                "Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"]
-            ),
-        ],
+        f"the system prompt grew by a message{at}: {cost}"
+        if f["kind"] == _HOISTED
+        else f"a {f['kind']}{at} changed: {cost}",
+        f"Reuse ends at the first differing token, however equal the rest is.{why_client(g)}",
+        [*by_difference(g, [_FREEZE]), _LOOK],
         [
             RuledOut("billing-header", "the text at the bar is no billing header"),
             RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
         ],
+        references(g),
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from cachedoctor.model import Remedy
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
-from cachedoctor.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
+from cachedoctor.rules.client.changes import (
+    by_difference,
+    from_prompts,
+    prompts_prove,
+    references,
+    seen_in_prompts,
+    why_client,
+)
 
 _WHAT = {
     "tool-added": "a tool was added",
@@ -13,14 +20,24 @@ _WHAT = {
     "tools-reordered": "the tools stand in another order",
     "tool-edited": "a tool's description or schema changed",
     "json-key-order": "the keys of a tool's JSON stand in another order",
+    "mode-switched": "a mode with other tools took turns",
     "json-spacing": "the JSON of a tool is spaced differently",
 }
+
+
+_KEEP = Remedy(
+    "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
+)
 
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when the prompts given beside the log first differ in their tools."""
     first = s.changed(*_WHAT)
-    if first is None or not s.lost or not (first.kind.startswith("tool") or (first.place or "").startswith("tools")):
+    if (
+        first is None
+        or not s.lost
+        or not (first.kind.startswith(("tool", "mode")) or (first.place or "").startswith("tools"))
+    ):
         return None
     return from_prompts(s, first)
 
@@ -30,14 +47,11 @@ def say(g: Group) -> FindingText:
     f = g.numbers
     return FindingText(
         f"{_WHAT[f['kind']]} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "Templates render the tools in front of the conversation, and nothing behind the change can be reused.",
-        [
-            Remedy(
-                "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
-            ),
-            Remedy("MCP servers that reconnect in another order do this; pin them or sort their tools."),
-        ],
+        "Templates render the tools in front of the conversation, and nothing behind the change can be reused."
+        + why_client(g),
+        by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],
+        references(g),
     )
 
 

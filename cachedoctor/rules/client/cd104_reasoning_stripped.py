@@ -18,7 +18,14 @@ from cachedoctor.rules.base import (
     n,
     times,
 )
-from cachedoctor.rules.client.changes import cost_of_change, from_prompts, prompts_prove
+from cachedoctor.rules.client.changes import (
+    cost_of_change,
+    from_prompts,
+    prompts_prove,
+    references,
+    why_client,
+    with_client,
+)
 
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
@@ -104,8 +111,8 @@ def say(g: Group) -> FindingText:
         f"the history changed where an earlier reply begins (token {n(f['lcp'])}): {n(f['changed'])} tokens of old turns are gone, "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
-        "reasoning looks like: template or client leave it out once a new user message follows.",
-        remedies,
+        f"reasoning looks like: template or client leave it out once a new user message follows.{why_client(g)}",
+        with_client(g, remedies),
         [
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed, more than re-tokenisation explains"),
             RuledOut(
@@ -113,7 +120,11 @@ def say(g: Group) -> FindingText:
                 "not excluded by lengths alone: an edited reply looks the same; only the text decides",
             ),
         ],
-        ["https://github.com/ggml-org/llama.cpp/pull/25105", "https://github.com/ggml-org/llama.cpp/pull/28174"],
+        [
+            "https://github.com/ggml-org/llama.cpp/pull/25105",
+            "https://github.com/ggml-org/llama.cpp/pull/28174",
+            *references(g),
+        ],
     )
 
 

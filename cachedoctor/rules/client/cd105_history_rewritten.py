@@ -16,8 +16,19 @@ from cachedoctor.rules.base import (
     n,
     times,
 )
-from cachedoctor.rules.client.changes import cost_of_change, from_prompts, prompts_prove
+from cachedoctor.rules.client.changes import (
+    by_difference,
+    cost_of_change,
+    from_prompts,
+    prompts_prove,
+    references,
+    why_client,
+)
 
+_APPEND = Remedy(
+    "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
+)
+_BY_HAND = Remedy("If this was an edit or a compaction by hand, it costs once and is fine.")
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -32,6 +43,9 @@ _TWO_SESSIONS = RuledOut(
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
+    asked = s.changed("compaction-request")
+    if asked is not None and s.lost:
+        return from_prompts(s, asked)
     if not s.lost or s.early:
         return None
     first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
@@ -101,9 +115,24 @@ def _same_place(s: RuleContext) -> bool:
     return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
 
 
+def _of_request(g: Group) -> FindingText:
+    """Say that the request for a summary has another head than what it sums up."""
+    f = g.numbers
+    return FindingText(
+        f"the request for a summary of the conversation has another head than the conversation: {n(g.tokens)} tokens recomputed "
+        f"over {times(g.count)}",
+        f"With another system prompt or other tools it shares no beginning with the conversation that it sums up.{why_client(g)}",
+        by_difference(g, []),
+        [RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at token {n(f['lcp'])}")],
+        references(g),
+    )
+
+
 def say(g: Group) -> FindingText:
     """Say where the history parts and what in a client does that."""
     f, r = g.numbers, g.worst_request
+    if f.get("kind") == "compaction-request":
+        return _of_request(g)
     least = "at least " if "held_tokens" in r.at_least else ""
     place = f"from token {n(f['lcp'])} of {least}{n(f['reference'])} on"
     return FindingText(
@@ -118,19 +147,15 @@ def say(g: Group) -> FindingText:
             " It is the same place in at least three requests of growing size: something there changes each time (a date, a counter, a reminder)."
             if f.get("fixed")
             else ""
-        ),
-        [
-            Remedy(
-                "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
-            ),
-            Remedy("If this was an edit or a compaction by hand, it costs once and is fine."),
-            advice.show_text(g.session),
-        ],
+        )
+        + why_client(g),
+        by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session)]),
         [
             RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
             *([_TWO_SESSIONS] if f.get("two") else []),
         ],
+        references(g),
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from cachedoctor.model import Remedy
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
-from cachedoctor.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
+from cachedoctor.rules.client.changes import (
+    from_prompts,
+    prompts_prove,
+    references,
+    seen_in_prompts,
+    why_client,
+    with_client,
+)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -19,16 +26,21 @@ def say(g: Group) -> FindingText:
     f = g.numbers
     return FindingText(
         f"the oldest messages were dropped behind token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused.",
-        [
-            Remedy(
-                "In the client: cut rarely and in large pieces instead of a little in every turn, or give the server a larger context."
-            ),
-            Remedy(
-                "On plain attention memory --cache-reuse N can shift the later part; hybrid, recurrent and SWA memory cannot."
-            ),
-        ],
+        "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused."
+        + why_client(g),
+        with_client(
+            g,
+            [
+                Remedy(
+                    "In the client: cut rarely and in large pieces instead of a little in every turn, or give the server a larger context."
+                ),
+                Remedy(
+                    "On plain attention memory --cache-reuse N can shift the later part; hybrid, recurrent and SWA memory cannot."
+                ),
+            ],
+        ),
         [seen_in_prompts(f["lcp"])],
+        references(g),
     )
 
 

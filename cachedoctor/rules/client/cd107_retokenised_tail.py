@@ -5,7 +5,14 @@ from __future__ import annotations
 from cachedoctor.model import First, Remedy
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, FindingText, Group, Match, RequestRule, RuleContext, n, times
-from cachedoctor.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
+from cachedoctor.rules.client.changes import (
+    from_prompts,
+    prompts_prove,
+    references,
+    seen_in_prompts,
+    why_client,
+    with_client,
+)
 
 _KINDS = ("retokenised", "whitespace", "template", "special-token")
 
@@ -41,13 +48,17 @@ def say(g: Group) -> FindingText:
     return FindingText(
         f"the last turn came back as other tokens from token {n(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
-        "hybrid, recurrent and sliding-window memory go back to a checkpoint before them.",
-        [
-            Remedy(
-                "Nothing to mend in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
-            )
-        ],
+        f"hybrid, recurrent and sliding-window memory go back to a checkpoint before them.{why_client(g)}",
+        with_client(
+            g,
+            [
+                Remedy(
+                    "Nothing to mend in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
+                )
+            ],
+        ),
         [seen_in_prompts(f["lcp"])],
+        references(g),
     )
 
 

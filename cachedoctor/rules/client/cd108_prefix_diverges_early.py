@@ -193,7 +193,10 @@ def say(g: Group) -> FindingText:
         [
             *([advice.cache_ram(g.session)] if f["turns"] else []),
             advice.show_text(g.session),
-            Remedy("With Claude Code, first rule out its billing header.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
+            Remedy(
+                "With Claude Code, first rule out its billing header.",
+                advice.client("claude-code/billing-header").commands,
+            ),
             Remedy(
                 "Or save two consecutive request bodies of the client and compare them.",
                 ["cachedoctor diff request1.json request2.json"],
@@ -211,5 +214,5 @@ RULE = RequestRule(
     prove,
     say,
     on=("early",),
-    unless=("CD101", "CD102", "CD103", "CD106", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD402"),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, First, RuledOut
-from cachedoctor.rules.base import MIN_LOST, Match, Proof, RuleContext, marked, n
+from cachedoctor.knowledge import clients
+from cachedoctor.model import Confidence, First, Remedy, RuledOut
+from cachedoctor.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n
 
 MOST = 0.25
 """Share of the reference: a change of this size is charged with all that was lost behind it, a smaller one with itself."""
@@ -18,7 +19,8 @@ def cost_of_change(s: RuleContext) -> int:
 def from_prompts(s: RuleContext, first: First, tokens: int | None = None) -> Match:
     """Report a difference that the prompts given beside the log prove."""
     sure: Confidence = "high" if s.difference is not None and s.difference.exact else "medium"
-    return Match(s.lost if tokens is None else tokens, sure, found=first)
+    key = first.client.habit if first.client is not None else ""
+    return Match(s.lost if tokens is None else tokens, sure, key, found=first)
 
 
 def prompts_prove(s: RuleContext, match: Match) -> Proof:
@@ -53,3 +55,46 @@ def texts_prove(s: RuleContext, **numbers: object) -> Proof:
 def seen_in_prompts(first_token: int | str) -> RuledOut:
     """The look-alike that is excluded once the prompts are known."""
     return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at token {n(first_token)}")
+
+
+def client_of(g: Group) -> clients.Known | None:
+    """The client whose doing the worst request of a group is, by its prompts or by the printed texts; None if unknown."""
+    first = _first(g)
+    if first is not None:
+        return None if first.client is None else clients.known(first.client.habit)
+    r = g.worst_request
+    return clients.printed(r.old_text or "", r.new_text or "")
+
+
+def why_client(g: Group) -> str:
+    """Name the client, what it does and since when, to follow a sentence; empty if it is unknown."""
+    found = client_of(g)
+    if found is None:
+        return ""
+    fixed = f" Version {found.habit.fixed} no longer does it." if found.habit.fixed else ""
+    return f" {found.client.title} {found.habit.writes} ({found.habit.versions}).{fixed}"
+
+
+def with_client(g: Group, remedies: list[Remedy]) -> list[Remedy]:
+    """Put what stops the client in front of ``remedies``."""
+    found = client_of(g)
+    return remedies if found is None else [Remedy(found.habit.stop, found.habit.commands), *remedies]
+
+
+def by_difference(g: Group, remedies: list[Remedy]) -> list[Remedy]:
+    """The advice on the kind and place of the difference where the prompts show it; else ``remedies``."""
+    first = _first(g)
+    if first is None or not first.advice:
+        return with_client(g, remedies)
+    return [Remedy(a.text, a.commands) for a in first.advice]
+
+
+def references(g: Group) -> list[str]:
+    """What proves the habit of the client."""
+    found = client_of(g)
+    return [] if found is None else list(found.habit.sources)
+
+
+def _first(g: Group) -> First | None:
+    difference = g.proof.difference if g.proof is not None else None
+    return None if difference is None else difference.first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Remedy, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import (
     ENOUGH,
@@ -27,10 +28,7 @@ _WHY = (
 )
 
 _OFF = [
-    Remedy(
-        'Turn the header off in Claude Code: in the environment, or under "env" in ~/.claude/settings.json',
-        ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
-    ),
+    advice.client("claude-code/billing-header"),
     Remedy("Or strip the system text that starts with x-anthropic-billing-header in a proxy before the server."),
 ]
 

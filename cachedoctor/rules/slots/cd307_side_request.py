@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 from cachedoctor.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held, side_request
@@ -43,10 +43,7 @@ def say(g: Group) -> FindingText:
         [
             advice.slots(g.session, (g.session.n_slots or 1) + 1, "Give side requests a slot beside the conversation."),
             advice.cache_ram(g.session),
-            Remedy(
-                "Or let the client send them to a small model of their own (Claude Code: ANTHROPIC_DEFAULT_HAIKU_MODEL; OpenCode: "
-                "small_model in opencode.json; Open WebUI: the task model in the admin settings), or switch them off."
-            ),
+            advice.side_requests(),
         ],
         [unsure if f["unsure"] else ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/issues/22083"],

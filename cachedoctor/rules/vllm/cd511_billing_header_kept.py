@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 from cachedoctor.rules.vllm import rolling
 
@@ -41,7 +42,7 @@ def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, s
             "A cached prefix ends at the first token that differs, and the header stands before all others."
             + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
             [
-                Remedy("Switch the header off where Claude Code runs.", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]),
+                advice.client("claude-code/billing-header"),
                 Remedy(
                     "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
                     if session.since(_STRIPPED) is False

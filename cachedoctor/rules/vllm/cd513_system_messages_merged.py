@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 from cachedoctor.rules.vllm import rolling
 
@@ -23,7 +24,8 @@ def inspect(session: Session) -> list[SessionFinding]:
                     Remedy(
                         "Give a chat template that takes system messages where they stand.",
                         ["vllm serve ... --chat-template TEMPLATE.jinja"],
-                    )
+                    ),
+                    advice.client("claude-code/token-totals"),
                 ],
             ),
             "",

@@ -1,0 +1,163 @@
+"""What clients write into prompts, since when, what stops it: the table ``clients.toml``, typed, and how to look it up.
+
+A client is named by text that nobody else writes, or by its own name and what differs; never by what differs alone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+
+class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that a client writes."""
+
+    name: str
+    writes: str
+    """What it writes, as the end of a sentence that the client's title begins."""
+    where: Literal["head", "tools", "history", "request"]
+    versions: str
+    """Versions that are known to do it, in words."""
+    stop: str
+    """What stops it."""
+    sources: list[str]
+    """Threads, changelogs and source files that prove it."""
+    commands: list[str] = []
+    kinds: list[str] = []
+    """Kinds of difference that it shows as."""
+    fields: list[str] = []
+    """What varies in it; empty: anything."""
+    text: str = ""
+    """Regular expression of text in a message, which must hold the first difference; empty: any text."""
+    own: bool = False
+    """Nobody else writes ``text``."""
+    printed: str = ""
+    """Regular expression of the text around the bar of an ``old:`` / ``new:`` pair."""
+    hint: bool = False
+    """Worth a word of advice, but not named as the cause."""
+    dated: bool = False
+    """Named only where the prompt shows a version older than ``fixed``."""
+    fixed: str | None = None
+    """The version that no longer does it; None where none is known."""
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that sends prompts."""
+
+    name: str
+    title: str
+    says: str = ""
+    """Regular expression: how it names itself in its system prompt; empty where it does not."""
+    version: str = ""
+    """Regular expression: where its prompts show a version."""
+    habit: list[Habit]
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    client: list[Client]
+
+
+class Known(NamedTuple):
+    """A habit and whose it is."""
+
+    client: Client
+    habit: Habit
+
+    @property
+    def handle(self) -> str:
+        """Name it among all: ``claude-code/billing-header``."""
+        return f"{self.client.name}/{self.habit.name}"
+
+
+@cache
+def table() -> tuple[Client, ...]:
+    """Give all clients, in the order of the table."""
+    raw = Path(__file__).with_name("clients.toml").read_bytes()
+    return tuple(msgspec.toml.decode(raw, type=_Table).client)
+
+
+def known(handle: str) -> Known:
+    """Give a habit by its handle.
+
+    Raises:
+        KeyError: the table has none of that handle.
+    """
+    found = next((k for k in _all() if k.handle == handle), None)
+    if found is None:
+        raise KeyError(handle)
+    return found
+
+
+def habits_named(name: str) -> list[Known]:
+    """Give the habits of all clients that have this name."""
+    return [found for found in _all() if found.habit.name == name]
+
+
+class Piece(NamedTuple):
+    """The text of one message or value around the first difference."""
+
+    text: str
+    at: int
+    """Offset of the difference in it."""
+
+
+def recognise(kind: str, field: str | None, heads: list[str], pieces: list[Piece]) -> list[Known]:
+    """Give the habits that explain a difference of this kind, those that name their client first.
+
+    ``heads`` are the system prompts, ``pieces`` the text of both sides around the difference.
+    """
+    found = [
+        k
+        for k in _all()
+        if kind in k.habit.kinds
+        and (not k.habit.fields or field in k.habit.fields)
+        and (not k.habit.text or any(_holds(_compiled(k.habit.text), piece) for piece in pieces))
+        and (k.habit.own or _says(k.client, heads))
+        and _of_version(k, heads)
+    ]
+    return sorted(found, key=lambda k: k.habit.hint)
+
+
+def printed(old: str, new: str) -> Known | None:
+    """Give the habit whose text holds the bar of an ``old:`` / ``new:`` pair that differs there; None if none does."""
+    sides = [text.partition(" | ") for text in (old, new)]
+    if any(not bar for _, bar, _ in sides) or sides[0][2].strip() == sides[1][2].strip():
+        return None
+    pieces = [Piece(before + after, len(before)) for before, _, after in sides]
+    return next((k for k in _all() if k.habit.printed and _holds(_compiled(k.habit.printed), pieces[1])), None)
+
+
+@cache
+def _all() -> tuple[Known, ...]:
+    return tuple(Known(client, habit) for client in table() for habit in client.habit)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _holds(pattern: re.Pattern[str], piece: Piece) -> bool:
+    return any(m.start() <= piece.at < m.end() for m in pattern.finditer(piece.text))
+
+
+def _says(client: Client, heads: list[str]) -> bool:
+    return bool(client.says) and any(_compiled(client.says).search(head) for head in heads)
+
+
+def _of_version(k: Known, heads: list[str]) -> bool:
+    """Whether the version that the prompts show, if they show one, still does it."""
+    if k.habit.fixed is None or not k.client.version:
+        return not k.habit.dated
+    shown = [found[1] for head in heads if (found := _compiled(k.client.version).search(head))]
+    if not shown:
+        return not k.habit.dated
+    return min(map(_numbers, shown)) < _numbers(k.habit.fixed)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
