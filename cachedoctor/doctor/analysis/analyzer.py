@@ -101,6 +101,7 @@ class Analyzer:
         self._settled = False
         self._number = 0
         self._undecided: list[Judged] = []
+        self._left_open: list[Judged] = []
         self._faults = Faults(self._failed)
         self._servers = Servers(
             self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
@@ -245,7 +246,8 @@ class Analyzer:
             if request.revision:
                 self._spool.revise(one)
             else:
-                self._sums.add(request)
+                if self._sums.add(request) and len(self._left_open) < _UNDECIDED:
+                    self._left_open.append(one)
                 if not self._sums.judged and len(self._undecided) < _UNDECIDED:
                     self._undecided.append(one)
                 self._reuse.add(request, self._sessions[request.session])
@@ -401,7 +403,7 @@ class Analyzer:
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
-            [] if self._sums.judged else list(read_rows(map(encode_request, self._undecided))),
+            list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
         )  # fmt: skip
 
 

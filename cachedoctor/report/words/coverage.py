@@ -26,15 +26,33 @@ def checked(report: Report) -> str:
 
 
 def undecided(report: Report) -> str:
-    """Say that nothing could be told of any request, and what would help; nothing where something could."""
-    requests = report.totals.requests
-    if not requests or report.totals.judged_requests != 0:
+    """Say that nothing could be told of requests, and what would help.
+
+    Nothing where something could be told of most, or where a finding says what.
+    """
+    requests, judged = report.totals.requests, report.totals.judged_requests
+    if not requests or judged is None:
         return ""
-    missing = "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
+    if not judged:
+        missing = (
+            "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
+        )
+        return f"Cannot tell: {count(requests, 'request')}, {missing}; {_GIVE}"
+    left_open = report.totals.open_requests or 0
+    if report.findings or left_open < _LEFT_OPEN * requests:
+        return ""
     return (
-        f"Cannot tell: {count(requests, 'request')}, {missing}; reuse is what two requests share. To be sure, give the "
-        'last two turns: from the line "selected slot" before the previous answer to the end, better the whole log.'
+        f"Cannot tell of {number(left_open)} of {count(requests, 'request')}: what came before is not in this log; {_GIVE} "
+        f"{checked(report)} and found nothing in the others."
     )
+
+
+_LEFT_OPEN = 0.1
+"""Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
+_GIVE = (
+    "reuse is what two requests share. To be sure, give the last two turns: from the line \"selected slot\" before the "
+    "previous answer to the end, better the whole log."
+)
 
 
 def seen(rows: list[RequestRow]) -> list[str]:

@@ -76,6 +76,8 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if s.request.cut:
         return _of_excerpt(s)
+    if s.own_slot is None and not s.history and not s.facts.starts_cold:
+        return Match(s.lost, "low", severity="note")  # what came before it is not in the log: it may be a new one
     return Match(s.lost, _confidence(s))
 
 
