@@ -187,6 +187,16 @@ def test_a_request_in_between_without_such_lines_makes_the_slot_unknown() -> Non
     assert (third["held_tokens"], third["common_prefix_tokens"]) == (None, None)
 
 
+def test_remedies_name_the_program() -> None:
+    """The numbers of llama.cpp's builds are none of the fork's."""
+    forced = "slot apply_checkp: id  0 | task 88 | forcing full prompt re-processing due to lack of cache data (likely due to SWA)\n"
+    log = REWRITTEN.replace(restored(88, 36864), forced).replace(kept(88, 36864), kept(88, 0))
+    (lost,) = (finding for finding in report_of(log).findings if finding.name == "no-usable-checkpoint")
+    advised = [remedy.text for remedy in lost.remedies]
+    assert advised[0].startswith("Update ik_llama.cpp, which has builds of its own. In llama.cpp: ")
+    assert not any(text.startswith("Update llama.cpp") for text in advised)
+
+
 def test_such_requests_are_counted_with_the_answers_alone() -> None:
     log = "".join(chosen() + launched(n) + kept(n, 100) + timings(20) + released(n, 122) for n in range(3))
     assert requests_of(report_of(log)) == []

@@ -63,7 +63,9 @@ class Sessions:
                 continue
             server = (fork.path, fork.origin, fork.program)
             lives = [
-                s for s in self.sessions if s.engine == LLAMA and (s.path, s.origin, s.program) == server and s.n_requests
+                s
+                for s in self.sessions
+                if s.engine == LLAMA and (s.path, s.origin, s.program) == server and s.n_requests
             ]
             if len(lives) != 1:
                 continue

@@ -535,7 +535,7 @@ class Slot(msgspec.Struct):
         return seen
 
     def _refused(self, seen: Observed) -> bool:
-        """Whether it was given back before its first batch, and did not fit: b6751 to b7078 print nothing else of that."""
+        """Whether it did not fit, and was given back before its first batch: some builds print nothing else of that."""
         begun = seen.cached_tokens, seen.n_past, seen.progress, seen.processed_tokens, seen.generated_tokens
         if seen.error is not None or seen.prompt_tokens is None or any(number is not None for number in begun):
             return False

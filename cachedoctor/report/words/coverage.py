@@ -42,15 +42,15 @@ def undecided(report: Report) -> str:
     if report.findings or left_open < _LEFT_OPEN * requests:
         return ""
     return (
-        f"Cannot tell of {number(left_open)} of {count(requests, 'request')}: what came before is not in this log; {_GIVE} "
-        f"{checked(report)} and found nothing in the others."
+        f"Cannot tell of {number(left_open)} of {count(requests, 'request')}: what came before is not in this log; "
+        f"{_GIVE} {checked(report)} and found nothing in the others."
     )
 
 
 _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
 _GIVE = (
-    "reuse is what two requests share. To be sure, give the last two turns: from the line \"selected slot\" before the "
+    'reuse is what two requests share. To be sure, give the last two turns: from the line "selected slot" before the '
     "previous answer to the end, better the whole log."
 )
 

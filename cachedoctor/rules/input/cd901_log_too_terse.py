@@ -98,7 +98,11 @@ def _small(g: Group) -> FindingText:
     return FindingText(
         f"{size}: too small to matter ({times(g.count)})",
         f"Requests for a title or a topic look like this. What is shorter than {least} tokens is not judged (min-prompt-tokens).",
-        [Remedy("If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress.")],
+        [
+            Remedy(
+                "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress."
+            )
+        ],
     )
 
 

@@ -19,6 +19,7 @@ from cachedoctor.rules.base import (
     times,
 )
 
+
 def decide(s: RuleContext) -> Match | None:
     """Fire on the server's refusal, or where a prompt that does not fit was given back before its first batch."""
     if s.request.error != "context-overflow":

@@ -73,7 +73,10 @@ def _remedies(session: Session) -> list[Remedy]:
     )
     return [
         *shared,
-        Remedy("Update llama.cpp, and report it with the size that the line names if it comes again."),
+        advice.update(
+            session,
+            "restores have been mended several times. If it comes again, report it with the size that the line names.",
+        ),
         Remedy(
             "With a draft model or a quantised KV cache, try without: their states are saved and restored differently."
         ),
