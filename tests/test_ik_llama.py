@@ -189,7 +189,7 @@ def test_a_request_in_between_without_such_lines_makes_the_slot_unknown() -> Non
 
 def test_remedies_name_the_program() -> None:
     """The numbers of llama.cpp's builds are none of the fork's."""
-    forced = "slot apply_checkp: id  0 | task 88 | forcing full prompt re-processing due to lack of cache data (likely due to SWA)\n"
+    forced = "slot apply_checkp: id  0 | task 88 | forcing full prompt re-processing\n"
     log = REWRITTEN.replace(restored(88, 36864), forced).replace(kept(88, 36864), kept(88, 0))
     (lost,) = (finding for finding in report_of(log).findings if finding.name == "no-usable-checkpoint")
     advised = [remedy.text for remedy in lost.remedies]

@@ -28,7 +28,7 @@ class Sums(msgspec.Struct):
     left_open: int = 0
 
     def add(self, request: Request) -> bool:
-        """Count a request; returns whether it computed enough to matter, and stays open in what it could have reused."""
+        """Count a request; returns whether it computed enough to matter, and it is open what it could have reused."""
         if request.parent is not None:
             return False
         self.requests += 1

@@ -8,8 +8,8 @@ about a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
 if TYPE_CHECKING:
-    from cachedoctor.engines.catalogue.reading import LineReading
+    from cachedoctor.engines.catalogue.reading import LineReading, RowMatch
 
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
@@ -56,6 +56,32 @@ class Excerpt(msgspec.Struct):
     """Lines of a slot that state something in words that are not known."""
 
 
+class Record(NamedTuple):
+    """A line, or the lines over which a record was wrapped."""
+
+    at: int
+    """Index of its first line."""
+    used: int
+    """Lines."""
+    text: bytes
+    """As the scanner reads it; empty where only ``event`` says what stands there."""
+    event: Event | None
+    """What only a lenient reader understands."""
+    mended: bool = False
+    """It is not as the server printed it."""
+    unknown: bool = False
+    """A slot states something in words that are not known."""
+
+
+class Fitted(NamedTuple):
+    """A message that was fitted to a line."""
+
+    text: bytes
+    """The line, without a function that stands there without slot and task."""
+    reading: LineReading
+    hit: RowMatch
+
+
 class _EveryLine(Scanner):
     """Gives every line that a scanner reads, also those that are repeated for one task."""
 
@@ -81,34 +107,48 @@ class ExcerptReader:
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
-        scanned, to_the_end = self._read_by_scanner(segment, lines)
-        self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
-        widest = self._columns(lines, to_the_end)
-        out, events, mended, left, at = [], [], False, 0, 0
-        while at < len(lines):
-            line, used = lines[at], 1
-            event = None
-            if (at not in to_the_end or len(line) >= widest) and self._has_head(line):
-                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) >= widest)
-                event = self._event(text, segment.number(at))
-                if event is not None:
-                    events.append(event)
-                    text = b""
-                if text != line[:_LINE_MAX]:
-                    line, mended = text, True
-            words = (
-                None if event is not None or used > 1 or at in scanned else self._unknown(lines[at], segment.number(at))
-            )
-            if words is not None and words.event is not None:
-                events.append(words.event)
-            left += words is not None and words.event is None
-            out += [line, *[b""] * (used - 1)]
-            at += used
+        out: list[bytes] = []
+        events, mended, left = [], False, 0
+        for record in self.records(segment, lines):
+            if record.event is not None:
+                events.append(record.event)
+            mended |= record.mended
+            left += record.unknown
+            out += [record.text, *[b""] * (record.used - 1)]
         if not mended:
             return Excerpt(segment, events, False, left)
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
         return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left)
+
+    def records(self, segment: Segment, lines: list[bytes]) -> Iterator[Record]:
+        """Give the records of a segment, whose lines these are."""
+        scanned, to_the_end = self._read_by_scanner(segment, lines)
+        self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
+        widest = self._columns(lines, to_the_end)
+        at = 0
+        while at < len(lines):
+            record = self._record(lines, at, segment.number(at), widest, sure=at in to_the_end)
+            if record.event is None and record.used == 1 and at not in scanned:
+                words = self._unknown(lines[at], segment.number(at))
+                if words is not None:
+                    record = record._replace(event=words.event, unknown=words.event is None)
+            yield record
+            at += record.used
+
+    def _record(self, lines: list[bytes], at: int, number: int, widest: int, *, sure: bool) -> Record:
+        """The record that begins with a line; ``sure``: the scanner reads it to its end."""
+        line = lines[at]
+        full = len(line) >= widest
+        if (sure and not full) or not self._has_head(line):
+            return Record(at, 1, line, None)
+        text, used = self._joined(lines[at : at + _WRAPS], full=full)
+        event = self._event(text, number)
+        if event is not None:
+            return Record(at, used, b"", event, mended=True)
+        if text == line[:_LINE_MAX]:
+            return Record(at, 1, line, None)
+        return Record(at, used, text, None, mended=True)
 
     def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> tuple[set[int], set[int]]:
         """Indexes of the lines that the scanner reads as they stand, and of those that it reads to their end."""
@@ -184,15 +224,11 @@ class ExcerptReader:
         """The event of a line that only a lenient reader understands; None for others."""
         if self._whole(line):
             return None
-        from cachedoctor.engines.catalogue.reading import read  # most inputs have no such line
-
-        found = _NO_ID.match(line)
-        text = line if found is None else found[1] + line[found.end() :]
-        reading = read(self._catalogue.rows, text)
-        row = self._row(reading, text)
-        if row is None:
+        fitted = self.fitted(line)
+        if fitted is None:
             return None
-        hit = next(hit for hit in reading.found if hit.row is row)
+        text, reading, hit = fitted
+        row = hit.row
         fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
         if reading.cut and _ends_in_number(text):
             last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
@@ -201,6 +237,16 @@ class ExcerptReader:
         if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
             return None
         return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
+
+    def fitted(self, line: bytes) -> Fitted | None:
+        """The message of a line that only a lenient reader understands, if it is sure enough to be judged by."""
+        from cachedoctor.engines.catalogue.reading import read  # most inputs have no such line
+
+        found = _NO_ID.match(line)
+        text = line if found is None else found[1] + line[found.end() :]
+        reading = read(self._catalogue.rows, text)
+        row = self._row(reading, text)
+        return None if row is None else Fitted(text, reading, next(hit for hit in reading.found if hit.row is row))
 
     def _row(self, reading: LineReading, text: bytes) -> Message | None:
         """The message of a reading that is sure enough to be judged by, if somebody listens to it."""
