@@ -270,6 +270,11 @@ class Message:
             at = hole.end()
         return found
 
+    @property
+    def words(self) -> str:
+        """What is printed behind the last field."""
+        return HOLE.split(self._body)[-1]
+
     def level_at(self, build: int) -> str:
         """Letter of the level at ``build``: I, W, E, D, T, L, O or P."""
         letter = self.levels[0]

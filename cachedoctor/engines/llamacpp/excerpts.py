@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
-_LINE_MAX = 1 << 12
+LINE_MAX = 1 << 12
 _TELLING = 8
 """Bytes: shorter first words of a message stand in many lines, and tell one only behind a slot and a task."""
 _WRAPS = 4
@@ -78,6 +78,8 @@ class Fitted(NamedTuple):
 
     text: bytes
     """The line, without a function that stands there without slot and task."""
+    prefix: bytes
+    """What stands before the message, with that function."""
     reading: LineReading
     hit: RowMatch
 
@@ -146,7 +148,7 @@ class ExcerptReader:
         event = self._event(text, number)
         if event is not None:
             return Record(at, used, b"", event, mended=True)
-        if text == line[:_LINE_MAX]:
+        if text == line[:LINE_MAX]:
             return Record(at, 1, line, None)
         return Record(at, used, text, None, mended=True)
 
@@ -168,7 +170,7 @@ class ExcerptReader:
 
     def _unknown(self, line: bytes, number: int) -> Unknown | None:
         """What a line that no message fits states; None where one fits, or it states nothing."""
-        text = plain_of(line[:_LINE_MAX])
+        text = plain_of(line[:LINE_MAX])
         found = unknown(text, number)
         return None if found is None or self._whole(text) else found
 
@@ -178,7 +180,7 @@ class ExcerptReader:
         return max(begun or map(len, lines))
 
     def _has_head(self, line: bytes) -> bool:
-        text = b" ".join(line[:_LINE_MAX].split())
+        text = b" ".join(line[:LINE_MAX].split())
         return any(head in text for head in (self._heads if b" task " in text else self._long_heads))
 
     def _whole(self, line: bytes, *, bare: bool = False) -> bool:
@@ -197,19 +199,19 @@ class ExcerptReader:
 
         ``full``: the line is as wide as any, so that a terminal may have cut it in the middle of a number.
         """
-        first = lines[0][:_LINE_MAX]
+        first = lines[0][:LINE_MAX]
         plain = first if self._whole(first) or first.lstrip().startswith(self._dashed) else plain_of(first)
         if self._whole(plain) and not full:
             return plain, 1
         bare = full and not PREFIXED.match(plain)
         ways = [plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
-            if not more.strip() or len(more) > _LINE_MAX or PREFIXED.match(more) or self._whole(more):
+            if not more.strip() or len(more) > LINE_MAX or PREFIXED.match(more) or self._whole(more):
                 break
             if bare and self._has_head(more):
                 break
             ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
-            if len(ways[0]) > _LINE_MAX:
+            if len(ways[0]) > LINE_MAX:
                 break
             for way in ways:
                 if self._whole(way.rstrip(), bare=bare) and not self._whole_and_apart(plain, more, bare=bare):
@@ -227,7 +229,7 @@ class ExcerptReader:
         fitted = self.fitted(line)
         if fitted is None:
             return None
-        text, reading, hit = fitted
+        text, _, reading, hit = fitted
         row = hit.row
         fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
         if reading.cut and _ends_in_number(text):
@@ -246,7 +248,12 @@ class ExcerptReader:
         text = line if found is None else found[1] + line[found.end() :]
         reading = read(self._catalogue.rows, text)
         row = self._row(reading, text)
-        return None if row is None else Fitted(text, reading, next(hit for hit in reading.found if hit.row is row))
+        if row is None:
+            return None
+        hit = next(hit for hit in reading.found if hit.row is row)
+        before = b"" if found is None else line[len(found[1]) : found.end()]
+        named = 0 if found is None else len(found[1])
+        return Fitted(text, text[:named] + before + text[named : hit.start], reading, hit)
 
     def _row(self, reading: LineReading, text: bytes) -> Message | None:
         """The message of a reading that is sure enough to be judged by, if somebody listens to it."""
@@ -279,6 +286,11 @@ def plain_of(line: bytes) -> bytes:
     text = _COLOUR.sub(b"", line)
     text = text[_LEADING.match(text).end() :].rstrip().rstrip(b"`")  # type: ignore[union-attr]  # it matches nothing, too
     return line if text == line.strip() else text
+
+
+def leading(line: bytes) -> bytes:
+    """Return what people put before a line: a bullet, a quote."""
+    return _LEADING.match(line)[0]  # type: ignore[index]  # it matches nothing, too
 
 
 def _begins(head: bytes, text: bytes) -> bool:
