@@ -174,13 +174,25 @@ def test_the_report_of_an_excerpt_stays(path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "safe"),
     [
-        ("> erased invalidated context checkpoint (pos_min = 9215, jane [...])", "erased invalidated context checkpoint (pos_min = 9215 ..."),
+        (
+            "> erased invalidated context checkpoint (pos_min = 9215, jane [...])",
+            "erased invalidated context checkpoint (pos_min = 9215 ...",
+        ),
         ("slot launch_slot_: processing task, jane", "slot launch_slot_: processing task <text-1>"),
         ("- loading model '/home/jane/x.gg", "<line>"),
-        ("> Checking checkpoint with [401, 402] (jane = 403) against 172, jane", "Checking checkpoint with [401, 402] against 172..."),
-        ("slot update_slots: id  0 | task 3 | seq_rm of jane failed at p0 = 18800, clearing slot memory", "could not remove tokens from position 18800, resetting slot memory"),
+        (
+            "> Checking checkpoint with [401, 402] (jane = 403) against 172, jane",
+            "Checking checkpoint with [401, 402] against 172...",
+        ),
+        (
+            "slot update_slots: id  0 | task 3 | seq_rm of jane failed at p0 = 18800, clearing slot memory",
+            "could not remove tokens from position 18800, resetting slot memory",
+        ),
         ("0.00.100.200 W slot update_slots: id  0 | task 3 | jane is tired, and says so", "id  0 | task 3 | <line> failed"),
-        ("< x-anthropic-billing-header: cc_version=2.1; cc_jane=1; cch=9f3c2;", "cc_version=<text-1>; cc_field=<text-2>; cch=<text-3>;"),
+        (
+            "< x-anthropic-billing-header: cc_version=2.1; cc_jane=1; cch=9f3c2;",
+            "cc_version=<text-1>; cc_field=<text-2>; cch=<text-3>;",
+        ),
         ("< x-anthropic-billing-header: cch=9f3c2; jane", "< x-anthropic-billing-header: <text-1>"),
     ],
 )  # fmt: skip

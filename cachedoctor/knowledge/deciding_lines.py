@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Wanted = Literal["before", "choice", "prompt", "reused", "end"]
-"""The request before it on its slot; the choice of the slot; the prompt's length; what was reused; what became of it."""
+"""The request before it on its slot; the choice of its slot; how long its prompt is; what was reused; how it ended."""
 
 
 class _Wording(NamedTuple):

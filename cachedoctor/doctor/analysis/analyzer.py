@@ -111,7 +111,7 @@ class Analyzer:
         self._intake: Intake | None = None
         self.begin = b""
         """First bytes of the last input."""
-        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
+        self._excerpt = self._held_back()
         self._interrupted = False
         self._new: list[str] = []
         """Codes of findings opened since they were last asked for."""
@@ -136,11 +136,14 @@ class Analyzer:
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
         self._intake, self.begin = Intake(path, line), b""
-        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
+        self._excerpt = self._held_back()
         self._inputs.append(self._intake.info)
         if self._listener is not None:
             self._listener.opened(len(self._inputs) - 1, self._intake.info)
         return self._intake.info
+
+    def _held_back(self) -> HeldBack:
+        return HeldBack(patient=self._listener is None or self._listener.patient)
 
     def feed(self, chunk: bytes) -> list[str]:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""

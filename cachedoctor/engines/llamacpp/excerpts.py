@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
+from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
@@ -31,11 +31,11 @@ _WRAPS = 4
 _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 """A colour that lost its ESC byte."""
 _LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
-_NO_ID = re.compile(rb"((?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?)slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
+_NO_ID = re.compile(rb"(" + STAMP + rb")slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
 """The prefix of a slot's line without slot and task."""
 PREFIXED = re.compile(
-    rb"[ \t]*(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
-    rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
+    rb"[ \t]*" + STAMP + rb"(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
+    rb"[ \t]*" + CLOCK + rb" +[IWEDT] "
 )
 """A line that begins a record."""
 _REST_OF_NUMBER = re.compile(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
