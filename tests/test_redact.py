@@ -188,7 +188,7 @@ def test_the_report_of_an_excerpt_stays(path: Path) -> None:
             "slot update_slots: id  0 | task 3 | seq_rm of jane failed at p0 = 18800, clearing slot memory",
             "could not remove tokens from position 18800, resetting slot memory",
         ),
-        ("0.00.100.200 W slot update_slots: id  0 | task 3 | jane is tired, and says so", "id  0 | task 3 | <line> failed"),
+        ("0.00.100.200 W slot update_slots: id  0 | task 3 | jane is tired, and says so", "task 3 | <line> failed"),
         (
             "< x-anthropic-billing-header: cc_version=2.1; cc_jane=1; cch=9f3c2;",
             "cc_version=<text-1>; cc_field=<text-2>; cch=<text-3>;",
