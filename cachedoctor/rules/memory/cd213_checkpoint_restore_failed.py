@@ -73,9 +73,8 @@ def _remedies(session: Session) -> list[Remedy]:
     )
     return [
         *shared,
-        advice.update(
-            session,
-            "restores have been mended several times. If it comes again, report it with the size that the line names.",
+        Remedy(
+            f"Update {session.program or 'llama.cpp'}, and report it with the size that the line names if it comes again."
         ),
         Remedy(
             "With a draft model or a quantised KV cache, try without: their states are saved and restored differently."
