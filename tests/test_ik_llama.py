@@ -153,11 +153,10 @@ def requests_of(found: Report) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("more", [0, 400], ids=["excerpt", "log"])
 def test_lines_about_the_memory_make_requests(more: int) -> None:
-    """With what the answers say of them: 36,864 of 51,364 reused, 219 lost by the server, 14,928 by the client."""
+    """In one session: 36,864 of 51,364 reused, 219 lost by the server, 14,928 by the client."""
     found = report_of(REWRITTEN + "a line of nobody\n" * more)
-    (requests,) = (session for session in found.sessions if session.n_requests)
-    (answers,) = (session for session in found.sessions if session.answers)
-    assert [(prompt, cached) for prompt, cached, _ in numbers(answers)] == [(52010, 0), (51364, 36864)]
+    (requests,) = found.sessions
+    assert requests.answers == []
     assert (requests.program, requests.build_min, requests.build_max) == ("ik_llama.cpp", None, None)
     first, second = requests_of(found)
     assert [first[key] for key in ("prompt_tokens", "cached_tokens", "outcome", "partial")] == [52010, 0, "cold", False]
@@ -178,9 +177,24 @@ def test_a_request_in_between_without_such_lines_makes_the_slot_unknown() -> Non
     """What it left in the slot is not what an earlier request left there."""
     between = launched(60) + kept(60, 100) + timings(20) + released(60, 122)
     last = launched(90) + kept(90, 0) + created(90, 700) + timings(900) + released(90, 901)
-    third = requests_of(report_of(REWRITTEN + between + last))[-1]
+    found = report_of(REWRITTEN + between + last)
+    (session,) = found.sessions
+    assert [(prompt, cached) for prompt, cached, _ in numbers(session)] == [
+        (52010, 0), (51364, 36864), (120, 100), (900, 0),
+    ]  # fmt: skip
+    third = requests_of(found)[-1]
     assert (third["prompt_tokens"], third["cached_tokens"]) == (900, 0)
     assert (third["held_tokens"], third["common_prefix_tokens"]) == (None, None)
+
+
+def test_remedies_name_the_program() -> None:
+    """The numbers of llama.cpp's builds are none of the fork's."""
+    forced = "slot apply_checkp: id  0 | task 88 | forcing full prompt re-processing\n"
+    log = REWRITTEN.replace(restored(88, 36864), forced).replace(kept(88, 36864), kept(88, 0))
+    (lost,) = (finding for finding in report_of(log).findings if finding.name == "no-usable-checkpoint")
+    advised = [remedy.text for remedy in lost.remedies]
+    assert advised[0].startswith("Update ik_llama.cpp, which has builds of its own. In llama.cpp: ")
+    assert not any(text.startswith("Update llama.cpp") for text in advised)
 
 
 def test_such_requests_are_counted_with_the_answers_alone() -> None:
@@ -196,9 +210,8 @@ def test_such_requests_are_counted_with_the_answers_alone() -> None:
 def test_requests_count_tokens_of_the_prompt_as_the_answers_do(p0: int, prompt: int, cached: int) -> None:
     """110 tokens in the slot are 100 of the prompt, as the line before the first batch says."""
     log = chosen() + launched(1) + common(70, 110, 100) + kept(1, p0) + created(1, 140) + timings(50) + released(1, 161)
-    found = report_of(log)
-    (request,) = requests_of(found)
-    (answers,) = (session for session in found.sessions if session.answers)
+    (request,) = requests_of(report_of(log))
+    (answers,) = sessions_of("".join(line for line in log.splitlines(keepends=True) if "create_check" not in line))
     assert [(a, b) for a, b, _ in numbers(answers)] == [(prompt, cached)]
     assert (request["prompt_tokens"], request["cached_tokens"]) == (prompt, cached)
 

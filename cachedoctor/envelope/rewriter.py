@@ -60,6 +60,8 @@ class Rewriter:
         self._joined: dict[tuple[bytes | None, str], _Joined] = {}
         self._waiting: deque[bytes | _Open] = deque()
         self._size = 0
+        self._bare: list[bytes] = []
+        """Lines without a wrapper that are still to be written."""
 
     def feed(self, block: bytes) -> bytes:
         """Take whole lines; give those that are finished."""
@@ -72,6 +74,7 @@ class Rewriter:
             self._put(self._stored_line(block[start:position].removesuffix(b"\n")))
         if position < len(block):
             self._plain(block[position:])
+        self._write_bare()
         if self._size > _WAITING_MAX:
             self._close_all()
         return self._taken()
@@ -84,11 +87,21 @@ class Rewriter:
     def _plain(self, lines: bytes) -> None:
         self._below_header = False
         self._records.came_bare(lines)
-        self._put(self._bodies(drop_progress(lines)).removesuffix(b"\n"))
+        self._bare.append(drop_progress(lines))
 
-    def _put(self, made: bytes | _Open) -> None:
-        self._waiting.append(made)
-        self._size += _size(made)
+    def _put(self, made: bytes | _Open | None) -> None:
+        if made is not None:
+            self._write_bare()
+            self._waiting.append(made)
+            self._size += _size(made)
+
+    def _write_bare(self) -> None:
+        """Write lines without a wrapper together: one may go on in the next."""
+        if self._bare:
+            made = self._bodies(b"".join(self._bare)).removesuffix(b"\n")
+            self._bare.clear()
+            self._waiting.append(made)
+            self._size += len(made)
 
     def _taken(self) -> bytes:
         out = []
@@ -104,7 +117,8 @@ class Rewriter:
 
     # ---- one line
 
-    def _stored_line(self, line: bytes) -> bytes | _Open:
+    def _stored_line(self, line: bytes) -> bytes | _Open | None:
+        """Write a line that may be wrapped; None for one that is not and waits for those around it."""
         indented = self._below_header and line.startswith(b" ")
         header = None if indented else HEADER.fullmatch(line)
         self._below_header = header is not None
@@ -112,7 +126,9 @@ class Rewriter:
             return renamed(header, self._name)
         return self._line(line[1:] if indented else line, None, 0, b" " if indented else b"")
 
-    def _line(self, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool = False) -> bytes | _Open:
+    def _line(
+        self, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool = False
+    ) -> bytes | _Open | None:
         """Write ``line`` behind ``head``. ``inside`` a record's text there is no other record to wait for."""
         while depth < DEPTH_MAX:
             depth += 1
@@ -132,7 +148,11 @@ class Rewriter:
             head += renamed(match, self._name)
             origin = within(origin, origin_of(match))
             line = line[match.end() :]
-        return head + self._bodies(drop_progress(line) + b"\n").removesuffix(b"\n")
+        line = drop_progress(line) + b"\n"
+        if not head and not inside:
+            self._bare.append(line)
+            return None
+        return head + self._bodies(line).removesuffix(b"\n")
 
     def _text(self, text: bytes, origin: bytes | None, depth: int) -> bytes:
         """Write decoded text, which may hold several lines."""

@@ -164,6 +164,8 @@ class Observed(msgspec.Struct, gc=False):
     processed_tokens: int | None = None
     prompt_ms: float | None = None
     generated_tokens: int | None = None
+    answered: bool = False
+    """The head of its timing block was printed (up to b9093), without which it has no answer."""
     released_tokens: int | None = None
     """Length of the slot after the reply."""
     truncated: bool = False

@@ -67,6 +67,9 @@ class Totals(msgspec.Struct):
     judged_requests: Long | None = None
     """Requests of which the log tells what they could have reused and what they did. Added after the first release of
     v1: may be missing."""
+    open_requests: Long | None = None
+    """Requests that computed enough to matter, of which the log does not tell what they could have reused, as it lacks
+    what came before them or what became of them. Added after the first release of v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):
@@ -140,7 +143,7 @@ class Report(msgspec.Struct):
     batches: Rows | None = None
     """Batches of SGLang, as PrefillBatch."""
     undecided: list[RequestRow] = msgspec.field(default_factory=list)
-    """The first requests, where the log tells of none what it could have reused."""
+    """The first requests of which the log does not tell what they could have reused: of all that matter, or of all."""
     accounts: list[Account] = msgspec.field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went: of the whole log first, then of servers, conversations
     and clients."""

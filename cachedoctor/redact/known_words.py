@@ -93,3 +93,6 @@ METADATA = (
     | ARCHITECTURES
 )
 """Parts of the names of metadata in a GGUF file, between the dots."""
+
+HEADER_FIELDS = _words("cch cc_version cc_entrypoint cc_prev_req cc_prompt_id")
+"""Fields of Claude Code's billing header."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from cachedoctor.redact.holes import DIGITS_MAX, PLAIN, replaced
-from cachedoctor.redact.known_words import FUNCTIONS
+from cachedoctor.redact.known_words import FUNCTIONS, HEADER_FIELDS
 from cachedoctor.redact.printed import Printed
 from cachedoctor.redact.tokens import Tokens
 
@@ -33,6 +33,10 @@ _PREFIX = re.compile(
     + rb")"
 )
 """What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
+
+_HEADER_FIELD = re.compile(rb"(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
+_HEADER = re.compile(rb"(?:" + _HEADER_FIELD.pattern + rb"[; \",]*)+")
+"""A client's billing header: which of its values differ is what its reader wants to know."""
 
 
 class FieldSpan(NamedTuple):
@@ -82,6 +86,20 @@ class LineRedactor:
             return b"init: " + UNKNOWN  # whether the line belongs to a server decides how those around it are read
         return kept
 
+    def names(self, prefix: bytes) -> bytes:
+        """Write what stands before a message: names of functions that are not the server's go."""
+        return _NAME.sub(self._function, prefix)
+
+    def value(self, message: str, name: str, kind: str, raw: bytes) -> bytes:
+        """Write a value of a message."""
+        if kind in PLAIN and len(raw) <= DIGITS_MAX and not raw.endswith(b")"):
+            return raw
+        return self._value(message, FieldSpan(name, kind, 0, len(raw)), raw)
+
+    def hidden(self, text: bytes) -> bytes:
+        """Write what a user may have written."""
+        return self._tokens.give("text", text)
+
     def _function(self, found: re.Match[bytes]) -> bytes:
         name = found[0]
         behind_file = found.string[found.start() - 1 : found.start()] == b":"
@@ -96,4 +114,9 @@ class LineRedactor:
             return b"nan"  # Windows prints -nan(ind)
         if message in ("diff_old", "diff_new") and span.kind == "text":
             return self._printed.rewrite(raw.decode("utf-8", "replace"), self._tokens).encode()
+        if message == "client_header":
+            return _HEADER_FIELD.sub(self._header_field, raw) if _HEADER.fullmatch(raw) else self.hidden(raw)
         return replaced(message, span.name, span.kind, raw, self._tokens)
+
+    def _header_field(self, found: re.Match[bytes]) -> bytes:
+        return (found[1] if found[1] in HEADER_FIELDS else b"cc_field") + b"=" + self._tokens.give("text", found[2])

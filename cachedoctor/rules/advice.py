@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from cachedoctor.knowledge import clients, flags, log_levels
 from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
@@ -19,9 +20,22 @@ def span(session: Session) -> tuple[int | None, int | None]:
     return session.build_min, session.build_max
 
 
+def update(session: Session, what: str, commands: Sequence[str] = ()) -> Remedy:
+    """Advise a newer build, for the reason ``what``. A fork has builds of its own: what llama.cpp's do is a hint for it."""
+    if session.program is None:
+        return Remedy(f"Update llama.cpp: {what}", list(commands))
+    return Remedy(f"Update {session.program}, which has builds of its own. In llama.cpp: {what}")
+
+
 def option(session: Session, known: Option, value: str, what: str, *, off: bool = False) -> Remedy:
     """Advise an option by the name that the user's build has; ``off``: the one that switches it off."""
     low, high = span(session)
+    if session.program is not None:
+        names = known.off if off else known.names
+        return Remedy(
+            f"{what} {session.program} has options of its own; see its --help for this one.",
+            [f"llama-server ... {names[0].text} {value}".rstrip()],
+        )
     name = name_for(known, low, high, off=off)
     if name is not None:
         return Remedy(what, [f"llama-server ... {name} {value}".rstrip()])

@@ -197,12 +197,22 @@ class RuleContext:
     def symptom(self) -> bool:
         """Nothing was reused, or a long prompt goes to a slot that shares little; without a loss that is known."""
         r = self.request
-        if r.error is not None or r.parent is not None or 0 < (r.prompt_tokens or 0) < self.min_prompt:
-            return False
-        if 0 < (r.held_tokens or 0) < self.min_prompt:
+        if r.error is not None or r.parent is not None or self._small:
             return False
         long = r.between.get("prompt_tokens", (0, None))[0] >= self.min_prompt
         return r.forced or r.seen.kept == 0 or (long and r.selected_by == "lru" and r.t_last != -1)
+
+    @property
+    def too_small(self) -> bool:
+        """An excerpt shows that nothing was reused of a request that is below the threshold: it is what people ask about."""
+        r = self.request
+        return self._small and not (self.lost or self.facts.starts_cold or r.error or r.parent is not None) and r.forced
+
+    @property
+    def _small(self) -> bool:
+        """The prompt, or what its slot held, is known to be shorter than what is judged."""
+        r = self.request
+        return any(0 < (length or 0) < self.min_prompt for length in (r.prompt_tokens, r.held_tokens))
 
     @property
     def changed_tokens(self) -> tuple[int, int]:

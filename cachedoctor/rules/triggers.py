@@ -44,7 +44,7 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found.append("failed")
         if not _MARKED_LOSS.isdisjoint(r.marks):
             found += sorted(_MARKED_LOSS & r.marks.keys())
-    if s.request.outcome == "unknown" and s.symptom:
+    if s.too_small or (s.request.outcome == "unknown" and s.symptom):
         found.append("symptom")
     if s.text_alone:
         found.append("bar")

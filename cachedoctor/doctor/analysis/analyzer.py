@@ -104,6 +104,7 @@ class Analyzer:
         self._settled = False
         self._number = 0
         self._undecided: list[Judged] = []
+        self._left_open: list[Judged] = []
         self._faults = Faults(self._failed)
         self._servers = Servers(
             self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
@@ -113,7 +114,7 @@ class Analyzer:
         self._intake: Intake | None = None
         self.begin = b""
         """First bytes of the last input."""
-        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
+        self._excerpt = self._held_back()
         self._interrupted = False
         self._new: list[str] = []
         """Codes of findings opened since they were last asked for."""
@@ -138,11 +139,14 @@ class Analyzer:
         self._servers.begin(path, continues)
         self._measuring.begin(path, continues)
         self._intake, self.begin = Intake(path, line), b""
-        self._excerpt = HeldBack(patient=self._listener is None or self._listener.patient)
+        self._excerpt = self._held_back()
         self._inputs.append(self._intake.info)
         if self._listener is not None:
             self._listener.opened(len(self._inputs) - 1, self._intake.info)
         return self._intake.info
+
+    def _held_back(self) -> HeldBack:
+        return HeldBack(patient=self._listener is None or self._listener.patient)
 
     def feed(self, chunk: bytes) -> list[str]:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
@@ -249,7 +253,8 @@ class Analyzer:
             if request.revision:
                 self._spool.revise(one)
             else:
-                self._sums.add(request)
+                if self._sums.add(request) and len(self._left_open) < _UNDECIDED:
+                    self._left_open.append(one)
                 if not self._sums.judged and len(self._undecided) < _UNDECIDED:
                     self._undecided.append(one)
                 self._reuse.add(request, self._sessions[request.session])
@@ -423,7 +428,7 @@ class Analyzer:
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
-            [] if self._sums.judged else list(read_rows(map(encode_request, self._undecided))),
+            list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}),
         )  # fmt: skip
 

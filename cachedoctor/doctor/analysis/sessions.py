@@ -44,11 +44,36 @@ class Sessions:
     def reported(self) -> list[Session]:
         """Those of which something was seen."""
         others = {(s.path, s.origin) for s in self.sessions if s.engine != LLAMA}
+        doubled = self._joined()
         return [
             s
             for s in self.sessions
-            if s.n_requests or s.counters or s.answers or s.incidents or (s.seen and not _library(s, others))
+            if s.index not in doubled
+            and (s.n_requests or s.counters or s.answers or s.incidents or (s.seen and not _library(s, others)))
         ]
+
+    def _joined(self) -> set[int]:
+        """Numbers of the sessions of forks whose requests another one has, as llama-server's tracker reads them.
+
+        What it has not, those without a line about the memory, it is given with the answers.
+        """
+        found: set[int] = set()
+        for fork in self.sessions:
+            if fork.engine == LLAMA or fork.program is None:
+                continue
+            server = (fork.path, fork.origin, fork.program)
+            lives = [
+                s
+                for s in self.sessions
+                if s.engine == LLAMA and (s.path, s.origin, s.program) == server and s.n_requests
+            ]
+            if len(lives) != 1:
+                continue
+            found.add(fork.index)
+            lives[0].last_line = max(lives[0].last_line, fork.last_line)
+            if sum(answers.requests for answers in fork.answers) > lives[0].n_requests:
+                lives[0].answers = fork.answers
+        return found
 
 
 def _library(session: Session, others: set[tuple[str, str | None]]) -> bool:

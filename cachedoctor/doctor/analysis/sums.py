@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.model import Request, Totals
+from cachedoctor.model.options import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
 """Outcomes of which the log tells what was possible, and what was done; not that the client went away."""
@@ -24,15 +25,19 @@ class Sums(msgspec.Struct):
     unknown_requests: int = 0
     prompt_ns: int = 0
     judged: int = 0
+    left_open: int = 0
 
-    def add(self, request: Request) -> None:
-        """Count a request."""
+    def add(self, request: Request) -> bool:
+        """Count a request; returns whether it computed enough to matter, and it is open what it could have reused."""
         if request.parent is not None:
-            return
+            return False
         self.requests += 1
         # a slot that was empty at the beginning of a log may have been emptied
-        self.judged += request.outcome in _JUDGED and (request.outcome != "cold" or request.facts.starts_cold)
+        judged = request.outcome in _JUDGED and (request.outcome != "cold" or request.facts.starts_cold)
         cached, prompt = request.cached_tokens, request.prompt_tokens
+        left_open = not judged and request.outcome != "cancelled" and _matters(prompt, cached)
+        self.judged += judged
+        self.left_open += left_open
         if cached is not None and prompt is not None:
             self.prompt_tokens += prompt
             self.cached_tokens += cached
@@ -42,6 +47,7 @@ class Sums(msgspec.Struct):
             else:
                 self.processed_tokens += request.processed_tokens
             self.prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
+        return left_open
 
     def merge(self, more: Sums) -> None:
         """Count the requests of another part."""
@@ -62,4 +68,10 @@ class Sums(msgspec.Struct):
             avoidable_tokens=avoidable_tokens,
             avoidable_ms=round(avoidable_ms, 3) if self.requests else None,
             judged_requests=self.judged,
+            open_requests=self.left_open,
         )
+
+
+def _matters(prompt: int | None, cached: int | None) -> bool:
+    """Whether a request may have computed as many tokens as are worth a word."""
+    return prompt is None or prompt - (cached or 0) >= MIN_PROMPT_TOKENS.default

@@ -17,15 +17,17 @@ from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import fork_lines
 from cachedoctor.doctor.redact import program_lines
+from cachedoctor.doctor.redact.excerpt_lines import ExcerptLines, Held
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
+from cachedoctor.engines.programs import ik_llama
 from cachedoctor.envelope import Documents, Rewriter, is_shaped
 from cachedoctor.redact.printed import BAR, FIELDS, OTHER_FIELD, Printed
 from cachedoctor.redact.redact_lines import FieldSpan, LineRedactor
 from cachedoctor.redact.tokens import Tokens
 from cachedoctor.rules.client.cd102_volatile_prefix import volatile_kind
-from cachedoctor.rules.client.printed_header import header_field
+from cachedoctor.rules.client.printed_header import header_field, stands_inside
 from cachedoctor.sources.base import SourceError
 
 
@@ -42,6 +44,8 @@ class Redactor:
         self._rewriter = Rewriter(self._bodies, self._name)
         self._documents = Documents()
         self._blocks = Blocks()
+        self._held = Held()
+        self._excerpt: ExcerptLines | None = None
         self.begin = b""
         """First bytes of the input."""
         self.lines = 0
@@ -50,13 +54,24 @@ class Redactor:
         """Lines, without their wrappers, that are messages of the server."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes; give the lines that are finished."""
+        """Take the next bytes; give the lines that are finished. None before it is known whether it is an excerpt."""
         self.begin = self.begin or chunk[:BEGIN]
-        return self._block(self._blocks.feed(self._documents.feed(chunk)))
+        return self._read(self._held.take(chunk))
+
+    def quiet(self) -> bytes:
+        """The live input fell silent: give what was held."""
+        return self._read(self._held.release())
+
+    def _read(self, chunk: bytes) -> bytes:
+        return self._block(self._blocks.feed(self._documents.feed(chunk))) if chunk else b""
 
     def finish(self) -> bytes:
         """The input ended: give the rest."""
-        rest = self._block(self._blocks.feed(self._documents.finish()))
+        excerpt = self._held.release()
+        if excerpt:
+            self._excerpt = ExcerptLines(self._lines, fork=ik_llama.PROGRAM.looks.search(excerpt) is not None)
+        rest = self._read(excerpt)
+        rest += self._block(self._blocks.feed(self._documents.finish()))
         return rest + self._block(self._blocks.finish()) + self._rewriter.flush()
 
     def replaced(self) -> dict[str, int]:
@@ -71,6 +86,14 @@ class Redactor:
         return self._tokens.name(kind, secret)
 
     def _bodies(self, data: bytes) -> bytes:
+        if self._excerpt is None:
+            return self._written(data)
+        text, lines = b"\n" + data, data.count(b"\n")
+        by_others = {**self._logged.read(text), **self._of_programs.read(text)}
+        others = {text.count(b"\n", 1, at) for at, (_, found) in by_others.items() if found.row is not None}
+        return self._excerpt.write(data, frozenset(others) & frozenset(range(lines)), self._written)
+
+    def _written(self, data: bytes) -> bytes:
         text = b"\n" + data
         logged, printed = self._logged.read(text), self._of_programs.read(text)
         own = {found.start: found for found in self._spans.read(text)}
@@ -116,6 +139,7 @@ def facts(text: str) -> Hashable:
         BAR in text,
         field is None and BAR in text and bool(text.partition(BAR)[0].strip(" .")),
         OTHER_FIELD if field and field not in FIELDS else field,
+        field == "" and stands_inside(text),
         probe(f"x{BAR}0", text),
         probe(text, f"date:{BAR}0") is not None,
         probe(text, f"x{BAR}0"),
@@ -127,7 +151,7 @@ def redact_to(path: str, redactor: Redactor, out: IO[bytes], max_unpacked: int) 
     stopped = None
     try:
         for chunk in source_of(path, max_unpacked).chunks():
-            out.write(redactor.feed(chunk))
+            out.write(redactor.feed(chunk) if chunk else redactor.quiet())
             if not chunk:
                 out.flush()
     except SourceError as error:

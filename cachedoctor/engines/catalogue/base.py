@@ -158,6 +158,12 @@ def uptime_seconds(stamp: bytes) -> int:
     return int(minutes) * 60 + int(seconds) if minutes.isdigit() and seconds.isdigit() else 0
 
 
+CLOCK = rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d"
+"""Uptime at the start of a line: ``M.SS.mmm.uuu``."""
+STAMP = rb"(?:" + CLOCK + rb" +)?(?:[IWEDT] +)?"
+"""Uptime and level before a line, either of which may be missing."""
+
+
 class Message:
     """A row of a catalogue: one wording of one message.
 
@@ -270,6 +276,11 @@ class Message:
             at = hole.end()
         return found
 
+    @property
+    def words(self) -> str:
+        """What is printed behind the last field."""
+        return HOLE.split(self._body)[-1]
+
     def level_at(self, build: int) -> str:
         """Letter of the level at ``build``: I, W, E, D, T, L, O or P."""
         letter = self.levels[0]
@@ -283,7 +294,7 @@ class Catalogue:
     """The rows of one engine, found by the literal head of their message."""
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
-    _STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d ++)?(?:[IWEDT] ++)?"
+    _STAMP = rb"(?:" + CLOCK + rb" ++)?(?:[IWEDT] ++)?"
     _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}) *+\| *+"
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"

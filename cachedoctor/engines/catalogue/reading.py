@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Message, group_of
+from cachedoctor.engines.catalogue.base import CLOCK, Message, group_of
 from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
 
 _PREFIX = re.compile(
-    rb"(?:(?P<stamp>\d+\.\d\d\.\d\d\d\.\d\d\d) +)?(?:(?P<level>[IWEDT]) +)?"
+    rb"(?:(?P<stamp>" + CLOCK + rb") +)?(?:(?P<level>[IWEDT]) +)?"
     rb"(?:(?:(?P<slot>slot) +)?(?:(?P<slot_func>[^\s:|]*): *)?id +(?P<id>\d+) *\| *task +(?P<task>-?\d+) *\| *"
     rb"|(?P<other>srv|que|res|cmn|spec) +(?:(?P<other_func>[^\s:]*): *)?)?[ \t]*"
 )

@@ -8,22 +8,22 @@ about a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
+from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
 if TYPE_CHECKING:
-    from cachedoctor.engines.catalogue.reading import LineReading
+    from cachedoctor.engines.catalogue.reading import LineReading, RowMatch
 
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
-_LINE_MAX = 1 << 12
+LINE_MAX = 1 << 12
 _TELLING = 8
 """Bytes: shorter first words of a message stand in many lines, and tell one only behind a slot and a task."""
 _WRAPS = 4
@@ -31,11 +31,11 @@ _WRAPS = 4
 _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 """A colour that lost its ESC byte."""
 _LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
-_NO_ID = re.compile(rb"((?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?)slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
+_NO_ID = re.compile(rb"(" + STAMP + rb")slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
 """The prefix of a slot's line without slot and task."""
 PREFIXED = re.compile(
-    rb"[ \t]*(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:[IWEDT] +)?(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
-    rb"[ \t]*\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +[IWEDT] "
+    rb"[ \t]*" + STAMP + rb"(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
+    rb"[ \t]*" + CLOCK + rb" +[IWEDT] "
 )
 """A line that begins a record."""
 _REST_OF_NUMBER = re.compile(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
@@ -56,6 +56,34 @@ class Excerpt(msgspec.Struct):
     """Lines of a slot that state something in words that are not known."""
     joined: int = 0
     """Lines that go on with the record before them."""
+
+
+class Record(NamedTuple):
+    """A line, or the lines over which a record was wrapped."""
+
+    at: int
+    """Index of its first line."""
+    used: int
+    """Lines."""
+    text: bytes
+    """As the scanner reads it; empty where only ``event`` says what stands there."""
+    event: Event | None
+    """What only a lenient reader understands."""
+    mended: bool = False
+    """It is not as the server printed it."""
+    unknown: bool = False
+    """A slot states something in words that are not known."""
+
+
+class Fitted(NamedTuple):
+    """A message that was fitted to a line."""
+
+    text: bytes
+    """The line, without a function that stands there without slot and task."""
+    prefix: bytes
+    """What stands before the message, with that function."""
+    reading: LineReading
+    hit: RowMatch
 
 
 class _EveryLine(Scanner):
@@ -83,35 +111,49 @@ class ExcerptReader:
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
-        scanned, to_the_end = self._read_by_scanner(segment, lines)
-        self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
-        widest = self._columns(lines, to_the_end)
-        out, events, mended, left, joined, at = [], [], False, 0, 0, 0
-        while at < len(lines):
-            line, used = lines[at], 1
-            event = None
-            if (at not in to_the_end or len(line) >= widest) and self._has_head(line):
-                text, used = self._joined(lines[at : at + _WRAPS], full=len(line) >= widest)
-                event = self._event(text, segment.number(at))
-                if event is not None:
-                    events.append(event)
-                    text = b""
-                if text != line[:_LINE_MAX]:
-                    line, mended = text, True
-            words = (
-                None if event is not None or used > 1 or at in scanned else self._unknown(lines[at], segment.number(at))
-            )
-            if words is not None and words.event is not None:
-                events.append(words.event)
-            left += words is not None and words.event is None
-            out += [line, *[b""] * (used - 1)]
-            joined += used - 1
-            at += used
+        out: list[bytes] = []
+        events, mended, left, joined = [], False, 0, 0
+        for record in self.records(segment, lines):
+            if record.event is not None:
+                events.append(record.event)
+            mended |= record.mended
+            left += record.unknown
+            joined += record.used - 1
+            out += [record.text, *[b""] * (record.used - 1)]
         if not mended:
             return Excerpt(segment, events, False, left)
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
         return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left, joined)
+
+    def records(self, segment: Segment, lines: list[bytes]) -> Iterator[Record]:
+        """Give the records of a segment, whose lines these are."""
+        scanned, to_the_end = self._read_by_scanner(segment, lines)
+        self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
+        widest = self._columns(lines, to_the_end)
+        at = 0
+        while at < len(lines):
+            record = self._record(lines, at, segment.number(at), widest, sure=at in to_the_end)
+            if record.event is None and record.used == 1 and at not in scanned:
+                words = self._unknown(lines[at], segment.number(at))
+                if words is not None:
+                    record = record._replace(event=words.event, unknown=words.event is None)
+            yield record
+            at += record.used
+
+    def _record(self, lines: list[bytes], at: int, number: int, widest: int, *, sure: bool) -> Record:
+        """The record that begins with a line; ``sure``: the scanner reads it to its end."""
+        line = lines[at]
+        full = len(line) >= widest
+        if (sure and not full) or not self._has_head(line):
+            return Record(at, 1, line, None)
+        text, used = self._joined(lines[at : at + _WRAPS], full=full)
+        event = self._event(text, number)
+        if event is not None:
+            return Record(at, used, b"", event, mended=True)
+        if text == line[:LINE_MAX]:
+            return Record(at, 1, line, None)
+        return Record(at, used, text, None, mended=True)
 
     def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> tuple[set[int], set[int]]:
         """Indexes of the lines that the scanner reads as they stand, and of those that it reads to their end."""
@@ -131,7 +173,7 @@ class ExcerptReader:
 
     def _unknown(self, line: bytes, number: int) -> Unknown | None:
         """What a line that no message fits states; None where one fits, or it states nothing."""
-        text = plain_of(line[:_LINE_MAX])
+        text = plain_of(line[:LINE_MAX])
         found = unknown(text, number)
         return None if found is None or self._whole(text) else found
 
@@ -141,7 +183,7 @@ class ExcerptReader:
         return max(begun or map(len, lines))
 
     def _has_head(self, line: bytes) -> bool:
-        text = b" ".join(line[:_LINE_MAX].split())
+        text = b" ".join(line[:LINE_MAX].split())
         return any(head in text for head in (self._heads if b" task " in text else self._long_heads))
 
     def _whole(self, line: bytes, *, bare: bool = False) -> bool:
@@ -160,19 +202,19 @@ class ExcerptReader:
 
         ``full``: the line is as wide as any, so that a terminal may have cut it in the middle of a number.
         """
-        first = lines[0][:_LINE_MAX]
+        first = lines[0][:LINE_MAX]
         plain = first if self._whole(first) or first.lstrip().startswith(self._dashed) else plain_of(first)
         if self._whole(plain) and not full:
             return plain, 1
         bare = full and not PREFIXED.match(plain)
         ways = [plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
-            if not more.strip() or len(more) > _LINE_MAX or PREFIXED.match(more) or self._whole(more):
+            if not more.strip() or len(more) > LINE_MAX or PREFIXED.match(more) or self._whole(more):
                 break
             if bare and self._has_head(more):
                 break
             ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
-            if len(ways[0]) > _LINE_MAX:
+            if len(ways[0]) > LINE_MAX:
                 break
             for way in ways:
                 if self._whole(way.rstrip(), bare=bare) and not self._whole_and_apart(plain, more, bare=bare):
@@ -187,6 +229,22 @@ class ExcerptReader:
         """The event of a line that only a lenient reader understands; None for others."""
         if self._whole(line):
             return None
+        fitted = self.fitted(line)
+        if fitted is None:
+            return None
+        text, _, reading, hit = fitted
+        row = hit.row
+        fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
+        if reading.cut and _ends_in_number(text):
+            last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
+            fields.pop(last or "", None)  # there may have been more digits
+        slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
+        if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
+            return None
+        return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
+
+    def fitted(self, line: bytes) -> Fitted | None:
+        """The message of a line that only a lenient reader understands, if it is sure enough to be judged by."""
         from cachedoctor.engines.catalogue.reading import read  # most inputs have no such line
 
         found = _NO_ID.match(line)
@@ -196,14 +254,9 @@ class ExcerptReader:
         if row is None:
             return None
         hit = next(hit for hit in reading.found if hit.row is row)
-        fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
-        if reading.cut and _ends_in_number(text):
-            last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
-            fields.pop(last or "", None)  # there may have been more digits
-        slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
-        if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
-            return None
-        return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
+        before = b"" if found is None else line[len(found[1]) : found.end()]
+        named = 0 if found is None else len(found[1])
+        return Fitted(text, text[:named] + before + text[named : hit.start], reading, hit)
 
     def _row(self, reading: LineReading, text: bytes) -> Message | None:
         """The message of a reading that is sure enough to be judged by, if somebody listens to it."""
@@ -236,6 +289,11 @@ def plain_of(line: bytes) -> bytes:
     text = _COLOUR.sub(b"", line)
     text = text[_LEADING.match(text).end() :].rstrip().rstrip(b"`")  # type: ignore[union-attr]  # it matches nothing, too
     return line if text == line.strip() else text
+
+
+def leading(line: bytes) -> bytes:
+    """Return what people put before a line: a bullet, a quote."""
+    return _LEADING.match(line)[0]  # type: ignore[index]  # it matches nothing, too
 
 
 def _begins(head: bytes, text: bytes) -> bool:

@@ -398,7 +398,7 @@ class Life:
         """Length of a prompt and context of its slot."""
         if not slot.serves(task):
             self._begin(slot, task, mark, child=False, partial=True)
-        slot.prompt(tokens, mark)
+        slot.prompt(tokens, context, mark)
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 

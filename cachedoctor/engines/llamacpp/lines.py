@@ -268,6 +268,7 @@ def _timing_head(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.timing = slot
     if event.task not in (-1, slot.ended):
         life.attend(slot, event.task, mark)
+    slot.answer(event.task, event.line)
 
 
 def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Slot | None:

@@ -470,6 +470,8 @@ ROWS: list[R] = [
       "Error code: 400 - {'error': {'code': 400, 'message': 'request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it', 'type': 'exceed_context_size_error', 'n_prompt_tokens': 5120, 'n_ctx': 4096}}"),
     R("err_exceed", "error", 7710, 11549, "P7710", 'API Error: 400 {"error":{"code":400,"message":"request ({n_tokens:count} tokens) exceeds the available context size ({n_ctx:count} tokens), try increasing it{more:rest}',
       'API Error: 400 {"error":{"code":400,"message":"request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":5120,"n_ctx":4096}}'),
+    R("err_exceed", "error", 7710, 11549, "P7710", "API Error: 400 request ({n_tokens:count} tokens) exceeds the available context size ({n_ctx:count} tokens), try increasing it",
+      "API Error: 400 request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it"),
     R("err_exceed", "error", 7710, 11549, "P7710", "BadRequestError: 400 request ({n_tokens:count} tokens) exceeds the available context size ({n_ctx:count} tokens), try increasing it{more:rest}",
       "BadRequestError: 400 request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it"),
     R("err_exceed", "error", 6751, 7376, "P6751", '{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":{n_tokens:count},"n_ctx":{n_ctx:count}{more:rest}',

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cachedoctor.engines.catalogue.base import STAMP
+
 _STAMP = rb"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) "
-_COMMON = rb"[ \t]{0,8}(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} +)?(?:[IWEDT] +)?"
+_COMMON = rb"[ \t]{0,8}" + STAMP
 _SLOT = rb"slot +[^\s:|]*: *id +(?P<slot>\d{1,3}) *\| *task +(?P<task>-?\d{1,18}) *\| *"
 _OPENS = re.compile(
     _COMMON

@@ -110,6 +110,8 @@ class Slot(msgspec.Struct):
     released: bool = False
     owner: int = -1
     """Index of the request whose last checkpoint is the last of ``positions``."""
+    context: int = 0
+    """Tokens that fit into it, by the last prompt's line."""
     ended: int = -1
     """Task of its last finished request."""
 
@@ -272,8 +274,9 @@ class Slot(msgspec.Struct):
         if self.open is not None:
             self.open.last_line = line
 
-    def prompt(self, tokens: int, mark: Mark) -> None:
-        """Length of the prompt."""
+    def prompt(self, tokens: int, context: int, mark: Mark) -> None:
+        """Length of the prompt, and of the context that it has to fit into."""
+        self.context = context
         if self.open is not None:
             self.open.last_line = mark.line
             self.open.prompt_tokens = tokens
@@ -476,6 +479,11 @@ class Slot(msgspec.Struct):
             self.open.prompt_ms = ms
             self.open.marks["timing"] = mark
 
+    def answer(self, task: int, line: int) -> None:
+        """The head of the timing block; ``grep slot`` leaves its lines out, which have no prefix (up to b9093)."""
+        if self.open is not None and self.open.task == task:
+            self.open.answered, self.open.last_line = True, line
+
     def generated(self, tokens: int, line: int) -> bool:
         """The reply's timing line; returns whether the request is over: up to b6628 its release comes first."""
         if self.open is None:
@@ -515,14 +523,23 @@ class Slot(msgspec.Struct):
         seen = self.open
         if seen is None:
             return None
+        if self.released and self._refused(seen):
+            seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
         self.open, self.released, self.ended = None, False, seen.task
         if lost:
             seen.partial = True
-        elif seen.generated_tokens is None and seen.error is None and not seen.partial:
+        elif seen.generated_tokens is None and seen.error is None and not (seen.partial or seen.answered):
             seen.cancelled = True  # released without timing lines
         if seen.parent == -1:
             seen.parent = None
         return seen
+
+    def _refused(self, seen: Observed) -> bool:
+        """Whether it did not fit, and was given back before its first batch: some builds print nothing else of that."""
+        begun = seen.cached_tokens, seen.n_past, seen.progress, seen.processed_tokens, seen.generated_tokens
+        if seen.error is not None or seen.prompt_tokens is None or any(number is not None for number in begun):
+            return False
+        return 0 < self.context <= seen.prompt_tokens and not seen.answered
 
     # ---- what it holds between requests
 

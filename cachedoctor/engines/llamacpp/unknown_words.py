@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cachedoctor.engines.catalogue.base import Event, Message
+from cachedoctor.engines.catalogue.base import CLOCK, Event, Message
 
 CLEARED = Message("truncate_fail", "slot", 0, 0, "W0", "", "")
 """The memory could not be cut and was cleared, in words of a fork; of no build, so that it narrows none."""
@@ -17,7 +17,7 @@ REFUSED = Message("ckpt_restore_fail", "slot", 0, 0, "W0", "", "")
 """A checkpoint could not be restored, in words of a fork."""
 
 _LINE = re.compile(
-    rb"[ \t]*(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d +)?(?:(?P<level>[IWED]) +)?slot +[^\s:|]{1,32}: *id +(?P<id>\d{1,3}) *\|"
+    rb"[ \t]*(?:" + CLOCK + rb" +)?(?:(?P<level>[IWED]) +)?slot +[^\s:|]{1,32}: *id +(?P<id>\d{1,3}) *\|"
     rb" *task +(?P<task>\d{1,15}) *\| *(?P<text>\S.{7,1000})"
 )
 _FAILURE = re.compile(

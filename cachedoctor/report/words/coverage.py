@@ -5,6 +5,7 @@ Knows which rules are about which engine. Knows no rule and no format.
 
 from __future__ import annotations
 
+from cachedoctor.knowledge.deciding_lines import Wanted, deciding
 from cachedoctor.model import Report, RequestRow
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
@@ -26,15 +27,58 @@ def checked(report: Report) -> str:
 
 
 def undecided(report: Report) -> str:
-    """Say that nothing could be told of any request, and what would help; nothing where something could."""
-    requests = report.totals.requests
-    if not requests or report.totals.judged_requests != 0:
+    """Say that nothing could be told of requests, and what would help.
+
+    Nothing where something could be told of most, or where a finding says what.
+    """
+    requests, judged = report.totals.requests, report.totals.judged_requests
+    if not requests or judged is None:
         return ""
-    missing = "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
+    if not judged:
+        missing = (
+            "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
+        )
+        return f"Cannot tell: {count(requests, 'request')}, {missing}; {_GIVE}{_missing(report)}"
+    left_open = report.totals.open_requests or 0
+    if report.findings or left_open < _LEFT_OPEN * requests:
+        return ""
     return (
-        f"Cannot tell: {count(requests, 'request')}, {missing}; reuse is what two requests share. To be sure, give the "
-        'last two turns: from the line "selected slot" before the previous answer to the end, better the whole log.'
+        f"Cannot tell of {number(left_open)} of {count(requests, 'request')}: what came before is not in this log; "
+        f"{_GIVE}{_missing(report)} {checked(report)} and found nothing in the others."
     )
+
+
+def _missing(report: Report) -> str:
+    """Name the lines of these builds that would decide; nothing for a fork, which has words of its own."""
+    sessions = {session.index: session for session in report.sessions}
+    said: dict[str, None] = {}
+    for row in report.undecided:
+        session = sessions.get(row.session)
+        if session is None or session.program is not None:
+            continue
+        low, high = (session.build_min, session.build_max) if session.build is None else (session.build, session.build)
+        said |= {deciding(wanted, low, high): None for wanted in _lacking(row)}
+    return f" Missing here: {'; '.join(said)}." if said else ""
+
+
+def _lacking(row: RequestRow) -> list[Wanted]:
+    """What is not known of a request, the most telling first."""
+    lacks: dict[Wanted, bool] = {
+        "before": row.reference_tokens is None or row.outcome == "cold",
+        "choice": row.selected_by is None and row.common_prefix_tokens is None,
+        "prompt": row.prompt_tokens is None,
+        "reused": row.cached_tokens is None,
+        "end": row.outcome == "cancelled",
+    }
+    return [wanted for wanted, is_lacking in lacks.items() if is_lacking]
+
+
+_LEFT_OPEN = 0.1
+"""Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
+_GIVE = (
+    'reuse is what two requests share. To be sure, give the last two turns: from the line "selected slot" before the '
+    "previous answer to the end, better the whole log."
+)
 
 
 def seen(rows: list[RequestRow]) -> list[str]:

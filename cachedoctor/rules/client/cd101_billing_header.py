@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
@@ -34,7 +36,12 @@ def decide(s: RuleContext) -> Match | None:
         match.key = ""  # one finding with what printed texts prove
         return match
     r = s.request
-    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST:
+    if s.known or r.old_text is None or r.new_text is None:
+        return None
+    if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
+        found = _by_text(r.old_text, r.new_text)
+        return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
+    if s.client_lost < MIN_LOST:
         return None
     field = header_field(r.new_text)
     if field is None or header_field(r.old_text) is None:
@@ -75,8 +82,13 @@ def _remedies() -> list[Remedy]:
 def say(g: Group) -> FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
+    matched = (
+        f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        if f["lcp"] is not None
+        else f"the prompt has {n(r.prompt_tokens)}"
+    )
     cost = (
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; {matched}"
         if g.tokens
         else f"{times(g.count)}; this log does not say what that cost"
     )

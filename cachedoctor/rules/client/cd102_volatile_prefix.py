@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from cachedoctor.knowledge import clients
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
@@ -69,9 +71,12 @@ def decide(s: RuleContext) -> Match | None:
     if first is not None:
         return from_prompts(s, first)
     r = s.request
-    if s.known or r.old_text is None or r.new_text is None or s.client_lost < MIN_LOST or not s.early:
+    if s.known or r.old_text is None or r.new_text is None or s.own_slot is False or not s.early:
         return None
-    if header_field(r.new_text) is not None or s.own_slot is False:
+    if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
+        found = _by_text(r.old_text, r.new_text)
+        return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
+    if s.client_lost < MIN_LOST or header_field(r.new_text) is not None:
         return None
     before = r.new_text.partition(" | ")[0].strip(" .")
     kind = volatile_kind(r.old_text, r.new_text)

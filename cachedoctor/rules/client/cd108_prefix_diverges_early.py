@@ -76,7 +76,20 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if s.request.cut:
         return _of_excerpt(s)
-    return None if _by_lengths_alone(s) else Match(s.lost, _confidence(s))
+    if _by_lengths_alone(s):
+        return None
+    if s.own_slot is None and not s.history and not s.facts.starts_cold:
+        return Match(_cost(s), "low", severity="note")  # what came before it is not in the log: it may be a new one
+    return Match(_cost(s), _confidence(s))
+
+
+def _cost(s: RuleContext) -> int:
+    """Tokens that an unchanged head would have saved; a prefix that was at hand and refused is the server's own loss."""
+    lcp = s.lcp
+    if lcp is None or s.server_lost < MIN_LOST:
+        return s.lost
+    at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.checks)
+    return s.client_lost if at_hand and s.request.forced else s.lost
 
 
 def _by_lengths_alone(s: RuleContext) -> bool:

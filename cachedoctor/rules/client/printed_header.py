@@ -19,10 +19,15 @@ def field_that_differs(old: str, new: str) -> str | None:
     field = header_field(new)
     if field is None or field != header_field(old):
         return None
-    if not field and _INSIDE.search(new.partition(" | ")[0]) is None:
+    if not field and not stands_inside(new):
         return None  # the header is the same in both, and text behind it differs
     before, after = (text.partition(" | ")[2].strip() for text in (old, new))
     return field if before and after and before != after else None
+
+
+def stands_inside(text: str) -> bool:
+    """Whether the bar of an ``old:`` / ``new:`` text stands inside the header, or directly behind one of its fields."""
+    return _INSIDE.search(text.partition(" | ")[0]) is not None
 
 
 def header_field(text: str) -> str | None:

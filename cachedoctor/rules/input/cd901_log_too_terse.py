@@ -25,6 +25,8 @@ BUNCH = 2048
 def decide(s: RuleContext) -> Match | None:
     """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
     r = s.request
+    if s.too_small:
+        return Match(0, "low", key="small")
     if not s.lost:
         at_hand = _thrown_away(s)
         return Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
@@ -62,6 +64,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         ("start", "the request"),
     )
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
+    numbers |= {"small": match.key, "least": s.min_prompt}
     others = [(mark, label) for mark, label in related if mark.line != primary[0].line]
     return Proof(primary, others[:2], numbers)
 
@@ -69,6 +72,8 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Say which causes are left and what would tell."""
     r, session = g.worst_request, g.session
+    if g.numbers["small"]:
+        return _small(g)
     if g.numbers["symptom"]:
         return _symptom(g)
     restart = advice.restart(session, {"accounting", "text", "prompts"})
@@ -79,6 +84,25 @@ def say(g: Group) -> FindingText:
         + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
         [Remedy(f"To see more in the next log. {restart.text}", [restart.command] if restart.command else [])],
+    )
+
+
+def _small(g: Group) -> FindingText:
+    """Say that the symptom is no harm here."""
+    r, least = g.worst_request, n(g.numbers["least"])
+    size = (
+        f"a prompt of {n(r.prompt_tokens)} tokens was computed again"
+        if 0 < (r.prompt_tokens or 0) < g.numbers["least"]
+        else f"nothing was reused of a slot that held {length(r, 'held_tokens')} tokens"
+    )
+    return FindingText(
+        f"{size}: too small to matter ({times(g.count)})",
+        f"Requests for a title or a topic look like this. What is shorter than {least} tokens is not judged (min-prompt-tokens).",
+        [
+            Remedy(
+                "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress."
+            )
+        ],
     )
 
 

@@ -21,15 +21,18 @@ from cachedoctor.rules.base import (
 
 
 def decide(s: RuleContext) -> Match | None:
-    """Fire on the server's refusal."""
-    return Match(0, "high") if s.request.error == "context-overflow" else None
+    """Fire on the server's refusal, or where a prompt that does not fit was given back before its first batch."""
+    if s.request.error != "context-overflow":
+        return None
+    return Match(0, "high" if "error" in s.request.marks else "medium")
 
 
 def prove(s: RuleContext, _: Match) -> Proof:
     """Show the refusal."""
     r = s.request
     numbers = {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.facts.n_ctx_slot}
-    return Proof(marked(r, ("error", "the refusal"))[0], numbers=numbers)
+    line = marked(r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"))[0]
+    return Proof(line, numbers=numbers)
 
 
 def needs(session: Session) -> tuple[str, str] | None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
 def decide(s: RuleContext) -> Match | None:
-    """Fire on a refusal whose prompt is shorter than all slots' contexts together."""
+    """Fire where a prompt did not fit that is shorter than all slots' contexts together."""
     r, facts = s.request, s.facts
     if r.error != "context-overflow" or facts.setting("kv_unified") is not False:
         return None
     limit, tokens, slots = r.error_limit or facts.n_ctx_slot, r.error_tokens or r.prompt_tokens, facts.n_slots or 1
     if limit is None or tokens is None or slots < 2 or tokens > limit * slots:
         return None
-    return Match(0, "high", found={"tokens": tokens, "limit": limit, "slots": slots})
+    sure: Confidence = "high" if "error" in r.marks else "medium"
+    return Match(0, sure, found={"tokens": tokens, "limit": limit, "slots": slots})
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show the refusal."""
-    return Proof(marked(s.request, ("error", "the refusal"))[0], numbers=match.found)
+    line = marked(s.request, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"))[0]
+    return Proof(line, numbers=match.found)
 
 
 def say(g: Group) -> FindingText:

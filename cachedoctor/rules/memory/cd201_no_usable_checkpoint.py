@@ -115,9 +115,10 @@ def say(g: Group) -> FindingText:
     remedies = []
     if session.at_least(9873) is not True:
         remedies.append(
-            Remedy(
-                "Update llama.cpp: from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited or "
-                "shortened history finds one."
+            advice.update(
+                session,
+                "from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited or "
+                "shortened history finds one.",
             )
         )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)

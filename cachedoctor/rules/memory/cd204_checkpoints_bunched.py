@@ -82,9 +82,10 @@ def say(g: Group) -> FindingText:
     """Say where they lie, and from which build on they are spread."""
     f = g.numbers
     remedies = [
-        Remedy(
-            "Update llama.cpp and choose a small distance: b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), "
-            f"by default {n(EVERY)} tokens apart. Each checkpoint costs main memory.",
+        advice.update(
+            g.session,
+            "b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), by default "
+            f"{n(EVERY)} tokens apart; choose a small distance. Each checkpoint costs main memory.",
             ["llama-server ... --checkpoint-min-step 1024"],
         )
     ]

@@ -108,10 +108,11 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def remedy(session: Session, cured_by: int | None, *, windowed: bool, held: bool) -> Remedy:
     """Name the first build that would have reused what was lost, or keep all of a window's memory."""
     if cured_by:
-        return Remedy(f"Update llama.cpp: b{cured_by} and newer restore it.")
+        return advice.update(session, f"b{cured_by} and newer restore it.")
     if not windowed or (cured_by is None and not held):
-        return Remedy(f"Update llama.cpp: b{NEWEST} is the newest whose comparison is known.")
-    update = "" if session.at_least(8929) is True else "update llama.cpp (b8929 or newer) and "
+        return advice.update(session, f"b{NEWEST} is the newest whose comparison is known.")
+    name = session.program or "llama.cpp (b8929 or newer)"
+    update = "" if session.at_least(8929) is True else f"update {name} and "
     keep = (
         f"{update}keep the whole cache of the sliding-window layers instead, at the memory of a full-attention model."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 _SERVER = b"failed to truncate tokens"
@@ -43,8 +44,9 @@ def say(g: Group) -> FindingText:
         f"the memory could not be cut back to position {n(f['at'])} and was cleared: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Recurrent state cannot be cut, not even by the one token that a repeated prompt needs back; where no checkpoint is looked for, the cut fails and the server starts over.",
         [
-            Remedy(
-                "Update llama.cpp: from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process)."
+            advice.update(
+                g.session,
+                "from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process).",
             ),
             Remedy(
                 "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1); it needs its last token back."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 from cachedoctor.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
 
@@ -64,8 +65,9 @@ def say(g: Group) -> FindingText:
         f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
         "Recurrent, hybrid and sliding-window memory can continue from there, but not go back.",
         [
-            Remedy(
-                f"Update llama.cpp: b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after that."
+            advice.update(
+                g.session,
+                f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after that.",
             ),
             Remedy(
                 "Until then: save a slot when its prompt ends with what every later prompt repeats (the system prompt, with max_tokens 0 or 1), "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
@@ -34,7 +35,7 @@ def say(g: Group) -> FindingText:
         f"with a multimodal projector loaded the server could not cut its memory at position {n(f['at'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
-            Remedy("Update llama.cpp to b8156 or newer (PR #19849 and #19877)."),
+            advice.update(g.session, "b8156 and newer look for a checkpoint all the same (PR #19849 and #19877)."),
             Remedy("Or, if no images are needed, start without the projector.", ["llama-server ... --no-mmproj"]),
         ],
         [

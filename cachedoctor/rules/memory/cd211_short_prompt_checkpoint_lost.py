@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Mark, Remedy, RuledOut
+from cachedoctor.model import Mark, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 from cachedoctor.rules.memory.rewinding import CLEARED, dropped, min_step, same_prefix, too_dense
@@ -53,7 +53,7 @@ def say(g: Group) -> FindingText:
                 "0",
                 "Turn the minimum distance off. More checkpoints stay, up to --ctx-checkpoints; each costs main memory.",
             ),
-            Remedy("Or update llama.cpp: b11063 and newer thin the list only when it is nearly full (PR #28302)."),
+            advice.update(g.session, "b11063 and newer thin the list only when it is nearly full (PR #28302)."),
         ],
         [
             same_prefix(f["lcp"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 FIXED = 8672
@@ -57,7 +58,7 @@ def say(g: Group) -> FindingText:
             "The prompt had diverged from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
             "drop checkpoints that begin too late, not those that reach too far. Whether the answer suffered cannot be seen in a log."
         )
-        update = f"Update llama.cpp: from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."
+        update = f"from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."
     else:
         claim = (
             "a slot file was restored over another conversation, and a checkpoint of that conversation was used for it: the first "
@@ -68,8 +69,8 @@ def say(g: Group) -> FindingText:
             "a file does not clear the slot's checkpoints in these builds, so one of them was taken for the file's. If both prompts begin "
             "alike that far, nothing is wrong."
         )
-        update = "Update llama.cpp: b10068 and newer drop a slot's checkpoints with its content, b11549 brings those of the file."
-    remedies = [Remedy(update)]
+        update = "b10068 and newer drop a slot's checkpoints with its content, b11549 brings those of the file."
+    remedies = [advice.update(g.session, update)]
     if f["kind"] == "file":
         remedies.append(
             Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")

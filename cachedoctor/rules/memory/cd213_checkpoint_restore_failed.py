@@ -73,7 +73,9 @@ def _remedies(session: Session) -> list[Remedy]:
     )
     return [
         *shared,
-        Remedy("Update llama.cpp, and report it with the size that the line names if it comes again."),
+        Remedy(
+            f"Update {session.program or 'llama.cpp'}, and report it with the size that the line names if it comes again."
+        ),
         Remedy(
             "With a draft model or a quantised KV cache, try without: their states are saved and restored differently."
         ),

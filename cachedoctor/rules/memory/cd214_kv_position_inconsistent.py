@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
     Group,
@@ -42,7 +43,6 @@ def prove(s: RuleContext, _: Match) -> Proof:
 
 
 _REMEDIES = (
-    Remedy("Update llama.cpp: each such fault that was reported has been mended there."),
     Remedy("A restart clears it: all slots are empty then."),
     Remedy(
         "Report it with the lines before it, if it comes again: what the slot did last tells where the two came apart."
@@ -50,7 +50,7 @@ _REMEDIES = (
 )
 
 
-def _text(f: dict[str, Any], what: str) -> FindingText:
+def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
     places = "" if f["stored"] is None else f": it ends at position {n(f['stored'])}"
     if places and f["batch"] is not None:
         places += f", and the batch begins at {n(f['batch'])}"
@@ -61,14 +61,14 @@ def _text(f: dict[str, Any], what: str) -> FindingText:
     return FindingText(
         f"the memory of a slot is not what the server counted on{places}: {what}",
         why,
-        list(_REMEDIES),
+        [advice.update(session, "each such fault that was reported has been mended."), *_REMEDIES],
         [RuledOut("context-overflow", "the batch was refused for its positions, not for its length")],
     )
 
 
 def say(g: Group) -> FindingText:
     """Say where the memory ends, and where the batch began."""
-    return _text(g.numbers, f"{times(g.count)} failed")
+    return _text(g.numbers, g.session, f"{times(g.count)} failed")
 
 
 def alone(session: Session) -> list[SessionFinding]:
@@ -82,7 +82,7 @@ def alone(session: Session) -> list[SessionFinding]:
     lines = [(first.mark, "the batch that was refused")]
     if said is not None and refused is not None:
         lines.append((refused.mark, "the server gives up on it"))
-    return [SessionFinding(_text(f, "the batch was refused"), "", lines, "error", sure)]
+    return [SessionFinding(_text(f, session, "the batch was refused"), "", lines, "error", sure)]
 
 
 RULE = RequestRule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
     Group,
@@ -36,7 +37,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Say what was lost and where it is mended."""
     lost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
-    return _text(f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}")
+    return _text(g.session, f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}")
 
 
 def alone(session: Session) -> list[SessionFinding]:
@@ -45,11 +46,11 @@ def alone(session: Session) -> list[SessionFinding]:
     if said is not None:
         size = said.numbers.get("size")
         mib = "" if size is None else f" of {size / 2**20:,.1f} MiB"
-        words = _text(f"a prompt{mib} in the RAM cache could not be restored: it is computed again")
+        words = _text(session, f"a prompt{mib} in the RAM cache could not be restored: it is computed again")
         return [SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
     if library is None or not unfinished(session):
         return []
-    words = _text("a saved state could not be restored: what it covers is computed again")
+    words = _text(session, "a saved state could not be restored: what it covers is computed again")
     words.ruled_out = [
         RuledOut(
             "checkpoint-restore-failed",
@@ -61,12 +62,12 @@ def alone(session: Session) -> list[SessionFinding]:
     return [SessionFinding(words, "", evidence, "error", "medium", unless=("CD213",))]
 
 
-def _text(claim: str) -> FindingText:
+def _text(session: Session, claim: str) -> FindingText:
     return FindingText(
         claim,
         "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
         [
-            Remedy("Update llama.cpp; restores that fail have been mended several times (PR #17078, issue 22756)."),
+            advice.update(session, "restores that fail have been mended several times (PR #17078, issue 22756)."),
             Remedy(
                 "Give the context more room, so that a whole saved prompt finds free cells.",
                 ["llama-server ... -c <tokens>"],

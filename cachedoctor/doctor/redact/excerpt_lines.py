@@ -1,0 +1,122 @@
+"""Writes lines anew that only the lenient reader of excerpts understands: cut, wrapped, quoted, with fields left out.
+
+``forcing full prompt re-processing due to lack of cache data (likely due to SWA or hyb``. What stays are words of the
+message and its values, put together again; what else stands in the line is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
+from cachedoctor.doctor.catalogues import catalogue, fork_lines
+from cachedoctor.engines.catalogue.base import HOLE
+from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, Fitted, Record, leading, plain_of
+from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
+from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
+from cachedoctor.model import Segment
+from cachedoctor.redact.redact_lines import UNKNOWN, LineRedactor
+
+_WORDS = {
+    CLEARED.id: b"could not remove tokens from position %d, resetting slot memory",
+    REFUSED.id: b"failed to restore a checkpoint (pos_max = %d)",
+}
+"""What a fork says in words that are not known, in words that are read the same."""
+_STATED = UNKNOWN + b" failed"
+"""For what a slot states in words that are not known, and that are not judged."""
+
+
+class Held:
+    """Holds back the bytes of an input until it shows that it is more than an excerpt."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] | None = []
+        self._lines = self._bytes = 0
+
+    def take(self, chunk: bytes) -> bytes:
+        """Take bytes; give those that are to be read by now."""
+        if self._held is None:
+            return chunk
+        self._held.append(chunk)
+        self._lines += chunk.count(b"\n")
+        self._bytes += len(chunk)
+        return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else b""
+
+    def release(self) -> bytes:
+        """Give what is held; from now on nothing is."""
+        held, self._held = self._held or [], None
+        return b"".join(held)
+
+
+class ExcerptLines:
+    """The lines of one excerpt."""
+
+    def __init__(self, lines: LineRedactor, *, fork: bool) -> None:
+        """``fork``: a fork of llama-server wrote them."""
+        self._reader = ExcerptReader(fork_lines(), of_fork(PLAN)) if fork else ExcerptReader(catalogue(), PLAN)
+        self._lines = lines
+
+    def write(self, data: bytes, others: frozenset[int], write: Callable[[bytes], bytes]) -> bytes:
+        """Write lines of which a lenient reader may understand more than ``write``, which takes them as they stand.
+
+        Args:
+            data: lines, each with its newline.
+            others: indexes of those that another program wrote.
+            write: gives as many lines as it takes.
+        """
+        lines = data.removesuffix(b"\n").split(b"\n")
+        found = [r for r in self._reader.records(Segment(None, data, 1), lines) if r.mended or r.event or r.unknown]
+        found = [r for r in found if others.isdisjoint(range(r.at, r.at + r.used))]
+        plain = list(lines)
+        for record in found:
+            plain[record.at : record.at + record.used] = [record.text, *[b""] * (record.used - 1)]
+        written = write(b"\n".join(plain) + b"\n").removesuffix(b"\n").split(b"\n")
+        for record in found:
+            span = slice(record.at, record.at + record.used)
+            written[span] = self._record(record, lines[span], written[span])
+        return b"\n".join(written) + b"\n"
+
+    def _record(self, record: Record, lines: list[bytes], written: list[bytes]) -> list[bytes]:
+        """The lines of a record; ``written``: as they were written without a lenient reader."""
+        event, blank = record.event, [b""] * (record.used - 1)
+        if record.unknown:
+            return [written[0].replace(UNKNOWN, _STATED)]
+        if event is not None and event.row in (CLEARED, REFUSED):
+            known = self._lines.unknown(plain_of(lines[0]))
+            return [known.replace(UNKNOWN, _WORDS[event.message] % next(iter(event.fields.values())))]
+        if event is not None:
+            fitted = self._reader.fitted(event.text)
+            return [UNKNOWN if fitted is None else self._fitted(fitted), *blank]
+        if written[0] == record.text and max(map(len, lines)) < LINE_MAX:
+            return lines  # nothing in it had to be hidden
+        return [leading(lines[0]) + written[0], *blank]
+
+    def _fitted(self, fitted: Fitted) -> bytes:
+        row, hit = fitted.hit.row, fitted.hit
+        kinds = dict(HOLE.findall(row.template))
+        values = hit.fields[1:] if row.has_func else hit.fields
+        out, at, left_out = [self._lines.names(fitted.prefix)], hit.start, False
+        literal = row.pieces()[0][0] if values else row.words
+        for number, (name, raw) in enumerate(values):
+            literal = row.pieces()[number][0]
+            if raw is None:
+                left_out = True
+                continue
+            out.append(b" ... " + literal.lstrip(" ,").encode() if left_out else literal.encode())
+            out.append(self._lines.value(row.id, name, kinds[name], raw))
+            at, left_out = fitted.text.find(raw, at) + len(raw), False
+        if values and values[-1][1] is not None:
+            literal = row.words
+        elif values:
+            missing = next(number for number in range(len(values)) if all(raw is None for _, raw in values[number:]))
+            literal = row.pieces()[missing][0]
+        return b"".join(out) + self._end(fitted, literal.encode(), fitted.text[at:])
+
+    def _end(self, fitted: Fitted, literal: bytes, rest: bytes) -> bytes:
+        """What stands behind the last value: as much as is there of the ``literal`` that the server prints there."""
+        said, there = b" ".join(literal.split()), b" ".join(rest.split())
+        if said.startswith(there):
+            return rest.rstrip()
+        if not fitted.reading.cut or there.startswith(said):
+            return literal + (b" " + self._lines.hidden(fitted.hit.more) if fitted.hit.more else b"")
+        return literal if fitted.hit.fields[-1][1] is not None else b" ..."

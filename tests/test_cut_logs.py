@@ -1,0 +1,173 @@
+"""What a cut log says where its lines decide, and where they do not: no all-clear, and no cause."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from conftest import FIXTURES, report_of
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.knowledge.deciding_lines import deciding
+from cachedoctor.report.base import Look, write
+
+FORMATS = ("text", "markdown", "html")
+
+
+def shown(log: str, name: str = "text") -> str:
+    analyzer, out = Analyzer(), io.BytesIO()
+    analyzer.open("log")
+    analyzer.feed(log.encode())
+    write(name, analyzer.finish(), out, Look())
+    return " ".join(out.getvalue().decode().split())
+
+
+def findings(log: str) -> list[tuple[str, str, str]]:
+    found: list[dict[str, Any]] = report_of(log)["findings"]
+    return [(f["name"], f["severity"], f["confidence"]) for f in found if f["name"] != "log-cut"]
+
+
+def request(task: int, prompt: int, cached: int, *choice: str, slot: str = "slot update_slots: id  0") -> str:
+    """A whole request as b8672 prints it, behind the choice of its slot."""
+    return "".join(
+        f"{line}\n"
+        for line in (
+            *choice,
+            f"slot launch_slot_: id  0 | task {task} | processing task, is_child = 0",
+            f"{slot} | task {task} | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = {prompt}",
+            f"{slot} | task {task} | n_tokens = {cached}, memory_seq_rm [{cached}, end)",
+            f"slot print_timing: id  0 | task {task} | ",
+            f"prompt eval time =      20.84 ms / {prompt - cached} tokens (    0.30 ms per token,  3310.78 tokens per second)",
+            "       eval time =      16.15 ms /     6 tokens (    2.69 ms per token,   371.49 tokens per second)",
+            f"      total time =      36.99 ms /    {prompt - cached + 6} tokens",
+            f"slot      release: id  0 | task {task} | stop processing: n_tokens = {prompt + 5}, truncated = 0",
+        )
+    )
+
+
+LRU = "slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 4138572061"
+RAM = (
+    "srv   prompt_save:  - saving prompt with length {}, total state size = 0.747 MiB",
+    "srv          load:  - looking for better prompt, base f_keep = 0.004, sim = 0.002",
+)
+KNOWN = request(
+    38,
+    1692,
+    1623,
+    LRU,
+    RAM[0].format(2921),
+    "srv          load:  - found better prompt with f_keep = 1.000, sim = 0.959",
+)
+"""A request that goes on with a prompt from RAM."""
+OPEN = request(45, 2985, 7, LRU, RAM[0].format(1697), RAM[1])
+"""One whose predecessor is not in the log: a new conversation, or the one whose prompt was in RAM all the time."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_one_request_that_stays_open_is_no_all_clear(name: str) -> None:
+    said = shown(KNOWN + OPEN, name)
+    assert "cannot tell" in said.lower()
+    assert "no findings" not in said.lower()
+    assert "1 of 2 requests" in said
+
+
+def test_a_short_request_that_stays_open_is_not_worth_a_word() -> None:
+    """78 tokens, a title: whatever came before, it cost nothing that matters."""
+    said = shown(KNOWN + request(45, 78, 7, LRU, RAM[0].format(1697), RAM[1]))
+    assert "No findings." in said
+
+
+def test_few_open_requests_among_many_are_not_named() -> None:
+    turns = "".join(
+        request(50 + n, 3000 + 70 * n, 2995 + 70 * (n - 1), "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, sim_best = 0.976 (> 0.100 thold), f_keep = 1.000")
+        for n in range(1, 12)
+    )  # fmt: skip
+    report = report_of(request(45, 3000, 7, LRU) + turns)
+    assert (report["totals"]["open_requests"], report["totals"]["judged_requests"]) == (1, 11)
+    assert "No findings." in shown(request(45, 3000, 7, LRU) + turns)
+
+
+def test_grep_for_the_slots_leaves_a_log_that_can_be_judged() -> None:
+    """Up to b9093 the lines of the timing block have no prefix: their head says that the client got an answer."""
+    log = (FIXTURES / "cases" / "swa-threshold-misfire-b8672" / "server.log").read_text("utf-8")
+    kept = "".join(line for line in log.splitlines(keepends=True) if "slot" in line)
+    assert "prompt eval time" not in kept
+    names = {name for name, _, _ in findings(log)}
+    assert {name for name, _, _ in findings(kept)} == names
+    assert {r["outcome"] for r in report_of(kept)["requests"]} == {r["outcome"] for r in report_of(log)["requests"]}
+
+
+REFUSED = (
+    "slot launch_slot_: id  0 | task 14 | processing task\n"
+    "slot update_slots: id  0 | task 14 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = {}\n"
+    "slot      release: id  0 | task 14 | stop processing: n_tokens = 0, truncated = 0\n"
+)
+
+
+def test_a_prompt_that_does_not_fit_was_refused() -> None:
+    """5,887 tokens in a slot of 4,096, given back before the first batch; the line of the error is not there."""
+    assert findings(REFUSED.format(5887)) == [("context-overflow", "error", "medium")]
+    assert "5,887" in shown(REFUSED.format(5887))
+    assert "4,096" in shown(REFUSED.format(5887))
+    assert findings(REFUSED.format(4095)) == []
+
+
+def test_a_prompt_that_does_not_fit_and_was_cut_was_not_refused() -> None:
+    """Up to b6628 the server drops its middle, and goes on."""
+    batch = "slot update_slots: id  0 | task 14 | kv cache rm [0, end)\n"
+    log = REFUSED.format(5887).replace("slot      release", batch + "slot      release")
+    assert "context-overflow" not in {name for name, _, _ in findings(log)}
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (6301, '"kv cache rm [N, end)"'),
+        (8672, '"memory_seq_rm [N, end)"'),
+        (11549, '"cached n_tokens = N, memory_seq_rm [N, end)" with -lv 4'),
+    ],
+)
+def test_the_line_that_decides_is_that_of_the_build(build: int, words: str) -> None:
+    assert deciding("reused", build, build) == f"what was reused ({words})"
+
+
+def test_builds_are_named_where_the_wording_leaves_them_open() -> None:
+    said = deciding("prompt", None, None)
+    assert "up to b6751" in said
+    assert "from b9094 on" in said
+
+
+def test_a_request_without_its_end_names_the_lines_that_tell_it() -> None:
+    said = shown(
+        "0.00.975.634 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, f_sim_best = 0.176 (> 0.100 thold), f_keep = 0.886\n"
+        "0.00.976.010 I slot launch_slot_: id  0 | task 16 | processing task, is_child = 0\n"
+        "0.00.976.030 I slot      release: id  0 | task 16 | stop processing: n_tokens = 1173, truncated = 0\n"
+    )
+    assert "Missing here:" in said
+    assert '"new prompt, ... task.n_tokens = N" with -lv 4' in said
+    assert '"task id = T, error:"' in said
+
+
+FORCED = "slot update_slots: id  0 | task 9 | forcing full prompt re-processing due to lack of cache data (likely due to SWA)\n"
+
+
+@pytest.mark.parametrize(("held", "said"), [(870, "too small to matter"), (9870, "prefix-diverges-early")])
+def test_a_small_request_is_said_to_be_small(held: int, said: str) -> None:
+    log = (
+        f"slot update_slots: id  0 | task 9 | n_past = 6, slot.prompt.tokens.size() = {held}, seq_id = 0, "
+        f"pos_min = {held - 1}, n_swa = 0\n"
+    )
+    assert said in shown(log + FORCED)
+    assert ("too small" in shown(log + FORCED)) == (held < 1000)
+
+
+def test_a_first_request_is_no_warning() -> None:
+    """Nothing before it is in the log: it may have begun a conversation."""
+    log = request(18, 1594, 0, LRU).replace(
+        "slot update_slots: id  0 | task 18 | n_tokens",
+        "slot update_slots: id  0 | task 18 | n_past = 9, slot.prompt.tokens.size() = 1846, seq_id = 0, pos_min = 1845, n_swa = 1\n"
+        + FORCED.replace("task 9", "task 18")
+        + "slot update_slots: id  0 | task 18 | n_tokens",
+    )
+    assert findings(log) == [("prefix-diverges-early", "note", "low")]
