@@ -1,0 +1,72 @@
+"""Plays days on real servers, one server at a time. Exit status 1 when one could not be played, 2 for an unknown name."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+
+from e2e import wheels
+from e2e.days import situations
+from e2e.days.run import LEVELS, Plan, play
+from e2e.days.truth import ROWS, NotAsRenderedError
+from e2e.server import ServerDiedError
+
+
+def plans(chosen: list[situations.Situation], kinds: list[str], builds: list[int], levels: list[str]) -> list[Plan]:
+    """Every run that was asked for; the day without its fault comes before the faulty one."""
+    out = []
+    for build in builds:
+        for level in levels:
+            for kind in kinds:
+                for situation in chosen:
+                    if kind in situation.kinds:
+                        mended = [Plan(situation, kind, build, level, mended=True)] if situation.is_faulty else []
+                        out += [*mended, Plan(situation, kind, build, level)]
+    return out
+
+
+def played(plan: Plan, out: Path) -> bool:
+    """Play one day and print its account; whether it could be played."""
+    began = time.monotonic()
+    try:
+        told = play(plan, out)
+    except (ServerDiedError, NotAsRenderedError, AssertionError, OSError) as wrong:
+        print(f"{plan.name}: FAILED: {wrong}", flush=True)
+        return False
+    rows = ", ".join(f"{row} {told['total'][row]:,}" for row in ROWS)
+    print(f"{plan.name}: {told['side']} ({rows}; {time.monotonic() - began:.1f} s)", flush=True)
+    return True
+
+
+def main() -> int:
+    """Run what was asked for."""
+    known = {situation.name: situation for situation in situations.ALL}
+    parser = argparse.ArgumentParser(prog="sh scripts/e2e days", description="Mixed days on a real llama-server.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(known)}; all without one")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the runs are written")
+    parser.add_argument("--kind", action="append", choices=situations.ALL_KINDS, help="memory of the model; repeatable")
+    parser.add_argument("--build", action="append", type=int, choices=sorted(wheels.VERSIONS), help="repeatable")
+    parser.add_argument("--level", action="append", choices=list(LEVELS), help="of the log; repeatable")
+    parser.add_argument("--again", action="store_true", help="also those that lie in FOLDER already")
+    a = parser.parse_args()
+    if unknown := [name for name in a.names if name not in known]:
+        parser.error(f"no situation {', '.join(unknown)}; there are {', '.join(known)}")
+    # As with Ctrl-C: leave by an exception, so that servers are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    chosen = [known[name] for name in a.names] or list(known.values())
+    out = a.out.resolve()
+    todo = plans(chosen, a.kind or ["dense"], a.build or [wheels.NEWEST], a.level or list(LEVELS))
+    todo = [plan for plan in todo if a.again or not (out / plan.name / "truth.json").exists()]
+    failed = [plan.name for plan in todo if not played(plan, out)]
+    print(f"{len(todo) - len(failed)} of {len(todo)} days played" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
