@@ -83,10 +83,9 @@ def _request(sent: Sent) -> dict[str, Any]:
 
 
 def _response(sent: Sent) -> dict[str, Any]:
-    """An answer, cut down to what a client reads of it."""
+    """An answer without what no client reads of it, such as an embedding, and when it came."""
     kept = {name: sent.answer[name] for name in ("id", "choices", "content", "usage", "timings") if name in sent.answer}
-    when = {"started": sent.started, "ended": sent.ended}
-    return {"n": sent.number, "status": sent.status, "cut": sent.cut, **when, "answer": kept}
+    return {"n": sent.number, "status": sent.status, "started": sent.started, "ended": sent.ended, **kept}
 
 
 def _truth(plan: Plan, sent: list[Sent]) -> dict[str, Any]:
