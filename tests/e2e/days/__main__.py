@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from e2e import wheels
 from e2e.days import situations
-from e2e.days.run import LEVELS, Plan, play
+from e2e.days.run import LEVELS, Plan, play, recount
 from e2e.days.truth import ROWS, NotAsRenderedError
 from e2e.server import ServerDiedError
 
 
 def plans(chosen: list[situations.Situation], kinds: list[str], builds: list[int], levels: list[str]) -> list[Plan]:
-    """Every run that was asked for; the day without its fault comes before the faulty one."""
+    """Every run that was asked for; behind a faulty day comes the same one without its fault."""
     out = []
-    for build in builds:
-        for level in levels:
-            for kind in kinds:
-                for situation in chosen:
-                    if kind in situation.kinds:
-                        mended = [Plan(situation, kind, build, level, mended=True)] if situation.is_faulty else []
-                        out += [*mended, Plan(situation, kind, build, level)]
+    for build, level, kind, situation in itertools.product(builds, levels, kinds, chosen):
+        if kind in situation.kinds:
+            mended = [Plan(situation, kind, build, level, mended=True)] if situation.is_faulty else []
+            out += [Plan(situation, kind, build, level), *mended]
     return out
 
 
-def played(plan: Plan, out: Path) -> bool:
-    """Play one day and print its account; whether it could be played."""
+def played(plan: Plan, out: Path, work: Callable[[Plan, Path], dict[str, Any]]) -> bool:
+    """Do ``work`` on one day and print its account; whether that could be done."""
     began = time.monotonic()
     try:
-        told = play(plan, out)
+        told = work(plan, out)
     except (ServerDiedError, NotAsRenderedError, AssertionError, OSError) as wrong:
         print(f"{plan.name}: FAILED: {wrong}", flush=True)
         return False
@@ -50,7 +50,9 @@ def main() -> int:
     parser.add_argument("--kind", action="append", choices=situations.ALL_KINDS, help="memory of the model; repeatable")
     parser.add_argument("--build", action="append", type=int, choices=sorted(wheels.VERSIONS), help="repeatable")
     parser.add_argument("--level", action="append", choices=list(LEVELS), help="of the log; repeatable")
+    parser.add_argument("--no-mended", action="store_true", help="not the faulty days without their fault")
     parser.add_argument("--again", action="store_true", help="also those that lie in FOLDER already")
+    parser.add_argument("--recount", action="store_true", help="start no server: make the truth of those in FOLDER anew")
     a = parser.parse_args()
     if unknown := [name for name in a.names if name not in known]:
         parser.error(f"no situation {', '.join(unknown)}; there are {', '.join(known)}")
@@ -59,8 +61,13 @@ def main() -> int:
     chosen = [known[name] for name in a.names] or list(known.values())
     out = a.out.resolve()
     todo = plans(chosen, a.kind or ["dense"], a.build or [wheels.NEWEST], a.level or list(LEVELS))
-    todo = [plan for plan in todo if a.again or not (out / plan.name / "truth.json").exists()]
-    failed = [plan.name for plan in todo if not played(plan, out)]
+    there = {plan.name for plan in todo if (out / plan.name / "truth.json").exists()}
+    if a.recount:
+        todo = [plan for plan in todo if plan.name in there]
+    else:
+        todo = [plan for plan in todo if a.again or plan.name not in there]
+    todo = [plan for plan in todo if not (a.no_mended and plan.mended)]
+    failed = [plan.name for plan in todo if not played(plan, out, recount if a.recount else play)]
     print(f"{len(todo) - len(failed)} of {len(todo)} days played" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

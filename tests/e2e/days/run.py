@@ -68,8 +68,30 @@ def play(plan: Plan, out: Path) -> dict[str, Any]:
     (run / "server.log").write_bytes(log.replace(str(kept).encode(), b"/models"))
     _lines(run / "requests.jsonl", [_request(sent) for sent in day.sent])
     _lines(run / "responses.jsonl", [_response(sent) for sent in day.sent])
-    (run / "truth.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    _write_truth(run, told)
     return told
+
+
+def recount(plan: Plan, out: Path) -> dict[str, Any]:
+    """Make the truth of a run anew from its bodies and responses, without a server."""
+    run = out / plan.name
+    old = json.loads((run / "truth.json").read_text("utf-8"))
+    asked = [json.loads(line) for line in (run / "requests.jsonl").read_text("utf-8").splitlines()]
+    heard = [json.loads(line) for line in (run / "responses.jsonl").read_text("utf-8").splitlines()]
+    sent = [
+        Sent(
+            q["n"], q["endpoint"], q["conversation"], q["client"], q["body"], a["started"], a["ended"],
+            a["status"], row["cut"], a, row["life"],
+        )
+        for q, a, row in zip(asked, heard, old["requests"], strict=True)
+    ]  # fmt: skip
+    told = _truth(plan, sent)
+    _write_truth(run, told)
+    return told
+
+
+def _write_truth(run: Path, told: dict[str, Any]) -> None:
+    (run / "truth.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def _lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -84,7 +106,8 @@ def _request(sent: Sent) -> dict[str, Any]:
 
 def _response(sent: Sent) -> dict[str, Any]:
     """An answer without what no client reads of it, such as an embedding, and when it came."""
-    kept = {name: sent.answer[name] for name in ("id", "choices", "content", "usage", "timings") if name in sent.answer}
+    read = ("id", "choices", "content", "heard", "usage", "timings")
+    kept = {name: sent.answer[name] for name in read if name in sent.answer}
     return {"n": sent.number, "status": sent.status, "started": sent.started, "ended": sent.ended, **kept}
 
 

@@ -78,6 +78,7 @@ ALL = [
         ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
     ),
     Situation("sibling_entry", traffic.sibling, slots(1), "sibling_took_ram_entry", slots(3), kinds=("dense", "swa")),
+    Situation("branches", traffic.branches, slots(2), "slot_shared_by_branches", slots(2, "-sps", "0.97")),
     Situation(
         "no_checkpoints", traffic.regenerated, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
         kinds=GOES_BACK,
@@ -109,7 +110,6 @@ ALL = [
     Situation("compaction", traffic.compaction, slots(2), going_back=True),
     Situation("cancellations", traffic.cancellations, slots(2), going_back=True),
     Situation("regenerated", traffic.regenerated, slots(1), going_back=True),
-    Situation("branches", traffic.branches, slots(2), going_back=True),
     Situation("at_once", traffic.at_once, slots(4)),
     Situation("agents_chat_default", traffic.agents_and_chat, slots(1)),
     Situation("sub_agents_four", traffic.sub_agents, slots(4)),

@@ -16,8 +16,8 @@ from e2e import models
 SPECIAL = re.compile("|".join(re.escape(text) for text in models.VOCAB_SPECIAL))
 FIRST_SPECIAL = 257
 """Identifier of the first special token: 256 bytes and the one merge come before."""
-RUN = 64
-"""Tokens: the shortest text that counts as sent again. Frames of messages and single words are shorter."""
+RUN = 128
+"""Tokens: the shortest text that counts as sent again. Frames of messages and of calls are shorter."""
 
 
 def _json(value: Any, **_: Any) -> str:
