@@ -29,7 +29,7 @@ class Situation:
     cause: str = HEALTHY
     """Slug of the main cause; ``none`` where nothing is to be mended."""
     mended: tuple[str, ...] | None = None
-    """Options of the day without the fault. None: the same options, and the client without its fault."""
+    """Options of the day without the fault, if others; the client has no fault then either."""
     kinds: tuple[str, ...] = ALL_KINDS
     going_back: bool = False
     """Whether a memory that needs checkpoints may lose what plain attention keeps, by what the client rightly does."""
@@ -77,8 +77,9 @@ ALL = [
         "kv_too_small", traffic.three_users, ("-np", "4", "-kvu", "-c", "8192", *RAM_OFF), "kv_too_small",
         ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
     ),
-    Situation("sibling_entry", traffic.sibling, slots(1), "sibling_took_ram_entry", slots(3), kinds=("dense", "swa")),
-    Situation("branches", traffic.branches, slots(2), "slot_shared_by_branches", slots(2, "-sps", "0.97")),
+    Situation("sibling_entry", traffic.sibling, slots(1), "sibling_took_ram_entry", slots(3)),
+    Situation("sibling_slot", traffic.sibling, slots(3), "slot_shared_by_branches"),
+    Situation("branches", traffic.branches, slots(2), "slot_shared_by_branches"),
     Situation(
         "no_checkpoints", traffic.regenerated, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
         kinds=GOES_BACK,

@@ -32,7 +32,8 @@ _TEMPLATE = _ENVIRONMENT.from_string(models.TEMPLATE)
 
 def rendered(body: dict[str, Any]) -> str:
     """Text of a chat request as the server's template makes it."""
-    return _TEMPLATE.render(messages=body["messages"], tools=body.get("tools"), add_generation_prompt=True)
+    switches = body.get("chat_template_kwargs", {})
+    return _TEMPLATE.render(messages=body["messages"], tools=body.get("tools"), add_generation_prompt=True, **switches)
 
 
 def tokens(text: str) -> str:

@@ -167,7 +167,9 @@ def pinned(day: Recorder, faulty: bool) -> None:
 
 def reasoning_dropped(day: Recorder, faulty: bool) -> None:
     """An agent that sends its reasoning back while tools are called; the template drops it at the next user message."""
-    agent, other = Talk(day, "agent", prose(1, 1200)), Talk(day, "chat", prose(2, 1500))
+    switch = {"preserve_thinking": False}  # newer builds keep the reasoning unless they are told not to
+    agent = Talk(day, "agent", prose(1, 1200), chat_template_kwargs=switch)
+    other = Talk(day, "chat", prose(2, 1500))
     for turn in range(4):
         agent.ask(150)
         for step in range(2):
@@ -322,9 +324,11 @@ def cold_burst(day: Recorder, faulty: bool) -> None:
 
 
 def sibling(day: Recorder, faulty: bool) -> None:
-    """A conversation that shares only the system prompt takes another's copy out of the RAM cache. Order A B A B C B A."""
-    shared = prose(1, 1500)
-    long, other, short = (Talk(day, "long", shared), Talk(day, "other", prose(2, 1700)), Talk(day, "short", shared))
+    """Two conversations that share only the system prompt, and a third between them; mended, each names its slot."""
+    heads = {"long": prose(1, 1500), "other": prose(2, 1700), "short": prose(1, 1500)}
+    long, other, short = (
+        Talk(day, name, head, **({} if faulty else {"id_slot": slot})) for slot, (name, head) in enumerate(heads.items())
+    )
     for _ in range(2):
         long.ask(1800 if not long.messages else 200)
         other.ask(300)
@@ -347,9 +351,9 @@ def messages_of(talk: Talk) -> list[Message]:
 
 
 def branches(day: Recorder, faulty: bool) -> None:
-    """A chat that is continued in two ways from the same point, in turn."""
-    first = Talk(day, "trunk", prose(1, 1500))
+    """A chat that is continued in two ways from the same point, in turn; mended, each names its slot."""
+    first = Talk(day, "trunk", prose(1, 1500), **({} if faulty else {"id_slot": 0}))
     in_turn([first], 3)
-    second = Talk(day, "branch", first.head)
+    second = Talk(day, "branch", first.head, **({} if faulty else {"id_slot": 1}))
     second.messages = messages_of(first)
     in_turn([first, second], 4, 200)
