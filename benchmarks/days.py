@@ -1,6 +1,6 @@
 """Analyse mixed days and compare what is said with what was done: tokens, who lost them, the main cause, false alarms.
 
-usage: days.py [DIR] [--only TEXT] [--evidence log,bodies,exact,responses] [--list] [--json FILE] [--markdown FILE] [--workers 2]
+usage: days.py [DIR] [--only TEXT] [--evidence log,exact] [--list] [--json FILE] [--markdown FILE] [--workers 2]
 
 DIR is a folder of runs as ``sh scripts/e2e days --out DIR`` writes them (default: fixtures/days). Each is analysed with
 several amounts of evidence:
@@ -12,16 +12,17 @@ responses  server.log and the server's responses (--responses)
 
 The answer of a run is its first finding above a note; else its first note; else "silent".
 
-right      the answer is in RIGHT of the cause: acting on it mends the day
-near       the answer is in NEAR: true of what the evidence shows, and it leads on
+right      acting on the answer mends the day (day_causes.py)
+near       the answer is true of what the evidence shows, and leads on
 silent     nothing is said, or only notes that name no cause of a loss
 wrong      another answer, at low confidence
 WRONG      another answer, at medium or high confidence
 ok         nothing is to be mended, and no finding is above a note
 alarm      nothing is to be mended, and a finding above a note says so at low confidence; ALARM at medium or high
 
-A faulty day whose fault cost nothing here, by measurement, counts as one with nothing to mend. "worse" lists the runs that
-more evidence made worse. Exits 1 when a count of tokens is wrong, an answer is WRONG or an ALARM, or evidence made it worse.
+A faulty day whose fault cost nothing here, by measurement, counts as one with nothing to mend. "worse" lists the runs
+that more evidence made worse. Exits 1 when a count of tokens is wrong, an answer is WRONG or an ALARM, or evidence made
+a run worse.
 """
 
 from __future__ import annotations
@@ -36,78 +37,13 @@ from typing import Any, NamedTuple
 
 import accuracy
 import runs
+from day_causes import NEAR, NO_CAUSE, SILENT, TERSE, mended, right
 
 import cachedoctor
 from cachedoctor.model import Finding, Report
 
 HERE = Path(__file__).parent.parent
 EVIDENCE = ("log", "bodies", "exact", "responses")
-SILENT = "silent"
-SLOT_TAKEN = {"slot-contention", "slot-held-other-prompt", "side-request"}
-"""A slot was taken, told by who took it; each of them advises more slots, which is what mends it."""
-
-RIGHT: dict[str, set[str]] = {
-    # more conversations than slots, and no copy in main memory: more slots mend it, and so does the RAM cache
-    "slots_taken_ram_off": SLOT_TAKEN | {"cache-ram-disabled"},
-    "side_requests_ram_off": SLOT_TAKEN | {"cache-ram-disabled"},
-    # the RAM cache is on and holds one or two prompts; with automatic slots idle ones are cleared into it
-    "slots_taken_ram_small": {"slot-contention", "cache-ram-too-small", "idle-slots-cleared"},
-    # infill and embeddings take the slot, and what it held is not copied for them: only another slot mends it
-    "slot_taken_unsaved": SLOT_TAKEN,
-    "slept": {"server-slept"},
-    "restarted": {"server-restarted"},
-    # a unified KV cache of two thirds of what the chats need; with the RAM cache on the purged prompts were copied
-    "kv_too_small": {"kv-purged", "cache-ram-disabled"},
-    # a prompt with the same head takes the copy out of main memory, which ends it: a slot each mends it
-    "sibling_took_ram_entry": {"shared-prefix-steal", "slot-contention", "slot-held-other-prompt"},
-    # two chats with a long common beginning are most similar to the same slot; asking for more similarity parts them
-    "slot_shared_by_branches": {"shared-prefix-steal"},
-    "checkpoints_off": {"checkpoints-disabled"},
-    "clock": {"volatile-prefix"},
-    "billing_header": {"billing-header", "volatile-prefix"},
-    # both stand in the head of the same prompts; the tools come first in this template
-    "clock_and_tools": {"tools-changed", "volatile-prefix"},
-    "tools_shuffled": {"tools-changed"},
-    "tools_come_and_go": {"tools-changed"},
-    "rolling_window": {"history-truncated"},
-    # the passages are the head of the prompt and its longest part
-    "passages_shuffled": {"history-rewritten", "prefix-diverges-early", "volatile-prefix"},
-    "cache_prompt_false": {"cache-prompt-off"},
-    # both name one slot, and there is no copy in main memory
-    "slot_pinned": {"id-slot-pinned", "slot-held-other-prompt", "cache-ram-disabled"},
-    "reasoning_dropped": {"reasoning-stripped"},
-    "early_message_edited": {"history-rewritten"},
-    "together": {"cold-burst", "computed-together"},
-}
-"""Answers after which the day is mended, by cause."""
-
-_CHANGED_HEAD = {"prefix-diverges-early"}
-NEAR: dict[str, set[str]] = {
-    "clock": _CHANGED_HEAD,
-    "billing_header": _CHANGED_HEAD,
-    "clock_and_tools": _CHANGED_HEAD,
-    "tools_shuffled": _CHANGED_HEAD,
-    "tools_come_and_go": _CHANGED_HEAD,
-    # the log shows that the prompt parts behind its head, and what is new of it; not that the oldest are gone
-    "rolling_window": {"history-rewritten", "prefix-diverges-early"},
-    "early_message_edited": _CHANGED_HEAD,
-    "reasoning_dropped": {"history-rewritten"},
-}
-"""Answers that say as much as a log without text can show, and how to see more."""
-
-TERSE = {"log-too-terse", "reuse-undecided"}
-"""Near for every cause: the log does not hold the evidence, and that is said."""
-
-GOING_BACK = {
-    "no-usable-checkpoint", "checkpoints-disabled", "checkpoint-evicted", "checkpoints-bunched", "swa-window-lost",
-    "swa-threshold-misfire", "short-prompt-checkpoint-lost", "rollback-failed",
-}  # fmt: skip
-"""Right where memory that needs checkpoints lost what plain attention keeps: the server's share of the day."""
-
-NO_CAUSE = {"context-shift", "cache-reuse-unsupported", "log-cut", "unknown-format", "wrong-output-hazard"}
-"""Notes that name no cause of a loss."""
-
-SIDES = ("client", "server", "together", "none", "undecided")
 VERDICTS = ("right", "near", "silent", "wrong", "WRONG", "ok", "alarm", "ALARM")
 RANK = {"right": 0, "ok": 0, "near": 1, "silent": 2, "wrong": 3, "alarm": 3, "WRONG": 4, "ALARM": 4}
 
@@ -129,20 +65,6 @@ class Said(NamedTuple):
     counted: list[str]
     """The requests that are not exact."""
     findings: list[tuple[str, str, str, int]]
-
-
-def mended(truth: dict[str, Any]) -> bool:
-    """Whether nothing is to be mended: by construction, or because the fault cost nothing here."""
-    return truth["cause"] == "none" or truth["side"] == "none"
-
-
-def right(truth: dict[str, Any]) -> set[str]:
-    """Right answers of a run."""
-    names = set() if mended(truth) else set(RIGHT[truth["cause"]])
-    backwards = truth["memory"] != "dense" and truth["side"] in ("server", "both")
-    if backwards and (truth["going_back"] or not names or truth["total"]["client"]):
-        names |= GOING_BACK
-    return names
 
 
 def judge(truth: dict[str, Any], first: Finding | None) -> str:
@@ -167,25 +89,13 @@ def first_of(report: Report) -> Finding | None:
 
 
 def side_of(report: Report) -> str:
-    """Who lost most, as the requests of the report say."""
-    lost = Counter(dict.fromkeys(("client", "server", "together", "undecided"), 0))
-    prompts = 0
-    for request in runs.requests(report):
-        prompts += request["prompt_tokens"] or 0
-        lost["client"] += request["client_lost_tokens"] or 0
-        lost["server"] += request["server_lost_tokens"] or 0
-    if accounts := getattr(report, "accounts", None):
-        lost.clear()
-        whole = next(account for account in accounts if account.scope == "log")
-        prompts = whole.prompt_tokens
-        lost.update({row: 0 for row in ("client", "server", "together", "undecided")})
-        for entry in whole.entries:
-            if entry.row in lost:
-                lost[entry.row] += entry.tokens
-    if lost.total() < max(500, prompts // 50):
+    """Who lost most, as the requests of the report say, by the measure of the truth."""
+    rows = runs.requests(report)
+    lost = {name: sum(row[f"{name}_lost_tokens"] or 0 for row in rows) for name in ("client", "server")}
+    whole, most = sum(lost.values()), max(lost, key=lambda name: lost[name])
+    if whole < max(500, sum(row["prompt_tokens"] or 0 for row in rows) // 50):
         return "none"
-    most, tokens = lost.most_common(1)[0]
-    return most if tokens * 3 >= lost.total() * 2 else "both"
+    return most if lost[most] * 3 >= whole * 2 else "both"
 
 
 def analyse(work: tuple[Path, str, Path]) -> Said:
@@ -204,15 +114,17 @@ def analyse(work: tuple[Path, str, Path]) -> Said:
         report = cachedoctor.analyze(run / "server.log", build=truth["build"], **given)
     except Exception as error:  # a crash is one of the results
         return Said(run.name, evidence, "WRONG", "crash", "", "", repr(error), None, "", Counter(), [], [])
-    first = first_of(report)
     pairs = accuracy.match([counts(r) for r in truth["requests"]], runs.requests(report))
     wrong = [f"request {n}: true {want}, report {got}" for kind, n, want, got in pairs if kind != "exact"]
+    told = (side_of(report), Counter(kind for kind, *_ in pairs), wrong)
     listed = [(f.name, f.severity, f.confidence, f.cost.tokens or 0) for f in report.findings]
-    return Said(
-        run.name, evidence, judge(truth, first), first.name if first else SILENT, first.confidence if first else "",
-        first.severity if first else "", first.claim if first else "", first.primary.line if first and first.primary else None,
-        side_of(report), Counter(kind for kind, *_ in pairs), wrong, listed,
-    )  # fmt: skip
+    first = first_of(report)
+    verdict = judge(truth, first)
+    if first is None:
+        return Said(run.name, evidence, verdict, SILENT, "", "", "", None, *told, listed)
+    line = first.primary.line if first.primary else None
+    words = (first.name, first.confidence, first.severity, first.claim, line)
+    return Said(run.name, evidence, verdict, *words, *told, listed)
 
 
 def counts(request: dict[str, Any]) -> dict[str, Any]:
@@ -257,9 +169,10 @@ def summary(said: list[Said], truths: dict[str, dict[str, Any]]) -> list[str]:
     for evidence in sorted({s.evidence for s in said}, key=EVIDENCE.index):
         those = [s for s in said if s.evidence == evidence]
         tally, tokens = Counter(s.verdict for s in those), sum((s.tokens for s in those), Counter[str]())
-        sides = sum(s.side == truths[s.run]["side"] for s in those if truths[s.run]["side"] != "both")
-        judged = sum(truths[s.run]["side"] != "both" for s in those)
-        rows.append([evidence, len(those), *(tally[v] for v in VERDICTS), f"{sides}/{judged}", f"{tokens['exact']:,}/{tokens.total():,}"])
+        judged = [s for s in those if truths[s.run]["side"] != "both"]
+        sides = f"{sum(s.side == truths[s.run]['side'] for s in judged)}/{len(judged)}"
+        exact = f"{tokens['exact']:,}/{tokens.total():,}"
+        rows.append([evidence, len(those), *(tally[v] for v in VERDICTS), sides, exact])
     return table(["evidence", "runs", *VERDICTS, "side right", "requests exact"], rows)
 
 
@@ -300,7 +213,8 @@ def main() -> int:
         for line in s.counted:
             print(f"tokens {s.run} ({s.evidence}) {line}")
         if a.list and RANK[s.verdict]:
-            print(f"{s.verdict:6} {s.run} ({s.evidence}): {s.answer} {s.severity} {s.confidence} line {s.line}: {s.claim}")
+            words = f"{s.answer} {s.severity} {s.confidence} line {s.line}: {s.claim}"
+            print(f"{s.verdict:6} {s.run} ({s.evidence}): {words}")
     if a.json:
         a.json.write_text(json.dumps([s._asdict() for s in said], indent=1), encoding="utf-8")
     if a.markdown:

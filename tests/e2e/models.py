@@ -26,7 +26,7 @@ WINDOW = 1024
 TEMPLATE = (
     "{%- if tools %}{{- '<|im_start|>system\\n# Tools\\n<tools>' }}"
     "{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}"
-    "{{- '\\n</tools>\\nTo call one, answer with:\\n<tool_call>\\n{\"name\": <name>, \"arguments\": <json>}\\n' }}"
+    '{{- \'\\n</tools>\\nTo call one, answer with:\\n<tool_call>\\n{"name": <name>, "arguments": <json>}\\n\' }}'
     "{{- '</tool_call><|im_end|>\\n' }}{%- endif %}"
     "{%- set ns = namespace(last=-1) %}"
     "{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}"
@@ -34,8 +34,8 @@ TEMPLATE = (
     "{%- if m.role == 'assistant' and m.reasoning_content and (preserve_thinking or loop.index0 > ns.last) %}"
     "{{- '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{%- endif %}"
     "{{- m.content or '' }}"
-    "{%- if m.tool_calls %}{%- for call in m.tool_calls %}{{- '\\n<tool_call>\\n{\"name\": \"' + call.function.name }}"
-    "{{- '\", \"arguments\": ' }}{%- if call.function.arguments is string %}{{- call.function.arguments }}"
+    '{%- if m.tool_calls %}{%- for call in m.tool_calls %}{{- \'\\n<tool_call>\\n{"name": "\' + call.function.name }}'
+    '{{- \'", "arguments": \' }}{%- if call.function.arguments is string %}{{- call.function.arguments }}'
     "{%- else %}{{- call.function.arguments | tojson }}{%- endif %}{{- '}\\n</tool_call>' }}{%- endfor %}{%- endif %}"
     "{{- '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"

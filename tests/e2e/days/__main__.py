@@ -1,4 +1,4 @@
-"""Plays days on real servers, one server at a time. Exit status 1 when one could not be played, 2 for an unknown name."""
+"""Plays days on real servers, one after another. Exit status 1 when one could not be played, 2 for an unknown name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--level", action="append", choices=list(LEVELS), help="of the log; repeatable")
     parser.add_argument("--no-mended", action="store_true", help="not the faulty days without their fault")
     parser.add_argument("--again", action="store_true", help="also those that lie in FOLDER already")
-    parser.add_argument("--recount", action="store_true", help="start no server: make the truth of those in FOLDER anew")
+    parser.add_argument("--recount", action="store_true", help="make the truth of those in FOLDER anew; no server")
     a = parser.parse_args()
     if unknown := [name for name in a.names if name not in known]:
         parser.error(f"no situation {', '.join(unknown)}; there are {', '.join(known)}")
@@ -68,7 +68,7 @@ def main() -> int:
         todo = [plan for plan in todo if a.again or plan.name not in there]
     todo = [plan for plan in todo if not (a.no_mended and plan.mended)]
     failed = [plan.name for plan in todo if not played(plan, out, recount if a.recount else play)]
-    print(f"{len(todo) - len(failed)} of {len(todo)} days played" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    print(f"{len(todo) - len(failed)} of {len(todo)} days played", *(f"failed: {name}" for name in failed), sep="\n")
     return 1 if failed else 0
 
 

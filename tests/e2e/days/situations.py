@@ -1,7 +1,7 @@
 """The days: which traffic on which server, what is wrong with it by construction, and what mends it.
 
-One entry is one situation; adding one is described in docs/e2e.md. Knows no finding: which answers are right is a matter
-of ``benchmarks/days.py``.
+One entry is one situation; adding one is described in docs/e2e.md. Knows no finding: which answers are right stands in
+``benchmarks/day_causes.py``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ ALL = [
     ),
     Situation("three_on_one", traffic.three_users, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(3, *RAM_OFF)),
     Situation("agents_chat_one", traffic.agents_and_chat, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
-    Situation("agents_chat_two", traffic.agents_and_chat, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(4, *RAM_OFF)),
+    Situation(
+        "agents_chat_two", traffic.agents_and_chat, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(4, *RAM_OFF),
+    ),
     Situation("sub_agents_one", traffic.sub_agents, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
     Situation("titles_one", traffic.title_requests, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
     Situation("titles_two", traffic.title_requests, slots(2, *RAM_OFF), "side_requests_ram_off", slots(4, *RAM_OFF)),

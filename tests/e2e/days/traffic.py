@@ -1,7 +1,7 @@
 """What several clients of one server do on a day, by situation.
 
-A function takes a Recorder and whether the client has its fault; where the fault is the server's it is the same with and
-without. Prompts have 1,000 to 3,000 tokens: a character is one. Knows no server option and no diagnosis.
+A function takes a Recorder and whether the client has its fault; where the fault is the server's, that changes nothing.
+Prompts have 1,000 to 3,000 tokens: a character is one. Knows no server option and no diagnosis.
 """
 
 from __future__ import annotations
@@ -326,9 +326,9 @@ def cold_burst(day: Recorder, faulty: bool) -> None:
 def sibling(day: Recorder, faulty: bool) -> None:
     """Two conversations that share only the system prompt, and a third between them; mended, each names its slot."""
     heads = {"long": prose(1, 1500), "other": prose(2, 1700), "short": prose(1, 1500)}
-    long, other, short = (
-        Talk(day, name, head, **({} if faulty else {"id_slot": slot})) for slot, (name, head) in enumerate(heads.items())
-    )
+    long, other, short = (Talk(day, name, head) for name, head in heads.items())
+    for slot, talk in enumerate((long, other, short)):
+        talk.fields = {} if faulty else {"id_slot": slot}
     for _ in range(2):
         long.ask(1800 if not long.messages else 200)
         other.ask(300)

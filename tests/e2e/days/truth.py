@@ -15,8 +15,8 @@ from e2e.days.tokens import common, rendered, repeated, runs, tokens
 ROWS = ("reused", "new", "client", "server", "request", "together", "elsewhere")
 """reused: the server's own count. server: an earlier request of this conversation began so, and it was computed again.
 request: the same, and the request itself asked for it (``cache_prompt: false``). together: the same beginning was being
-computed when this request was sent. elsewhere: only another conversation had begun so. client: text that this client had
-sent before, behind a difference. new: the rest."""
+computed when this request was sent. elsewhere: only another conversation had begun so. client: text that this client
+had sent before, behind a difference. new: the rest."""
 
 
 class NotAsRenderedError(Exception):
@@ -81,7 +81,7 @@ def account(sent: list[Sent]) -> list[Accounted]:
         # Nobody knows how far a server had come when a client hung up before the first piece of the reply.
         if not request.cut or _reply(request):
             held.append(_Held(request, prompt, prompt + _reply(request)[:-1]))
-        known[request.client] |= runs(prompt)
+            known[request.client] |= runs(prompt)
     return out
 
 
