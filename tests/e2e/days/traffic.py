@@ -356,4 +356,4 @@ def branches(day: Recorder, faulty: bool) -> None:
     in_turn([first], 3)
     second = Talk(day, "branch", first.head, **({} if faulty else {"id_slot": 1}))
     second.messages = messages_of(first)
-    in_turn([first, second], 4, 200)
+    in_turn([first, second], 7, 200)
