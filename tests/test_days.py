@@ -1,4 +1,4 @@
-"""What is said of mixed days on real servers, against what was done: fixtures/days, with the log alone and with the bodies."""
+"""What is said of mixed days on real servers, against what was done (fixtures/days): by the log, and with the bodies."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_rows_of_a_day_add_up(run: Path) -> None:
 
 
 def finding(name: str, severity: str = "warning", confidence: str = "medium") -> Finding:
-    blank = {field: None for field in Finding.__struct_fields__}
+    blank: dict[str, Any] = dict.fromkeys(Finding.__struct_fields__)
     return Finding(**blank | {"name": name, "severity": severity, "confidence": confidence})
 
 
