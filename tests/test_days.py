@@ -1,4 +1,4 @@
-"""What is said of mixed days on real servers, against what was done (fixtures/days): by the log, and with the bodies."""
+"""What is said of mixed days on real servers, against what was done (fixtures/days): by the log and with the bodies."""
 
 from __future__ import annotations
 
