@@ -36,8 +36,7 @@ RIGHT: dict[str, set[str]] = {
     "tools_shuffled": {"tools-changed"},
     "tools_come_and_go": {"tools-changed"},
     "rolling_window": {"history-truncated"},
-    # the passages are the head of the prompt and its longest part
-    "passages_shuffled": {"history-rewritten", "prefix-diverges-early", "volatile-prefix"},
+    "passages_shuffled": {"history-rewritten"},
     "cache_prompt_false": {"cache-prompt-off"},
     # both name one slot, and there is no copy in main memory
     "slot_pinned": {"id-slot-pinned", "slot-held-other-prompt", "cache-ram-disabled"},
@@ -57,6 +56,8 @@ NEAR: dict[str, set[str]] = {
     # the log shows that the prompt parts behind its head, and what is new of it; not that the oldest are gone
     "rolling_window": {"history-rewritten", "prefix-diverges-early"},
     "early_message_edited": _CHANGED_HEAD,
+    # the passages begin behind 400 tokens of instructions and are the longest part of the head
+    "passages_shuffled": _CHANGED_HEAD,
     "reasoning_dropped": {"history-rewritten"},
 }
 """Answers that say as much as a log without text can show, and how to see more."""
@@ -74,14 +75,14 @@ NO_CAUSE = {"context-shift", "cache-reuse-unsupported", "log-cut", "unknown-form
 """Notes that name no cause of a loss."""
 
 
-def mended(truth: dict[str, Any]) -> bool:
+def nothing_to_mend(truth: dict[str, Any]) -> bool:
     """Whether nothing is to be mended: by construction, or because the fault cost nothing here."""
     return truth["cause"] == "none" or truth["side"] == "none"
 
 
 def right(truth: dict[str, Any]) -> set[str]:
     """Right answers of a run."""
-    names = set() if mended(truth) else set(RIGHT[truth["cause"]])
+    names = set() if nothing_to_mend(truth) else set(RIGHT[truth["cause"]])
     backwards = truth["memory"] != "dense" and truth["side"] in ("server", "both")
     if backwards and (truth["going_back"] or not names or truth["total"]["client"]):
         names |= GOING_BACK

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import accuracy
 import runs
-from day_causes import NEAR, NO_CAUSE, SILENT, TERSE, mended, right
+from day_causes import NEAR, NO_CAUSE, SILENT, TERSE, nothing_to_mend, right
 
 import cachedoctor
 from cachedoctor.model import Finding, Report
@@ -72,8 +72,8 @@ def judge(truth: dict[str, Any], first: Finding | None) -> str:
     answer = first.name if first else SILENT
     is_sure = first is not None and first.confidence != "low"
     if answer in right(truth):
-        return "right" if not mended(truth) else "ok"
-    if mended(truth):
+        return "right" if not nothing_to_mend(truth) else "ok"
+    if nothing_to_mend(truth):
         is_quiet = first is None or first.severity == "note"
         return "ok" if is_quiet else "ALARM" if is_sure else "alarm"
     if answer in NEAR.get(truth["cause"], set()) | TERSE:
@@ -180,7 +180,7 @@ def matrix(said: list[Said], truths: dict[str, dict[str, Any]]) -> list[str]:
     """The confusion matrix: cause by answer, with verdicts."""
     cells: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for s in said:
-        cause = "none" if mended(truths[s.run]) else truths[s.run]["cause"]
+        cause = "none" if nothing_to_mend(truths[s.run]) else truths[s.run]["cause"]
         cells[cause, s.answer + (" (note)" if s.severity == "note" else ""), s.verdict][s.evidence] += 1
     shown = sorted({s.evidence for s in said}, key=EVIDENCE.index)
     order = sorted(cells, key=lambda key: (key[0] == "none", key[0], RANK[key[2]], -cells[key].total()))
