@@ -1,6 +1,6 @@
-"""Writes tiny language models with random weights for llama-server: plain attention, sliding window, hybrid.
+"""Writes tiny language models with random weights for llama-server: plain attention, sliding window, hybrid, recurrent.
 
-Knows the GGUF format and the tensors of three architectures. Knows no server and no log. One character of a prompt is
+Knows the GGUF format and the tensors of four architectures. Knows no server and no log. One character of a prompt is
 one token (the vocabulary holds bytes, and a merge that no text needs), and only digits are ever generated: so lengths
 are counted in characters, and a reply that is sent back is the tokens that were generated.
 """
@@ -14,21 +14,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 VOCAB_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+VOCAB_SPECIAL += ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]  # without them a server refuses /infill
 CONTROL, USER_DEFINED, NORMAL = 3, 4, 1
 WIDTH, INNER, HEADS, KV_HEADS, HEAD = 64, 96, 4, 2, 16
 """Embedding, feed-forward, attention heads, key/value heads, size of a head."""
 WINDOW = 1024
 """Tokens that a sliding-window layer sees."""
 
-# Like templates of current reasoning models: reasoning of turns before the last user message is dropped, unless the
-# switch preserve_thinking is set.
+# Like templates of current reasoning models: tools stand in the head, and reasoning of turns before the last user
+# message is dropped, unless the switch preserve_thinking is set.
 TEMPLATE = (
+    "{%- if tools %}{{- '<|im_start|>system\\n# Tools\\n<tools>' }}"
+    "{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}"
+    '{{- \'\\n</tools>\\nTo call one, answer with:\\n<tool_call>\\n{"name": <name>, "arguments": <json>}\\n\' }}'
+    "{{- '</tool_call><|im_end|>\\n' }}{%- endif %}"
     "{%- set ns = namespace(last=-1) %}"
     "{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}"
     "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' }}"
     "{%- if m.role == 'assistant' and m.reasoning_content and (preserve_thinking or loop.index0 > ns.last) %}"
     "{{- '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{%- endif %}"
-    "{{- (m.content or '') + '<|im_end|>\\n' }}{%- endfor %}"
+    "{{- m.content or '' }}"
+    '{%- if m.tool_calls %}{%- for call in m.tool_calls %}{{- \'\\n<tool_call>\\n{"name": "\' + call.function.name }}'
+    '{{- \'", "arguments": \' }}{%- if call.function.arguments is string %}{{- call.function.arguments }}'
+    "{%- else %}{{- call.function.arguments | tojson }}{%- endif %}{{- '}\\n</tool_call>' }}{%- endfor %}{%- endif %}"
+    "{{- '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 
@@ -199,4 +208,26 @@ def hybrid() -> Model:
     return model
 
 
-KINDS = {"dense": dense, "swa": swa, "hybrid": hybrid}
+def recurrent() -> Model:
+    """State-space layers only (mamba): nothing but the newest state and its checkpoints. From b8352 on."""
+    model = Model("mamba", 2, seed=5)
+    state, inner, rank, kernel = 16, 2 * WIDTH, 4, 4
+    model.keys({"feed_forward_length": 0, "attention.head_count": 0, "attention.head_count_kv": 0})
+    model.keys({"ssm.conv_kernel": kernel, "ssm.inner_size": inner, "ssm.state_size": state})
+    model.keys({"ssm.time_step_rank": rank})
+    for i in range(model.layers):
+        block = f"blk.{i}."
+        model.norms(block, "attn_norm")
+        model.tensor(block + "ssm_in.weight", WIDTH, 2 * inner)
+        model.tensor(block + "ssm_conv1d.weight", kernel, inner)
+        model.tensor(block + "ssm_conv1d.bias", inner, fill=0.0)
+        model.tensor(block + "ssm_x.weight", inner, rank + 2 * state)
+        model.tensor(block + "ssm_dt.weight", rank, inner)
+        model.tensor(block + "ssm_dt.bias", inner, fill=0.0)
+        model.tensor(block + "ssm_a", state, inner, fill=-0.5)
+        model.tensor(block + "ssm_d", inner, fill=1.0)
+        model.tensor(block + "ssm_out.weight", inner, WIDTH)
+    return model
+
+
+KINDS = {"dense": dense, "swa": swa, "hybrid": hybrid, "recurrent": recurrent}

@@ -1,0 +1,89 @@
+"""Which answers are right for the cause of a day, by construction. Knows names of findings; runs nothing.
+
+A cause is a slug of ``tests/e2e/days/situations.py``. An answer is right when acting on it mends the day, as the same
+day without its fault shows; it is near when it says what the evidence shows and leads on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SILENT = "silent"
+SLOT_TAKEN = {"slot-contention", "slot-held-other-prompt", "side-request"}
+"""A slot was taken, told by who took it; each of them advises more slots, which is what mends it."""
+
+RIGHT: dict[str, set[str]] = {
+    # more conversations than slots, and no copy in main memory: more slots mend it, and so does the RAM cache
+    "slots_taken_ram_off": SLOT_TAKEN | {"cache-ram-disabled"},
+    "side_requests_ram_off": SLOT_TAKEN | {"cache-ram-disabled"},
+    # the RAM cache is on and holds one or two prompts; with automatic slots idle ones are cleared into it
+    "slots_taken_ram_small": {"slot-contention", "cache-ram-too-small", "idle-slots-cleared"},
+    # infill and embeddings take the slot, and what it held is not copied for them: only another slot mends it
+    "slot_taken_unsaved": SLOT_TAKEN,
+    "slept": {"server-slept"},
+    "restarted": {"server-restarted"},
+    # a unified KV cache of two thirds of what the chats need; with the RAM cache on the purged prompts were copied
+    "kv_too_small": {"kv-purged", "cache-ram-disabled"},
+    # a prompt with the same head takes the copy out of main memory, which ends it: a slot each mends it
+    "sibling_took_ram_entry": {"shared-prefix-steal", "slot-contention", "slot-held-other-prompt"},
+    # two chats with a long common beginning are most similar to the same slot; asking for more similarity parts them
+    "slot_shared_by_branches": {"shared-prefix-steal"},
+    "checkpoints_off": {"checkpoints-disabled"},
+    "clock": {"volatile-prefix"},
+    "billing_header": {"billing-header", "volatile-prefix"},
+    # both stand in the head of the same prompts; the tools come first in this template
+    "clock_and_tools": {"tools-changed", "volatile-prefix"},
+    "tools_shuffled": {"tools-changed"},
+    "tools_come_and_go": {"tools-changed"},
+    "rolling_window": {"history-truncated"},
+    "passages_shuffled": {"history-rewritten"},
+    "cache_prompt_false": {"cache-prompt-off"},
+    # both name one slot, and there is no copy in main memory
+    "slot_pinned": {"id-slot-pinned", "slot-held-other-prompt", "cache-ram-disabled"},
+    "reasoning_dropped": {"reasoning-stripped"},
+    "early_message_edited": {"history-rewritten"},
+    "together": {"cold-burst", "computed-together"},
+}
+"""Answers after which the day is mended, by cause."""
+
+_CHANGED_HEAD = {"prefix-diverges-early"}
+NEAR: dict[str, set[str]] = {
+    "clock": _CHANGED_HEAD,
+    "billing_header": _CHANGED_HEAD,
+    "clock_and_tools": _CHANGED_HEAD,
+    "tools_shuffled": _CHANGED_HEAD,
+    "tools_come_and_go": _CHANGED_HEAD,
+    # the log shows that the prompt parts behind its head, and what is new of it; not that the oldest are gone
+    "rolling_window": {"history-rewritten", "prefix-diverges-early"},
+    "early_message_edited": _CHANGED_HEAD,
+    # the passages begin behind 400 tokens of instructions and are the longest part of the head
+    "passages_shuffled": _CHANGED_HEAD,
+    "reasoning_dropped": {"history-rewritten"},
+}
+"""Answers that say as much as a log without text can show, and how to see more."""
+
+TERSE = {"log-too-terse", "reuse-undecided"}
+"""Near for every cause: the log does not hold the evidence, and that is said."""
+
+GOING_BACK = {
+    "no-usable-checkpoint", "checkpoints-disabled", "checkpoint-evicted", "checkpoints-bunched", "swa-window-lost",
+    "swa-threshold-misfire", "short-prompt-checkpoint-lost", "rollback-failed",
+}  # fmt: skip
+"""Right where memory that needs checkpoints lost what plain attention keeps: the server's share of the day."""
+
+NO_CAUSE = {"context-shift", "cache-reuse-unsupported", "log-cut", "unknown-format", "wrong-output-hazard"}
+"""Notes that name no cause of a loss."""
+
+
+def nothing_to_mend(truth: dict[str, Any]) -> bool:
+    """Whether nothing is to be mended: by construction, or because the fault cost nothing here."""
+    return truth["cause"] == "none" or truth["side"] == "none"
+
+
+def right(truth: dict[str, Any]) -> set[str]:
+    """Right answers of a run."""
+    names = set() if nothing_to_mend(truth) else set(RIGHT[truth["cause"]])
+    backwards = truth["memory"] != "dense" and truth["side"] in ("server", "both")
+    if backwards and (truth["going_back"] or not names or truth["total"]["client"]):
+        names |= GOING_BACK
+    return names

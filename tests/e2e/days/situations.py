@@ -1,0 +1,121 @@
+"""The days: which traffic on which server, what is wrong with it by construction, and what mends it.
+
+One entry is one situation; adding one is described in docs/e2e.md. Knows no finding: which answers are right stands in
+``benchmarks/day_causes.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from e2e.days import traffic
+from e2e.days.traffic import Traffic
+
+ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
+GOES_BACK = ("swa", "hybrid", "recurrent")
+"""Kinds of memory that need a checkpoint to go back."""
+HEALTHY = "none"
+RAM_OFF = ("--cache-ram", "0")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A day, with and without its fault."""
+
+    name: str
+    traffic: Traffic
+    options: tuple[str, ...]
+    """Of the server on the faulty day, behind the model."""
+    cause: str = HEALTHY
+    """Slug of the main cause; ``none`` where nothing is to be mended."""
+    mended: tuple[str, ...] | None = None
+    """Options of the day without the fault, if others; the client has no fault then either."""
+    kinds: tuple[str, ...] = ALL_KINDS
+    going_back: bool = False
+    """Whether a memory that needs checkpoints may lose what plain attention keeps, by what the client rightly does."""
+
+    @property
+    def is_faulty(self) -> bool:
+        return self.cause != HEALTHY
+
+
+def slots(count: int, *more: str, each: int = 12288) -> tuple[str, ...]:
+    """Options of a server with so many slots of ``each`` tokens."""
+    return ("-np", str(count), "-c", str(count * each), *more)
+
+
+ALL = [
+    # ---- the server loses
+    Situation("six_on_four", traffic.six_in_turn, slots(4, *RAM_OFF), "slots_taken_ram_off", slots(4)),
+    Situation("eight_on_four", traffic.eight_users, slots(4, *RAM_OFF), "slots_taken_ram_off", slots(4)),
+    Situation("eight_on_auto", traffic.eight_users, ("-c", "32768", *RAM_OFF), "slots_taken_ram_off", ("-c", "32768")),
+    Situation(
+        "eight_ram_small", traffic.eight_users, slots(4, "--cache-ram", "1"), "slots_taken_ram_small", slots(4),
+    ),
+    Situation(
+        "eight_auto_ram_small", traffic.eight_users, ("-c", "32768", "--cache-ram", "1"), "slots_taken_ram_small",
+        ("-c", "32768"),
+    ),
+    Situation("three_on_one", traffic.three_users, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(3, *RAM_OFF)),
+    Situation("agents_chat_one", traffic.agents_and_chat, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
+    Situation(
+        "agents_chat_two", traffic.agents_and_chat, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(4, *RAM_OFF),
+    ),
+    Situation("sub_agents_one", traffic.sub_agents, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
+    Situation("titles_one", traffic.title_requests, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
+    Situation("titles_two", traffic.title_requests, slots(2, *RAM_OFF), "side_requests_ram_off", slots(4, *RAM_OFF)),
+    Situation("batch_beside", traffic.batch_beside, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
+    Situation(
+        "batch_ram_small", traffic.batch_beside, slots(2, "--cache-ram", "1"), "slots_taken_ram_small", slots(2),
+    ),
+    Situation("sleeping", traffic.with_pauses, slots(2, "--sleep-idle-seconds", "1"), "slept", slots(2)),
+    Situation("restarted", traffic.restarted, slots(3), "restarted"),
+    Situation("infill_between", traffic.infill_between, slots(1), "slot_taken_unsaved", slots(2)),
+    Situation(
+        "embeddings_between", traffic.embeddings_between, slots(1, "--embeddings", "--pooling", "last"),
+        "slot_taken_unsaved", slots(2, "--embeddings", "--pooling", "last"),
+    ),
+    Situation(
+        "kv_too_small", traffic.three_users, ("-np", "4", "-kvu", "-c", "8192", *RAM_OFF), "kv_too_small",
+        ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
+    ),
+    Situation("sibling_entry", traffic.sibling, slots(1), "sibling_took_ram_entry", slots(3)),
+    Situation("sibling_slot", traffic.sibling, slots(3), "slot_shared_by_branches"),
+    Situation("branches", traffic.branches, slots(2), "slot_shared_by_branches"),
+    Situation(
+        "no_checkpoints", traffic.regenerated, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
+        kinds=GOES_BACK,
+    ),
+    # ---- the client loses
+    Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
+    Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
+    Situation("clock_beside_one", traffic.clock_beside, slots(1), "clock"),
+    Situation("clock_alone", traffic.clock_alone, slots(1), "clock"),
+    Situation("billing_beside", traffic.billing_beside, slots(2), "billing_header"),
+    Situation("clock_and_tools", traffic.clock_and_tools, slots(2), "clock_and_tools"),
+    Situation("tools_shuffled", traffic.tools_shuffled, slots(2), "tools_shuffled"),
+    Situation("mode_switch", traffic.mode_switch, slots(2), "tools_come_and_go"),
+    Situation("rolling_window", traffic.rolling_window, slots(2), "rolling_window"),
+    Situation("rolling_window_four", traffic.rolling_window, slots(4), "rolling_window"),
+    Situation("rag_shuffled", traffic.rag_shuffled, slots(2), "passages_shuffled"),
+    Situation("not_cached", traffic.not_cached, slots(2), "cache_prompt_false"),
+    Situation("pinned", traffic.pinned, slots(2, *RAM_OFF), "slot_pinned"),
+    Situation("reasoning_dropped", traffic.reasoning_dropped, slots(2), "reasoning_dropped"),
+    Situation("middle_edited", traffic.middle_edited, slots(2), "early_message_edited"),
+    # ---- together
+    Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
+    # ---- nothing to mend
+    Situation("new_chats_one", traffic.new_chats, slots(1)),
+    Situation("new_chats_four", traffic.new_chats, slots(4)),
+    Situation("same_question", traffic.same_question, slots(2)),
+    Situation("one_shots_one", traffic.one_shots, slots(1)),
+    Situation("one_shots_four", traffic.one_shots, slots(4)),
+    Situation("compaction", traffic.compaction, slots(2), going_back=True),
+    Situation("cancellations", traffic.cancellations, slots(2), going_back=True),
+    Situation("regenerated", traffic.regenerated, slots(1), going_back=True),
+    Situation("at_once", traffic.at_once, slots(4)),
+    Situation("agents_chat_default", traffic.agents_and_chat, slots(1)),
+    Situation("sub_agents_four", traffic.sub_agents, slots(4)),
+    Situation("three_on_auto", traffic.three_users, ("-c", "32768")),
+    Situation("documents", traffic.growing_documents, slots(2)),
+]  # fmt: skip
