@@ -1,0 +1,25 @@
+"""What a slot, an entry of the RAM cache or a slot file holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cachedoctor.replay.llamacpp.checkpoints import Checkpoint
+
+
+class Content(NamedTuple):
+    """Tokens with the memory of them. Immutable: slots and caches exchange it."""
+
+    text: int
+    """In the tree; -1 where there is none."""
+    tokens: int
+    """Length, which may be less than that of the text."""
+    oldest: int
+    """Smallest position that the memory has of a sliding window."""
+    saved: tuple[Checkpoint, ...]
+    """The oldest first."""
+    owner: int
+    """Request whose content it is; -1 before the first."""
+
+
+EMPTY = Content(-1, 0, 0, (), -1)

@@ -1,0 +1,315 @@
+"""Replays a llama-server: which slot takes a request, what it holds then, and what of it is reused.
+
+Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/decision.py`` has it for going back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from cachedoctor.knowledge.decision import Decision, Held, decide
+from cachedoctor.replay.llamacpp import window
+from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added, cuts_of, due, starts
+from cachedoctor.replay.llamacpp.content import EMPTY, Content
+from cachedoctor.replay.llamacpp.ram_cache import RamCache
+from cachedoctor.replay.llamacpp.served import Cause, ChosenBy, Served
+from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.traffic import Asked, Traffic
+
+NEVER = Served(0, -1, "none", False, 0, 0)
+
+
+def serve(traffic: Traffic, settings: Settings) -> list[Served]:
+    """Give what a server with these settings would have done with every request of the traffic, in its order.
+
+    Requests that find no idle slot wait until one is released. One that had ended by then, in the order of the
+    traffic, ends at once.
+    """
+    return _Server(traffic, settings.resolved()).run()
+
+
+class _Slot:
+    """One slot."""
+
+    __slots__ = ("content", "request", "used")
+
+    def __init__(self) -> None:
+        self.content = EMPTY
+        self.used = -1
+        self.request: int | None = None
+
+
+class _Server:
+    """The state of one server while it is replayed."""
+
+    def __init__(self, traffic: Traffic, settings: Settings) -> None:
+        self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
+        self.slots = [_Slot() for _ in range(settings.slots or 1)]
+        self.ram = RamCache(settings, self.tree, self._lose) if settings.cache_ram_mib else None
+        self.lost: dict[int, Cause] = {}
+        self.waiting: deque[int] = deque()
+        self.ended: set[int] = set()
+        self.files: dict[str, Content] = {}
+        self.clock = 0
+        self.room = window.cells(settings)
+        self.served = [NEVER] * len(traffic.asked)
+        self.of: dict[int, list[_Slot]] = {}
+
+    def run(self) -> list[Served]:
+        """Go through the traffic."""
+        for _, kind, index in self.traffic.moments:
+            self.clock += 1
+            if kind == 0:
+                self._end(index)
+            elif kind == 1:
+                self._happen(index)
+            else:
+                self.waiting.append(index)
+                self._serve_waiting()
+        return self.served
+
+    # ---- moments
+
+    def _serve_waiting(self) -> None:
+        while self.waiting:
+            index = self.waiting[0]
+            if not self._start(index):
+                return
+            self.waiting.popleft()
+            if index in self.ended:
+                self._release(index)
+
+    def _end(self, index: int) -> None:
+        if index not in self.of:
+            self.ended.add(index)
+            return
+        self._release(index)
+        self._serve_waiting()
+
+    def _release(self, index: int) -> None:
+        asked = self.traffic.asked[index]
+        first, *others = self.of.pop(index)
+        for slot in others:
+            slot.content, slot.request, slot.used = self._cleared(slot.content), None, self.clock
+        first.request, first.used = None, self.clock
+        if asked.refused:
+            return
+        tokens = self.tree.length(asked.content)
+        old = first.content
+        oldest = window.oldest(self.settings, old.oldest, tokens, self.room)
+        first.content = Content(asked.content, tokens, oldest, old.saved, index)
+
+    def _happen(self, index: int) -> None:
+        event = self.traffic.happened[index]
+        if event.what == "restart":
+            self._restart()
+            return
+        slot, build = self.slots[event.slot % len(self.slots)], self.settings.build
+        if event.what == "save":
+            kept = slot.content.saved if build >= 11549 else ()
+            self.files[event.file] = slot.content._replace(saved=kept)
+        elif event.what == "erase":
+            self._lose(slot.content, "erased")
+            slot.content = self._cleared(slot.content)
+        elif event.file in self.files:
+            self._lose(slot.content, "erased")
+            found = self.files[event.file]
+            back = window.saved(self.settings, found.oldest, found.tokens)
+            kept = found.saved if build >= 11549 else () if build >= 10068 else slot.content.saved
+            slot.content = found._replace(oldest=back, saved=kept)
+
+    def _restart(self) -> None:
+        for slot in self.slots:
+            self._lose(slot.content, "restart")
+            slot.content, slot.used = EMPTY, -1
+        if self.ram is not None:
+            self.ram.clear("restart")
+
+    # ---- one request
+
+    def _start(self, index: int) -> bool:
+        asked = self.traffic.asked[index]
+        length = self.tree.length(asked.prompt)
+        found = self._choose(asked, length)
+        if found is None:
+            return False
+        slot, by, shared = found
+        from_ram = self._swap(slot, by, shared, asked, length)
+        slot.request = index
+        children = self._children(asked, slot)
+        self.of[index] = [slot, *children]
+        if self.ram is not None and self.settings.cache_idle_slots and asked.completion:
+            self._save_idle(self.ram)
+        self._make_room(length, slot)
+        self.served[index] = self._compute(index, asked, slot, by, from_ram, length)
+        for child in children:
+            child.content = slot.content
+        return True
+
+    def _choose(self, asked: Asked, length: int) -> tuple[_Slot, ChosenBy, int] | None:
+        """Slot, how it was chosen, and the common prefix with it as far as the choice looked at it; None: all busy."""
+        slots, build = self.slots, self.settings.build
+        if asked.id_slot is not None and (build >= 9713 or asked.id_slot < len(slots)) and asked.id_slot >= 0:
+            slot = slots[asked.id_slot % len(slots)]
+            return None if slot.request is not None else (slot, "id", self._shared(slot.content, asked.prompt))
+        least = self.settings.slot_prompt_similarity or 0.0
+        chosen, best, at = None, 0.0 if build < 6751 else least, 0
+        for slot in slots if least else ():
+            if slot.request is not None or not slot.content.tokens:
+                continue
+            shared = self._shared(slot.content, asked.prompt)
+            if build < 6751:
+                if shared > best and shared / slot.content.tokens > least:
+                    chosen, best, at = slot, float(shared), shared
+            elif shared / length > best:
+                chosen, best, at = slot, shared / length, shared
+        if chosen is not None:
+            return chosen, "similarity", at
+        for slot in slots:
+            if slot.request is None and (chosen is None or slot.used < chosen.used + (build >= 5833)):
+                chosen = slot
+        return None if chosen is None else (chosen, "lru", self._shared(chosen.content, asked.prompt))
+
+    def _shared(self, content: Content, prompt: int) -> int:
+        if not content.tokens:
+            return 0
+        shared = self.tree.common(content.text, prompt)
+        return shared if shared < content.tokens else content.tokens
+
+    def _swap(self, slot: _Slot, by: ChosenBy, shared: int, asked: Asked, length: int) -> bool:
+        """Save what the slot holds to the RAM cache and look for something better; whether there was."""
+        build, settings, old = self.settings.build, self.settings, slot.content
+        if self.ram is None or not asked.completion or (by == "id" and build < 9873):
+            return False
+        if (build < 8672 and not old.tokens) or (settings.projector and build < 8156):
+            return False
+        keep = shared / old.tokens if old.tokens else 0.0
+        if by == "id" and shared / length <= (settings.slot_prompt_similarity or 0.0):
+            keep = 0.0
+        if by != "lru" and keep >= 0.5:
+            return False
+        self.ram.save(old)
+        found = self.ram.load(asked.prompt, length, old)
+        if found is not None:
+            self._replaced(old)
+            self.lost[found.owner] = "consumed"
+            slot.content = found._replace(oldest=window.saved(settings, found.oldest, found.tokens))
+        self.ram.trim()
+        return found is not None
+
+    def _children(self, asked: Asked, parent: _Slot) -> list[_Slot]:
+        """Idle slots that take the other choices of a request."""
+        found = [slot for slot in self.slots if slot.request is None and slot is not parent][: asked.choices - 1]
+        for slot in found:
+            self._replaced(slot.content)
+            slot.request = parent.request
+        return found
+
+    def _save_idle(self, ram: RamCache) -> None:
+        """Save the other idle slots, and clear them where they share one memory."""
+        for slot in self.slots:
+            if slot.request is None and slot.content.tokens:
+                kept = ram.save(slot.content)
+                if self.settings.kv_unified:
+                    if not kept:
+                        self._lose(slot.content, "refused")
+                    slot.content = self._cleared(slot.content)
+                ram.trim()
+
+    def _make_room(self, length: int, taken: _Slot) -> None:
+        """Purge idle slots while the memory that all slots share is too small."""
+        if not self.settings.kv_unified or self.settings.build < 7079:
+            return
+        used = length + sum(slot.content.tokens for slot in self.slots if slot is not taken)
+        for slot in self.slots:
+            if used > self.settings.context and slot.request is None and slot.content.tokens:
+                used -= slot.content.tokens
+                self._lose(slot.content, "purged")
+                slot.content = self._cleared(slot.content)
+
+    def _compute(self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int) -> Served:
+        place = self.slots.index(slot)
+        best = min(self.traffic.ideal[index].tokens, length - 1)
+        old = slot.content
+        if asked.refused:
+            return Served(0, place, by, from_ram, 0, best)
+        shared = self._shared(old, asked.prompt)
+        decision = self._decide(asked, old, shared, length)
+        reused = decision.reused if decision is not None else 0
+        cause = self._cause(index, slot, shared, reused, best) if reused < best else ""
+        self._replaced(old, shared)
+        slot.content = self._computed(index, asked, old, decision, reused, length)
+        return Served(reused, place, by, from_ram, shared, best, cause, decision)
+
+    def _decide(self, asked: Asked, old: Content, shared: int, length: int) -> Decision | None:
+        if not asked.cache_prompt or not asked.completion:
+            return None
+        settings = self.settings
+        saved = [(one.first, one.last) for one in reversed(old.saved)]
+        held = Held(settings.kind, old.tokens, old.oldest, saved, settings.window if settings.kind == "swa" else 0)
+        return decide(settings.build, held, shared, length, settings.projector)
+
+    def _computed(
+        self, index: int, asked: Asked, old: Content, decision: Decision | None, reused: int, length: int
+    ) -> Content:
+        """What the slot holds when the prompt is computed."""
+        settings = self.settings
+        before = old.oldest if reused else 0
+        if decision is not None and decision.taken is not None:
+            before = window.saved(settings, decision.taken[0], decision.taken[1] + 1)
+        saved = [one for one in old.saved if self._stays(one, decision, reused)]
+        if settings.kind == "attention" or not settings.ctx_checkpoints or not asked.completion:
+            return Content(asked.prompt, length, 0, tuple(saved), index)
+        for at in starts(reused, length, self._cuts(asked, saved, length), settings.batch):
+            if settings.build >= 6751 and due(at, length, asked.user_starts, settings, saved):
+                first = window.oldest(settings, before, at, self.room)
+                saved = added(saved, Checkpoint(first, at - 1, at, index), settings)
+        oldest = window.oldest(settings, before, length, self.room)
+        if 6180 <= settings.build < 6751 and settings.kind == "swa":
+            saved = added(saved, Checkpoint(oldest, length - 1, length, index), settings)
+        return Content(asked.prompt, length, oldest, tuple(saved), index)
+
+    def _cuts(self, asked: Asked, saved: list[Checkpoint], length: int) -> list[int]:
+        if self.settings.build < 6751:
+            return []
+        return cuts_of(length, asked.user_starts, self.settings, saved[-1].tokens if saved else 0)
+
+    def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
+        """Whether a checkpoint is still of use behind the place that the server goes back to."""
+        if self.settings.build < 8672:
+            return decision is None or not decision.searched or one.first <= decision.threshold
+        return one.last <= reused
+
+    # ---- what becomes of what was held
+
+    def _cleared(self, content: Content) -> Content:
+        """An empty slot; up to b9873 its checkpoints stayed."""
+        return EMPTY._replace(saved=content.saved) if self.settings.build < 10068 else EMPTY
+
+    def _lose(self, content: Content, why: Cause) -> None:
+        if content.tokens:
+            self.lost[content.owner] = why
+
+    def _replaced(self, content: Content, shared: int = 0) -> None:
+        """A slot's content gives way to another one; what is in the RAM cache, or goes on, is not lost."""
+        if not content.tokens or shared >= content.tokens:
+            return
+        if self.ram is not None and any(one.owner == content.owner for one in self.ram.entries):
+            return
+        self._lose(content, "slot taken" if self.ram is not None else "RAM cache off")
+
+    def _cause(self, index: int, slot: _Slot, shared: int, reused: int, best: int) -> Cause:
+        """Why less came back than the best that was ever sent."""
+        asked, ideal = self.traffic.asked[index], self.traffic.ideal[index]
+        if not asked.cache_prompt:
+            return "by request"
+        if shared >= best:
+            return "window" if self.settings.kind == "swa" else "checkpoint"
+        if ideal.together or ideal.owner is None:
+            return "together"
+        for other in self.slots:
+            if other is not slot and self._shared(other.content, asked.prompt) > shared:
+                return "busy" if other.request is not None else "other slot"
+        if self.ram is not None and any(self._shared(one, asked.prompt) > shared for one in self.ram.entries):
+            return "refused"
+        return self.lost.get(ideal.owner, "shifted")
