@@ -120,7 +120,7 @@ def _user_places(prompt: Prompt) -> list[int]:
     if not prompt.rendered or not isinstance(messages, list):
         return []
     users = [n for n, one in enumerate(messages) if isinstance(one, dict) and one.get("role") == "user"]
-    span = next((s for s in prompt.spans if users and s.place.startswith(f"messages[{users[0]}]")), None)
+    span = next((s for s in prompt.spans if users and s.place.startswith(f"messages[{users[0]}].")), None)
     opening = None if span is None else _OPENING.search(prompt.text, max(0, span.start - 64), span.start)
     if opening is None:
         return []

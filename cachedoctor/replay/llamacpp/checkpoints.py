@@ -24,20 +24,13 @@ class Checkpoint(NamedTuple):
     """Request that made it."""
 
 
-def starts(begin: int, length: int, cuts: list[int], batch: int) -> list[int]:
-    """Places at which a batch begins, from ``begin`` to the end of a prompt, cut at ``cuts`` and at the batch size."""
-    found, at, places = [], begin, iter([*sorted(cut for cut in cuts if begin < cut < length), length])
-    cut = next(places)
-    while at < length:
-        found.append(at)
-        at = min(cut, at + batch)
-        if at == cut:
-            cut = next(places, length)
-    return found
+def batch_end(at: int, length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> int:
+    """Where a batch that begins ``at`` is cut: at its size, and for a checkpoint."""
+    cuts = _cuts(length, user_starts, settings, saved)
+    return min([length, at + settings.batch, *(cut for cut in cuts if cut > at)])
 
 
-def cuts_of(length: int, user_starts: tuple[int, ...], settings: Settings, last: int) -> list[int]:
-    """Places where a batch is cut for a checkpoint; ``last``: tokens of the newest checkpoint, or 0."""
+def _cuts(length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> list[int]:
     build = settings.build
     if build < 8156:
         return [length - LEAST]
@@ -51,7 +44,8 @@ def cuts_of(length: int, user_starts: tuple[int, ...], settings: Settings, last:
     if build < 10068:
         return [*user_starts, *ends]
     step = settings.checkpoint_min_step or 0
-    return [*(start for start in user_starts[:-1] if start > last + step), *user_starts[-1:], *ends]
+    far = saved[-1].tokens + step if saved else 0
+    return [*(start for start in user_starts[:-1] if start > far), *user_starts[-1:], *ends]
 
 
 def due(at: int, length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> bool:

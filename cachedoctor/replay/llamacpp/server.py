@@ -9,7 +9,7 @@ from collections import deque
 
 from cachedoctor.knowledge.decision import Decision, Held, decide
 from cachedoctor.replay.llamacpp import window
-from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added, cuts_of, due, starts
+from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added, batch_end, due
 from cachedoctor.replay.llamacpp.content import EMPTY, Content
 from cachedoctor.replay.llamacpp.ram_cache import RamCache
 from cachedoctor.replay.llamacpp.served import Cause, ChosenBy, Served
@@ -260,19 +260,17 @@ class _Server:
         saved = [one for one in old.saved if self._stays(one, decision, reused)]
         if settings.kind == "attention" or not settings.ctx_checkpoints or not asked.completion:
             return Content(asked.prompt, length, 0, tuple(saved), index)
-        for at in starts(reused, length, self._cuts(asked, saved, length), settings.batch):
-            if settings.build >= 6751 and due(at, length, asked.user_starts, settings, saved):
+        at = reused
+        while settings.build >= 6751 and at < length:
+            end = batch_end(at, length, asked.user_starts, settings, saved)
+            if due(at, length, asked.user_starts, settings, saved):
                 first = window.oldest(settings, before, at, self.room)
                 saved = added(saved, Checkpoint(first, at - 1, at, index), settings)
+            at = end
         oldest = window.oldest(settings, before, length, self.room)
         if 6180 <= settings.build < 6751 and settings.kind == "swa":
             saved = added(saved, Checkpoint(oldest, length - 1, length, index), settings)
         return Content(asked.prompt, length, oldest, tuple(saved), index)
-
-    def _cuts(self, asked: Asked, saved: list[Checkpoint], length: int) -> list[int]:
-        if self.settings.build < 6751:
-            return []
-        return cuts_of(length, asked.user_starts, self.settings, saved[-1].tokens if saved else 0)
 
     def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
         """Whether a checkpoint is still of use behind the place that the server goes back to."""
