@@ -105,7 +105,11 @@ def judge(work: tuple[Path, str]) -> tuple[Path, list[Row]]:
     served = serve(built.traffic, settings_of(truth, build))
     told = dict(zip(numbered, served, strict=True))
     lengths = {n: built.traffic.tree.length(one.prompt) for n, one in zip(numbered, asked, strict=True)}
-    rows = [_row(one, told.get(one["n"]), lengths.get(one["n"])) for one in truth["requests"] if "/slots/" not in one["endpoint"]]
+    rows = [
+        _row(one, told.get(one["n"]), lengths.get(one["n"]))
+        for one in truth["requests"]
+        if "/slots/" not in one["endpoint"]
+    ]
     return run, rows
 
 
@@ -146,9 +150,12 @@ def _sent(run: Path):
 def _row(truth: dict[str, Any], served: Served | None, length: int | None) -> Row:
     cached = truth["cached_tokens"]
     if cached is None or truth.get("status", 200) != 200:
-        return Row("no count", f"no answer")
+        return Row("no count", "no answer")
     if served is None:
-        return Row("unmatched", f"request {truth['n']}: {truth['prompt_tokens']} tokens, local {truth.get('rendered_tokens_local')}")
+        return Row(
+            "unmatched",
+            f"request {truth['n']}: {truth['prompt_tokens']} tokens, local {truth.get('rendered_tokens_local')}",
+        )
     about = f"request {truth['n']}: cached {cached}, replayed {served.reused} (common {served.common}, best {served.best}, {served.chosen_by}{', RAM' if served.from_ram else ''}; {served.cause}; {served.decision}) of {truth['prompt_tokens']}/{length}"
     return Row("equal" if cached == served.reused else "DIFFERENT", about)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ from cachedoctor.replay.traffic import Asked, Happened, Traffic
 
 _OPENING = re.compile(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
 """What a template writes in front of a user's message: a special token and perhaps the role."""
-_IMAGE_TOKENS = 16
+_IMAGE = re.compile(r"<image sha256:([0-9a-f]{16})>")
+"""What stands for an image in a rendered prompt."""
 
 
 class Sent(msgspec.Struct):
@@ -59,6 +61,7 @@ def build(
     number: int | None = None,
     requests: Sequence[Request] = (),
     happened: Sequence[Happened] = (),
+    image_tokens: int | None = None,
 ) -> Built:
     """Make traffic of bodies, in the order in which they were sent.
 
@@ -68,6 +71,7 @@ def build(
         number: the build, for what it does to the billing header of /v1/messages.
         requests: those of the log, with ``happened`` in the order of their lines; without them the order of the bodies
             is all there is, and each ends before the next starts.
+        image_tokens: that an image takes; None is what explains most lengths of the log, all images taken as equal.
         happened: restarts and slot files, at line numbers of the log.
 
     Raises:
@@ -76,11 +80,14 @@ def build(
     ask = Ask(build=number)
     texts = [rendered(one.prompt, ask, files) for one in sent]
     cut = _Cut(files)
+    if image_tokens is None:
+        image_tokens = _image_tokens([(len(cut.tokens(text)[0]), len(text.images)) for text in texts], requests)
+    cut.image_tokens = image_tokens
     tokens = [cut.tokens(text) for text in texts]
-    placed = _matched([len(ids) for ids, _ in tokens], requests) if requests else {}
+    placed = _matched([len(ids) for ids, _ in tokens], sent, requests) if requests else {}
     tree, asked, of, seen = PromptTree(), [], [], []
     starts = {at: request.first_line for at, request in placed.items()}
-    order = sorted(starts, key=lambda at: starts[at]) if requests else list(range(len(sent)))
+    order = sorted(starts, key=lambda at: starts[at]) if requests else range(len(sent))
     for at in order:
         request = placed.get(at)
         ids, users = tokens[at]
@@ -96,6 +103,7 @@ class _Cut:
 
     def __init__(self, files: ModelFiles) -> None:
         self._files, self._numbers = files, dict[str, int]()
+        self.image_tokens = 0
 
     def ids(self, found: Tokens) -> array[int]:
         """Numbers of tokens."""
@@ -107,11 +115,25 @@ class _Cut:
         return self.ids(self._files.cutter.encode(text))
 
     def tokens(self, prompt: Prompt) -> tuple[array[int], tuple[int, ...]]:
-        """Tokens of a prompt with the BOS that the server puts in front, and where each user message begins."""
-        found = self._files.cutter.encode(prompt.text)
-        leading = self._files.cutter.leading(prompt.text)
-        starts = sorted({bisect_left(found.starts, at) + leading for at in _user_places(prompt)})
-        return array("i", [-1] * leading) + self.ids(found), tuple(starts)
+        """Tokens of a prompt with the BOS that the server puts in front, and where each user message begins.
+
+        The texts between images are cut each by itself, as the server does.
+        """
+        ids, starts, places = (
+            array("i", [-1] * self._files.cutter.leading(prompt.text)),
+            list[int](),
+            _user_places(prompt),
+        )
+        at = 0
+        for image in [*_IMAGE.finditer(prompt.text), None] if prompt.images else [None]:
+            end = len(prompt.text) if image is None else image.start()
+            found = self._files.cutter.encode(prompt.text[at:end])
+            starts += [len(ids) + bisect_left(found.starts, place - at) for place in places if at <= place < end]
+            ids += self.ids(found)
+            if image is not None:
+                ids += array("i", [-2 - int(image[1][:6], 16)] * self.image_tokens)
+                at = image.end()
+        return ids, tuple(starts)
 
 
 def _user_places(prompt: Prompt) -> list[int]:
@@ -139,12 +161,15 @@ def _asked(
     request: Request | None,
 ) -> Asked:
     body: dict[str, Any] = sent.prompt.body or {}
-    prompt = tree.add(ids)
+    cut_to = request.prompt_tokens if request is not None and request.cut_prompt else None
+    prompt = tree.add(ids) if cut_to is None else tree.branch(None, 0, cut_to)
     held = None if request is None else request.released_tokens
     refused = request is not None and request.error is not None
+    shifted = request is not None and (request.shifted or request.seen.truncated or request.cut_prompt)
+    content = tree.branch(None, 0, held) if shifted and held else _content(tree, cut, sent, text, ids, prompt, held)
     return Asked(
         prompt,
-        prompt if refused else _content(tree, cut, sent, text, ids, prompt, held),
+        prompt if refused else content,
         *moments,
         cache_prompt=body.get("cache_prompt") is not False,
         id_slot=body["id_slot"] if isinstance(body.get("id_slot"), int) and body["id_slot"] >= 0 else None,
@@ -169,25 +194,39 @@ def _content(
     return known if len(whole) >= held else tree.branch(known, len(whole), held)
 
 
-def _matched(lengths: list[int], requests: Sequence[Request]) -> dict[int, Request]:
+def _image_tokens(lengths: list[tuple[int, int]], requests: Sequence[Request]) -> int:
+    """Tokens of an image that explain most requests of the log; 0 where none does."""
+    seen = [request for request in requests if request.images] or requests
+    printed = {request.prompt_tokens for request in seen} - {length for length, images in lengths if not images}
+    explained: Counter[int] = Counter()
+    for length, images in lengths:
+        if images:
+            sizes = {
+                (p - length) // images for p in printed if p is not None and p > length and not (p - length) % images
+            }
+            explained.update(sizes)
+    return max(explained, key=lambda size: (explained[size], -size), default=0)
+
+
+def _matched(lengths: list[int], sent: Sequence[Sent], requests: Sequence[Request]) -> dict[int, Request]:
     """Requests by the place of their body: equal lengths in order; those without a length take what lies between."""
-    ordered = sorted((r for r in requests if r.parent is None), key=lambda r: r.first_line)
     found: dict[int, Request] = {}
     unknown: list[tuple[int, Request]] = []
     low = 0
-    for request in ordered:
-        tokens = request.prompt_tokens or request.error_tokens
-        if tokens is None:
-            unknown.append((low, request))
-            continue
+    for request in sorted((r for r in requests if r.parent is None), key=lambda r: r.first_line):
+        tokens = None if request.cut_prompt else request.prompt_tokens or request.error_tokens
         near = range(low, min(len(lengths), low + AHEAD))
-        at = next((at for at in near if lengths[at] == tokens and at not in found), None)
+        if tokens is not None:
+            at = next((at for at in near if lengths[at] == tokens and at not in found), None)
+        else:
+            at = low if low < len(sent) and (request.cut_prompt or not sent[low].answered) else None
+            unknown += [(low, request)] if at is None else []
         if at is not None:
             found[at] = request
             while low in found:
                 low += 1
     for low, request in unknown:
-        at = next((at for at in range(low, len(lengths)) if at not in found), len(lengths))
-        if at < len(lengths) and not any(other.first_line < request.first_line for n, other in found.items() if n > at):
+        at = next((at for at in range(low, len(lengths)) if at not in found), None)
+        if at is not None and not any(n > at and r.first_line < request.first_line for n, r in found.items()):
             found[at] = request
     return found

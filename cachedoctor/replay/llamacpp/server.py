@@ -10,6 +10,7 @@ from collections import deque
 from cachedoctor.knowledge.decision import Decision, Held, decide
 from cachedoctor.replay.llamacpp import window
 from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added, batch_end, due
+from cachedoctor.replay.llamacpp.chunks import moved
 from cachedoctor.replay.llamacpp.content import EMPTY, Content
 from cachedoctor.replay.llamacpp.ram_cache import RamCache
 from cachedoctor.replay.llamacpp.served import Cause, ChosenBy, Served
@@ -245,9 +246,18 @@ class _Server:
         if not asked.cache_prompt or not asked.completion:
             return None
         settings = self.settings
+        if settings.cache_reuse and settings.kind == "attention" and not settings.projector and shared < old.tokens:
+            shared = self._moved(asked, old, shared)
         saved = [(one.first, one.last) for one in reversed(old.saved)]
         held = Held(settings.kind, old.tokens, old.oldest, saved, settings.window if settings.kind == "swa" else 0)
         return decide(settings.build, held, shared, length, settings.projector)
+
+    def _moved(self, asked: Asked, old: Content, shared: int) -> int:
+        """The common prefix with the pieces that are moved behind it; as it is where the tokens are invented."""
+        held, sent = self.tree.tokens(old.text), self.tree.tokens(asked.prompt)
+        if held is None or sent is None:
+            return shared
+        return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
 
     def _computed(
         self, index: int, asked: Asked, old: Content, decision: Decision | None, reused: int, length: int
@@ -275,7 +285,7 @@ class _Server:
     def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
         """Whether a checkpoint is still of use behind the place that the server goes back to."""
         if self.settings.build < 8672:
-            return decision is None or not decision.searched or one.first <= decision.threshold
+            return one.first <= (0 if decision is None else decision.threshold)
         return one.last <= reused
 
     # ---- what becomes of what was held
