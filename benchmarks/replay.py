@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import runs
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.replaying import from_bodies
-from cachedoctor.model import Judged, Request
+from cachedoctor.doctor.replaying import from_bodies, from_log
+from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.model import Judged, Request, Session
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.replay.llamacpp.served import Served
@@ -50,6 +51,10 @@ class Watching(Analyzer):
     def _ask(self, request: Request) -> Judged:
         self.requests.append(request)
         return super()._ask(request)
+
+    def session(self, index: int) -> Session:
+        """A session by its number."""
+        return self._sessions[index]
 
 
 class Row(NamedTuple):
@@ -113,6 +118,31 @@ def judge(work: tuple[Path, str]) -> tuple[Path, list[Row]]:
     return run, rows
 
 
+def judge_log(work: tuple[Path, str]) -> tuple[Path, list[Row]]:
+    """All requests of one run, replayed from its log alone."""
+    run, _ = work
+    watching = Watching(build_of(run))
+    watching.open(str(run / "server.log"))
+    watching.feed((run / "server.log").read_bytes())
+    watching.finish()
+    if not watching.requests:
+        return run, []
+    built = from_log.build(watching.requests)
+    session = watching.session(watching.requests[-1].session)
+    served = serve(built.traffic, recorded(session, watching.requests).settings)
+    rows = []
+    for at, (request, one) in enumerate(zip(built.requests, served, strict=True)):
+        if request.cached_tokens is None:
+            rows.append(Row("no count", ""))
+            continue
+        kind = "equal" if one.reused == request.cached_tokens else "DIFFERENT"
+        if request.seen.cached_tokens is None or request.seen.prompt_tokens is None:
+            kind += ", derived"
+        about = f"task {request.task} of {request.prompt_tokens}: cached {request.cached_tokens} (common {request.common_prefix_tokens}, {request.selected_by}, {request.restored_from_ram}), {'assumed, ' if at in built.assumed else ''}replayed {one}"
+        rows.append(Row(kind, about))
+    return run, rows
+
+
 def _files(happened, numbered, asked):
     """Actions on slots, in front of the request that was sent next."""
     out = []
@@ -164,13 +194,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=Path)
     parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--log", action="store_true", help="from the log alone")
     parser.add_argument("--only", default="")
     parser.add_argument("--workers", type=int, default=runs.WORKERS)
     a = parser.parse_args()
     found = [run for run in runs.find(a.dir) if a.only in str(run)]
     tally: dict[tuple[str, str], Counter[str]] = {}
     different: list[str] = []
-    for run, rows in runs.over(judge, [(run, a.tokenizer) for run in found], a.workers):
+    for run, rows in runs.over(judge_log if a.log else judge, [(run, a.tokenizer) for run in found], a.workers):
         kind = "-".join(run.name.split("-")[:2])
         for row in rows:
             tally.setdefault((run.parent.name, kind), Counter())[row.verdict] += 1
