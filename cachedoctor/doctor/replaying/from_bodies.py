@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.doctor.extras.prompt_matching import AHEAD
+from cachedoctor.doctor.replaying.log_order import log_order
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
@@ -32,27 +33,27 @@ _IMAGE = re.compile(r"<image sha256:([0-9a-f]{16})>")
 class Sent(msgspec.Struct):
     """A body that was sent, with what came back."""
 
-    prompt: Prompt
+    prompt: Prompt | None
+    """None of a body that no prompt can be made of: an infill, an embedding."""
     reply: str = ""
     """Text of the answer as it came."""
     generated: int | None = None
     """Tokens of it, as the server counts them; None where they are not known."""
     answered: bool = True
     """False where nothing came back: an error, or a client that went away."""
-    happened: Happened | None = None
-    """Something beside requests that came in front of it."""
 
 
 class Built(msgspec.Struct):
     """Traffic, and what it was made of."""
 
     traffic: Traffic
-    sent: list[int]
-    """For every Asked the place of its body."""
+    sent: list[int | None]
+    """For every Asked the place of its body; None for a request of the log without one: its text is shared with
+    nothing."""
     requests: list[Request | None]
     """For every Asked its request of the log."""
-    unplaced: int = 0
-    """Requests of the log without a body."""
+    left_out: list[int]
+    """Places of bodies that no request of the log fits, and of those without a prompt where there is no log."""
 
 
 def build(
@@ -69,33 +70,40 @@ def build(
         sent: the bodies.
         files: tokenizer and template; without an exact tokenizer tokens are pieces, and lengths approximate.
         number: the build, for what it does to the billing header of /v1/messages.
-        requests: those of the log, with ``happened`` in the order of their lines; without them the order of the bodies
-            is all there is, and each ends before the next starts.
+        requests: those of the log of the same server, whose order, overlap, restarts and lengths count; without them
+            each body is answered before the next one is sent.
+        happened: slot files, at moments of the traffic.
         image_tokens: that an image takes; None is what explains most lengths of the log, all images taken as equal.
-        happened: restarts and slot files, at line numbers of the log.
 
     Raises:
         CacheDoctorError: the tokenizer or the template cannot be used.
     """
     ask = Ask(build=number)
-    texts = [rendered(one.prompt, ask, files) for one in sent]
+    order = log_order(requests)
+    texts = [None if one.prompt is None else rendered(one.prompt, ask, files) for one in sent]
     cut = _Cut(files)
     if image_tokens is None:
-        image_tokens = _image_tokens([(len(cut.tokens(text)[0]), len(text.images)) for text in texts], requests)
+        sizes = [(len(cut.tokens(text)[0]), len(text.images)) for text in texts if text is not None and text.images]
+        image_tokens = _image_tokens(sizes, requests) if sizes else 0
     cut.image_tokens = image_tokens
-    tokens = [cut.tokens(text) for text in texts]
-    placed = _matched([len(ids) for ids, _ in tokens], sent, requests) if requests else {}
-    tree, asked, of, seen = PromptTree(), [], [], []
-    starts = {at: request.first_line for at, request in placed.items()}
-    order = sorted(starts, key=lambda at: starts[at]) if requests else range(len(sent))
-    for at in order:
-        request = placed.get(at)
-        ids, users = tokens[at]
-        moments = (2 * at, 2 * at + 1) if request is None else (request.first_line, request.last_line)
-        asked.append(_asked(tree, cut, sent[at], texts[at], ids, users, moments, request))
-        of.append(at)
-        seen.append(request)
-    return Built(Traffic(tree, asked, happened), of, seen, len(requests) - len(placed))
+    tokens = [_NOTHING if text is None else cut.tokens(text) for text in texts]
+    builder = _Builder(sent, texts, tokens, cut)
+    if not requests:
+        for at, text in enumerate(texts):
+            if text is not None:
+                builder.add(at, None, (2 * at, 2 * at + 1))
+    else:
+        lengths = [None if text is None else len(ids) for text, (ids, _) in zip(texts, tokens, strict=True)]
+        bodies = {id(request): at for at, request in matched(lengths, sent, order.requests).items()}
+        for request in order.requests:
+            builder.add(bodies.get(id(request)), request, order.moments(request))
+    left_out = sorted(set(range(len(sent))) - {at for at in builder.of if at is not None})
+    return Built(
+        Traffic(builder.tree, builder.asked, [*order.happened, *happened]), builder.of, builder.requests, left_out
+    )
+
+
+_NOTHING: tuple[array[int], tuple[int, ...]] = (array("i"), ())
 
 
 class _Cut:
@@ -150,48 +158,85 @@ def _user_places(prompt: Prompt) -> list[int]:
     return [found.start() for found in re.finditer(re.escape(mark), prompt.text)]
 
 
-def _asked(
-    tree: PromptTree,
-    cut: _Cut,
-    sent: Sent,
-    text: Prompt,
-    ids: array[int],
-    users: tuple[int, ...],
-    moments: tuple[int, int],
-    request: Request | None,
-) -> Asked:
-    body: dict[str, Any] = sent.prompt.body or {}
-    cut_to = request.prompt_tokens if request is not None and request.cut_prompt else None
-    prompt = tree.add(ids) if cut_to is None else tree.branch(None, 0, cut_to)
-    held = None if request is None else request.released_tokens
-    refused = request is not None and request.error is not None
-    shifted = request is not None and (request.shifted or request.seen.truncated or request.cut_prompt)
-    content = tree.branch(None, 0, held) if shifted and held else _content(tree, cut, sent, text, ids, prompt, held)
-    return Asked(
-        prompt,
-        prompt if refused else content,
-        *moments,
-        cache_prompt=body.get("cache_prompt") is not False,
-        id_slot=body["id_slot"] if isinstance(body.get("id_slot"), int) and body["id_slot"] >= 0 else None,
-        user_starts=users,
-        choices=body["n"] if isinstance(body.get("n"), int) else 1,
-        images=bool(text.images),
-        cancelled=not sent.answered,
-        refused=refused,
-    )
+class _Builder:
+    """Adds requests to the tree, in the order in which they started."""
 
+    def __init__(
+        self,
+        sent: Sequence[Sent],
+        texts: list[Prompt | None],
+        tokens: list[tuple[array[int], tuple[int, ...]]],
+        cut: _Cut,
+    ) -> None:
+        self._sent, self._texts, self._tokens, self._cut = sent, texts, tokens, cut
+        self.tree = PromptTree()
+        self.asked: list[Asked] = []
+        self.of: list[int | None] = []
+        self.requests: list[Request | None] = []
 
-def _content(
-    tree: PromptTree, cut: _Cut, sent: Sent, text: Prompt, ids: array[int], prompt: int, held: int | None
-) -> int:
-    """What the slot holds afterwards: ``held`` tokens, of which the reply's text may not be all."""
-    if held is None:
-        held = len(ids) + max(0, (sent.generated or 0) - 1) if sent.generated is not None else None
-    whole = cut.tokens(msgspec.structs.replace(text, text=text.text + sent.reply))[0] if sent.reply else ids
-    if held is None:
-        held = max(len(ids), len(whole) - 1)
-    known = tree.add(whole[:held])
-    return known if len(whole) >= held else tree.branch(known, len(whole), held)
+    def add(self, at: int | None, request: Request | None, moments: tuple[int, int]) -> None:
+        """Add a body, a request of the log, or both."""
+        if request is not None and request.parent is not None:
+            return
+        text = None if at is None else self._texts[at]
+        cut = request is not None and request.cut_prompt
+        if at is None or text is None or cut:
+            asked = None if request is None else self._without_text(request, moments, other=at is not None and not cut)
+        else:
+            asked = self._with_text(at, text, request, moments)
+        if asked is not None:
+            self.asked.append(asked)
+            self.of.append(at)
+            self.requests.append(request)
+
+    def _without_text(self, request: Request, moments: tuple[int, int], *, other: bool) -> Asked | None:
+        """A request that takes a slot, and whose text nothing is known of."""
+        length = request.prompt_tokens or request.error_tokens or request.released_tokens
+        if not length:
+            return None
+        refused = request.error is not None
+        prompt = self.tree.branch(None, 0, length)
+        held = request.released_tokens
+        content = prompt if refused or held is None else self.tree.branch(prompt, length, held)
+        return Asked(prompt, content, *moments, completion=not other, cancelled=request.cancelled, refused=refused)
+
+    def _with_text(self, at: int, text: Prompt, request: Request | None, moments: tuple[int, int]) -> Asked:
+        (ids, users), sent = self._tokens[at], self._sent[at]
+        body: dict[str, Any] = text.body or {}
+        prompt = self.tree.add(ids)
+        held = None if request is None else request.released_tokens
+        refused = request is not None and request.error is not None
+        if refused:
+            content = prompt
+        elif request is not None and held and (request.shifted or request.seen.truncated):
+            content = self.tree.branch(None, 0, held)
+        else:
+            content = self._content(sent, text, ids, held)
+        slot, choices = body.get("id_slot"), body.get("n")
+        return Asked(
+            prompt,
+            content,
+            *moments,
+            cache_prompt=body.get("cache_prompt") is not False,
+            id_slot=slot if isinstance(slot, int) and slot >= 0 else None,
+            user_starts=users,
+            choices=choices if isinstance(choices, int) and choices > 0 else 1,
+            images=bool(text.images),
+            cancelled=not sent.answered,
+            refused=refused,
+        )
+
+    def _content(self, sent: Sent, text: Prompt, ids: array[int], held: int | None) -> int:
+        """What the slot holds afterwards: ``held`` tokens, of which the reply's text may not be all."""
+        whole = ids
+        if sent.reply:
+            whole = self._cut.tokens(msgspec.structs.replace(text, text=text.text + sent.reply))[0]
+        if held is None and sent.generated is not None:
+            held = len(ids) + max(0, sent.generated - 1)
+        if held is None:
+            held = max(len(ids), len(whole) - 1)
+        known = self.tree.add(whole[:held])
+        return known if len(whole) >= held else self.tree.branch(known, len(whole), held)
 
 
 def _image_tokens(lengths: list[tuple[int, int]], requests: Sequence[Request]) -> int:
@@ -208,23 +253,29 @@ def _image_tokens(lengths: list[tuple[int, int]], requests: Sequence[Request]) -
     return max(explained, key=lambda size: (explained[size], -size), default=0)
 
 
-def _matched(lengths: list[int], sent: Sequence[Sent], requests: Sequence[Request]) -> dict[int, Request]:
-    """Requests by the place of their body: equal lengths in order; those without a length take what lies between."""
+def matched(lengths: Sequence[int | None], sent: Sequence[Sent], requests: Sequence[Request]) -> dict[int, Request]:
+    """Requests by the place of their body: equal lengths in order; those without a length take what lies between.
+
+    ``lengths``: tokens of each body, None where no prompt can be made of it.
+    """
     found: dict[int, Request] = {}
     unknown: list[tuple[int, Request]] = []
     low = 0
-    for request in sorted((r for r in requests if r.parent is None), key=lambda r: r.first_line):
+    for request in requests:
+        if request.parent is not None:
+            continue
         tokens = None if request.cut_prompt else request.prompt_tokens or request.error_tokens
         near = range(low, min(len(lengths), low + AHEAD))
-        if tokens is not None:
-            at = next((at for at in near if lengths[at] == tokens and at not in found), None)
-        else:
-            at = low if low < len(sent) and (request.cut_prompt or not sent[low].answered) else None
-            unknown += [(low, request)] if at is None else []
-        if at is not None:
-            found[at] = request
-            while low in found:
-                low += 1
+        at = None if tokens is None else next((at for at in near if lengths[at] == tokens and at not in found), None)
+        if at is None and low < len(sent) and low not in found:
+            free = tokens is None and (request.cut_prompt or not sent[low].answered)
+            at = low if free or lengths[low] is None else None
+        if at is None:
+            unknown += [(low, request)] if tokens is None else []
+            continue
+        found[at] = request
+        while low in found:
+            low += 1
     for low, request in unknown:
         at = next((at for at in range(low, len(lengths)) if at not in found), None)
         if at is not None and not any(n > at and r.first_line < request.first_line for n, r in found.items()):

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from cachedoctor.doctor.replaying.log_order import log_order
 from cachedoctor.knowledge.decision import N_UBATCH
 from cachedoctor.model import Request
 from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Happened, Traffic
+from cachedoctor.replay.traffic import Asked, Traffic
 
 
 class Recalled(msgspec.Struct):
@@ -29,30 +30,18 @@ class Recalled(msgspec.Struct):
 
 
 def build(requests: Iterable[Request]) -> Recalled:
-    """Make traffic of the requests of one server; a new session of it is a restart. Revised ones count as they are
-    last."""
-    last: dict[tuple[int, int], Request] = {}
-    for request in requests:
-        before = last.get((request.session, request.index))
-        if before is None or before.revision <= request.revision:
-            last[request.session, request.index] = request
-    ordered = sorted(last.values(), key=lambda one: (one.session, one.first_line))
-    recall, asked, happened, found = _Recall(), list[Asked](), list[Happened](), list[Request]()
-    session, base, end = None, 0, 0
-    for request in ordered:
-        if request.session != session:
-            if session is not None:
-                base = max(base, end - request.first_line + 2)
-                happened.append(Happened(base + request.first_line - 1, "restart"))
-                recall.restart()
-            session = request.session
-        one = recall.asked(request, base, len(asked))
+    """Make traffic of the requests of one server, whatever the order in which they come."""
+    order = log_order(requests)
+    recall, asked, found = _Recall(), list[Asked](), list[Request]()
+    for request in order.requests:
+        recall.begin(request.session)
+        one = recall.asked(request, order.moments(request), len(asked))
         if one is not None:
             asked.append(one)
             found.append(request)
-            end = max(end, one.ended)
     asked = _with_user_starts(asked, found, recall.tree)
-    return Recalled(Traffic(recall.tree, asked, happened), found, recall.assumed, len(ordered) - len(found))
+    traffic = Traffic(recall.tree, asked, order.happened)
+    return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
 
 
 class _Recall:
@@ -61,14 +50,17 @@ class _Recall:
     def __init__(self) -> None:
         self.tree = PromptTree()
         self.assumed: set[int] = set()
+        self._session = -1
         self._slots: dict[int, int] = {}
         self._threads: dict[tuple[int, int], int] = {}
 
-    def restart(self) -> None:
-        """Slots are empty; conversations go on."""
-        self._slots.clear()
+    def begin(self, session: int) -> None:
+        """A request of ``session`` comes: in a new one slots are empty, and conversations have new numbers."""
+        if session != self._session:
+            self._session = session
+            self._slots.clear()
 
-    def asked(self, request: Request, base: int, number: int) -> Asked | None:
+    def asked(self, request: Request, moments: tuple[int, int], number: int) -> Asked | None:
         """The request with its prompt in the tree; None where its length is not known."""
         length = request.prompt_tokens or request.error_tokens
         if length is None and request.cancelled:
@@ -91,8 +83,7 @@ class _Recall:
         return Asked(
             prompt,
             content,
-            base + request.first_line,
-            base + request.last_line,
+            *moments,
             conversation=request.thread,
             cache_prompt=not _not_asked(request),
             id_slot=request.slot if request.selected_by == "id" else None,
