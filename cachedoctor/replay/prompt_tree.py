@@ -24,8 +24,9 @@ class PromptTree:
         self._child: dict[int, int] = {}
         self._node = array("i")  # of each prompt
         self._length = array("i")
-        self._order = array("i", [0])
         self._ordered = False
+        self._at = array("i")  # of each prompt: the place of its node in the order
+        self._family = array("i")  # of each prompt: the edge from the root that it begins with
         self._least: list[array[int]] = []
 
     def __len__(self) -> int:
@@ -85,25 +86,28 @@ class PromptTree:
         """Longest common prefix of two sequences, in tokens."""
         if not self._ordered:
             self._settle()
-        order, node = self._order, self._node
-        low, high = order[node[one]], order[node[other]]
-        length = self._length
-        shorter = length[one] if length[one] < length[other] else length[other]
+        if self._family[one] != self._family[other]:
+            return 0
+        low, high = self._at[one], self._at[other]
+        shorter = self._length[one]
+        if self._length[other] < shorter:
+            shorter = self._length[other]
         if low == high:
             return shorter
         if low > high:
             low, high = high, low
         level = (high - low).bit_length() - 1
         row = self._least[level]
-        left, right = row[low + 1], row[high + 1 - (1 << level)]
-        least = left if left < right else right
+        least = row[low + 1]
+        if row[high + 1 - (1 << level)] < least:
+            least = row[high + 1 - (1 << level)]
         return least if least < shorter else shorter
 
     def rank(self, prompt: int) -> tuple[int, int]:
         """Place in the order of the tree: of those in front of a sequence, the nearest one shares most with it."""
         if not self._ordered:
             self._settle()
-        return self._order[self._node[prompt]], self._length[prompt]
+        return self._at[prompt], self._length[prompt]
 
     def _shared(self, child: int, sent: array[int], at: int) -> int:
         """Tokens of an edge, of which the first is known to fit, that a sequence goes on with."""
@@ -154,11 +158,12 @@ class PromptTree:
         for node in range(size - 1, 0, -1):
             following[node] = first[self._parent[node]]
             first[self._parent[node]] = node
-        order, tops = array("i", [0]) * size, array("i")
+        order, tops, family = array("i", [0]) * size, array("i"), array("i", [0]) * size
         waiting = [0]
         while waiting:
             node = waiting.pop()
             order[node] = len(tops)
+            family[node] = family[self._parent[node]] or node if node else 0
             tops.append(self._top[node])
             if following[node]:
                 waiting.append(following[node])
@@ -168,7 +173,9 @@ class PromptTree:
         while 2 * width <= size:
             rows.append(array("i", map(min, rows[-1], memoryview(rows[-1])[width:])))
             width *= 2
-        self._order, self._least, self._ordered = order, rows, True
+        self._at = array("i", map(order.__getitem__, self._node))
+        self._family = array("i", map(family.__getitem__, self._node))
+        self._least, self._ordered = rows, True
 
     def _kept(self, node: int, length: int) -> int:
         self._node.append(node)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from cachedoctor.replay.llamacpp.checkpoints import Checkpoint
 
 
-class Content(NamedTuple):
+class Content(msgspec.Struct, frozen=True, gc=False):
     """Tokens with the memory of them. Immutable: slots and caches exchange it."""
 
     text: int

@@ -23,74 +23,85 @@ class RamCache:
 
     def __init__(self, settings: Settings, tree: PromptTree, lose: Lose) -> None:
         """Start empty. ``lose`` is told of every content that is dropped, and why."""
-        self._settings, self._tree, self._lose = settings, tree, lose
+        self._tree, self._lose = tree, lose
+        self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
+        self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: list[Content] = []
-        self._sizes: list[float] = []
+        self._known: set[tuple[int, int]] = set()
+        self._bytes = 0.0
+        self._tokens = 0
+
+    def holds(self, content: Content) -> bool:
+        """Whether this very content is an entry."""
+        return (content.text, content.tokens) in self._known
 
     def save(self, content: Content) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
-        if content.tokens == 0:
+        text, tokens = content.text, content.tokens
+        if (text, tokens) in self._known:
+            return True
+        if tokens == 0:
             return False
-        common, text, tokens = self._tree.common, content.text, content.tokens
+        size = self._size(content)
+        if self._build >= 10068 and size > self._limit:
+            return False
+        common, obsolete = self._tree.common, []
         for one in self.entries:
-            if one.tokens >= tokens and min(common(one.text, text), tokens) == tokens:
+            shared = common(one.text, text)
+            if shared >= tokens and one.tokens >= tokens:
                 return True
-        size, limit = self._size(content), self._settings.ram_bytes
-        new = self._settings.build >= 10068
-        if new and size > limit:
-            return False
-        for index in reversed(range(len(self.entries))):
-            one = self.entries[index]
-            if min(common(one.text, text), tokens) >= one.tokens:  # what goes on from it has all of it
-                del self.entries[index], self._sizes[index]
-        while new and self.entries and sum(self._sizes) + size > limit:
-            self._drop(0, "too small")
+            if shared >= one.tokens and tokens >= one.tokens:
+                obsolete.append(one)
+        for one in obsolete:  # what goes on from it has all of it
+            self._take(self.entries.index(one))
+        while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
+            self._lose(self._take(0), "too small")
         self.entries.append(content)
-        self._sizes.append(size)
+        self._known.add((text, tokens))
+        self._bytes += size
+        self._tokens += tokens
         return True
 
     def load(self, prompt: int, length: int, slot: Content) -> Content | None:
         """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it."""
         common = self._tree.common
         shared = min(common(slot.text, prompt), slot.tokens) if slot.tokens else 0
-        keep = shared / slot.tokens if slot.tokens else (-1.0 if self._settings.build >= 8672 else float("nan"))
-        similar, found = shared / length, -1
+        keep = shared / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
+        best, found = shared, -1
         for index, one in enumerate(self.entries):
-            shared = min(common(one.text, prompt), one.tokens)
+            shared = common(one.text, prompt)
+            if shared <= best:
+                continue
+            shared = min(shared, one.tokens)
             kept = shared / one.tokens
-            if kept >= LEAST_KEPT and kept > keep and shared / length > similar:
-                keep, similar, found = kept, shared / length, index
-        if found < 0:
-            return None
-        del self._sizes[found]
-        return self.entries.pop(found)
+            if kept >= LEAST_KEPT and kept > keep and shared > best:
+                keep, best, found = kept, shared, index
+        return None if found < 0 else self._take(found)
 
     def trim(self) -> None:
         """Push out the oldest entries that are over the limits in bytes and tokens."""
-        settings = self._settings
-        least = 1 if settings.build < 10068 else 0
-        limit, total = settings.ram_bytes, sum(self._sizes)
-        while len(self.entries) > least and total > limit:
-            total -= self._sizes[0]
-            self._drop(0, "too small")
-        tokens = sum(one.tokens for one in self.entries)
-        most = float(settings.context)
-        if settings.build >= 6900 and tokens:
-            most = max(most, limit / max(1.0, total / tokens)) if total else float("inf")
-        while len(self.entries) > least and tokens > most:
-            tokens -= self.entries[0].tokens
-            self._drop(0, "too small")
+        if self._bytes <= self._limit and self._tokens <= self._context:
+            return
+        least = 1 if self._build < 10068 else 0
+        while len(self.entries) > least and self._bytes > self._limit:
+            self._lose(self._take(0), "too small")
+        most = float(self._context)
+        if self._build >= 6900 and self._tokens:
+            most = max(most, self._limit / max(1.0, self._bytes / self._tokens)) if self._bytes > 0 else float("inf")
+        while len(self.entries) > least and self._tokens > most:
+            self._lose(self._take(0), "too small")
 
     def clear(self, why: Cause) -> None:
         """Forget everything."""
         while self.entries:
-            self._drop(0, why)
+            self._lose(self._take(0), why)
 
     def _size(self, content: Content) -> float:
-        settings = self._settings
-        fixed = settings.state_bytes + settings.checkpoint_bytes * len(content.saved)
-        return settings.token_bytes * content.tokens + fixed
+        return self._each * content.tokens + self._fixed + self._saved * len(content.saved)
 
-    def _drop(self, index: int, why: Cause) -> None:
-        self._lose(self.entries.pop(index), why)
-        del self._sizes[index]
+    def _take(self, index: int) -> Content:
+        content = self.entries.pop(index)
+        self._known.discard((content.text, content.tokens))
+        self._bytes -= self._size(content)
+        self._tokens -= content.tokens
+        return content

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from cachedoctor.knowledge.decision import Decision, Held, decide
 from cachedoctor.replay.llamacpp import window
 from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added, batch_end, due
@@ -32,9 +34,10 @@ def serve(traffic: Traffic, settings: Settings) -> list[Served]:
 class _Slot:
     """One slot."""
 
-    __slots__ = ("content", "request", "used")
+    __slots__ = ("content", "number", "request", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.content = EMPTY
         self.used = -1
         self.request: int | None = None
@@ -45,7 +48,7 @@ class _Server:
 
     def __init__(self, traffic: Traffic, settings: Settings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
-        self.slots = [_Slot() for _ in range(settings.slots or 1)]
+        self.slots = [_Slot(number) for number in range(settings.slots or 1)]
         self.ram = RamCache(settings, self.tree, self._lose) if settings.cache_ram_mib else None
         self.lost: dict[int, Cause] = {}
         self.waiting: deque[int] = deque()
@@ -53,6 +56,8 @@ class _Server:
         self.files: dict[str, Content] = {}
         self.clock = 0
         self.room = window.cells(settings)
+        self.attention = settings.kind == "attention"
+        self.least = settings.slot_prompt_similarity or 0.0
         self.served = [NEVER] * len(traffic.asked)
         self.of: dict[int, list[_Slot]] = {}
 
@@ -95,9 +100,8 @@ class _Server:
         first.request, first.used = None, self.clock
         if asked.refused:
             return
-        tokens = self.tree.length(asked.content)
-        old = first.content
-        oldest = window.oldest(self.settings, old.oldest, tokens, self.room)
+        tokens, old = self.tree.length(asked.content), first.content
+        oldest = 0 if self.attention else window.oldest(self.settings, old.oldest, tokens, self.room)
         first.content = Content(asked.content, tokens, oldest, old.saved, index)
 
     def _happen(self, index: int) -> None:
@@ -108,7 +112,7 @@ class _Server:
         slot, build = self.slots[event.slot % len(self.slots)], self.settings.build
         if event.what == "save":
             kept = slot.content.saved if build >= 11549 else ()
-            self.files[event.file] = slot.content._replace(saved=kept)
+            self.files[event.file] = replace(slot.content, saved=kept)
         elif event.what == "erase":
             self._lose(slot.content, "erased")
             slot.content = self._cleared(slot.content)
@@ -117,7 +121,7 @@ class _Server:
             found = self.files[event.file]
             back = window.saved(self.settings, found.oldest, found.tokens)
             kept = found.saved if build >= 11549 else () if build >= 10068 else slot.content.saved
-            slot.content = found._replace(oldest=back, saved=kept)
+            slot.content = replace(found, oldest=back, saved=kept)
 
     def _restart(self) -> None:
         for slot in self.slots:
@@ -137,11 +141,12 @@ class _Server:
         slot, by, shared = found
         from_ram = self._swap(slot, by, shared, asked, length)
         slot.request = index
-        children = self._children(asked, slot)
+        children = self._children(asked, slot) if asked.choices > 1 else ()
         self.of[index] = [slot, *children]
         if self.ram is not None and self.settings.cache_idle_slots and asked.completion:
             self._save_idle(self.ram)
-        self._make_room(length, slot)
+        if self.settings.kv_unified and self.settings.build >= 7079:
+            self._make_room(max(length, self.tree.length(asked.content)), slot)
         self.served[index] = self._compute(index, asked, slot, by, from_ram, length)
         for child in children:
             child.content = slot.content
@@ -153,23 +158,28 @@ class _Server:
         if asked.id_slot is not None and (build >= 9713 or asked.id_slot < len(slots)) and asked.id_slot >= 0:
             slot = slots[asked.id_slot % len(slots)]
             return None if slot.request is not None else (slot, "id", self._shared(slot.content, asked.prompt))
-        least = self.settings.slot_prompt_similarity or 0.0
-        chosen, best, at = None, 0.0 if build < 6751 else least, 0
-        for slot in slots if least else ():
-            if slot.request is not None or not slot.content.tokens:
-                continue
-            shared = self._shared(slot.content, asked.prompt)
-            if build < 6751:
-                if shared > best and shared / slot.content.tokens > least:
-                    chosen, best, at = slot, float(shared), shared
-            elif shared / length > best:
-                chosen, best, at = slot, shared / length, shared
+        chosen, at = self._most_similar(asked.prompt, length) if self.least else (None, 0)
         if chosen is not None:
             return chosen, "similarity", at
         for slot in slots:
             if slot.request is None and (chosen is None or slot.used < chosen.used + (build >= 5833)):
                 chosen = slot
         return None if chosen is None else (chosen, "lru", self._shared(chosen.content, asked.prompt))
+
+    def _most_similar(self, prompt: int, length: int) -> tuple[_Slot | None, int]:
+        """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot."""
+        common, least, old = self.tree.common, self.least, self.settings.build < 6751
+        chosen, best = None, 0 if old else least * length
+        for slot in self.slots:
+            content = slot.content
+            if slot.request is not None or content.tokens <= best:
+                continue
+            shared = common(content.text, prompt)
+            if shared > content.tokens:
+                shared = content.tokens
+            if shared > best and (not old or shared > least * content.tokens):
+                chosen, best = slot, shared
+        return chosen, int(best)
 
     def _shared(self, content: Content, prompt: int) -> int:
         if not content.tokens:
@@ -180,12 +190,12 @@ class _Server:
     def _swap(self, slot: _Slot, by: ChosenBy, shared: int, asked: Asked, length: int) -> bool:
         """Save what the slot holds to the RAM cache and look for something better; whether there was."""
         build, settings, old = self.settings.build, self.settings, slot.content
-        if self.ram is None or not asked.completion or (by == "id" and build < 9873):
+        if self.ram is None or not asked.completion or (by == "id" and (build < 9873 or not old.tokens)):
             return False
         if (build < 8672 and not old.tokens) or (settings.projector and build < 8156):
             return False
         keep = shared / old.tokens if old.tokens else 0.0
-        if by == "id" and shared / length <= (settings.slot_prompt_similarity or 0.0):
+        if by == "id" and shared / length <= self.least:
             keep = 0.0
         if by != "lru" and keep >= 0.5:
             return False
@@ -193,8 +203,7 @@ class _Server:
         found = self.ram.load(asked.prompt, length, old)
         if found is not None:
             self._replaced(old)
-            self.lost[found.owner] = "consumed"
-            slot.content = found._replace(oldest=window.saved(settings, found.oldest, found.tokens))
+            slot.content = replace(found, oldest=window.saved(settings, found.oldest, found.tokens))
         self.ram.trim()
         return found is not None
 
@@ -210,17 +219,17 @@ class _Server:
         """Save the other idle slots, and clear them where they share one memory."""
         for slot in self.slots:
             if slot.request is None and slot.content.tokens:
-                kept = ram.save(slot.content)
+                kept = ram.holds(slot.content)
+                if not kept:
+                    kept = ram.save(slot.content)
+                    ram.trim()
                 if self.settings.kv_unified:
                     if not kept:
                         self._lose(slot.content, "refused")
                     slot.content = self._cleared(slot.content)
-                ram.trim()
 
     def _make_room(self, length: int, taken: _Slot) -> None:
         """Purge idle slots while the memory that all slots share is too small."""
-        if not self.settings.kv_unified or self.settings.build < 7079:
-            return
         used = length + sum(slot.content.tokens for slot in self.slots if slot is not taken)
         for slot in self.slots:
             if used > self.settings.context and slot.request is None and slot.content.tokens:
@@ -229,24 +238,29 @@ class _Server:
                 slot.content = self._cleared(slot.content)
 
     def _compute(self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int) -> Served:
-        place = self.slots.index(slot)
-        best = min(self.traffic.ideal[index].tokens, length - 1)
-        old = slot.content
+        best, old, place = min(self.traffic.ideal[index].tokens, length - 1), slot.content, slot.number
         if asked.refused:
             return Served(0, place, by, from_ram, 0, best)
         shared = self._shared(old, asked.prompt)
-        decision = self._decide(asked, old, shared, length)
-        reused = decision.reused if decision is not None else 0
+        decision, reused = None, 0
+        if asked.cache_prompt and asked.completion:
+            if self.attention and 1 < shared < length and (shared == old.tokens or not self.settings.cache_reuse):
+                reused = shared
+            else:
+                decision = self._decide(asked, old, shared, length)
+                reused = decision.reused
         cause = self._cause(index, slot, shared, reused, best) if reused < best else ""
-        self._replaced(old, shared)
-        slot.content = self._computed(index, asked, old, decision, reused, length)
+        if shared < old.tokens:
+            self._replaced(old, "consumed" if from_ram else None)
+        if self.attention:
+            slot.content = Content(asked.prompt, length, 0, (), index)
+        else:
+            slot.content = self._computed(index, asked, old, decision, reused, length)
         return Served(reused, place, by, from_ram, shared, best, cause, decision)
 
-    def _decide(self, asked: Asked, old: Content, shared: int, length: int) -> Decision | None:
-        if not asked.cache_prompt or not asked.completion:
-            return None
+    def _decide(self, asked: Asked, old: Content, shared: int, length: int) -> Decision:
         settings = self.settings
-        if settings.cache_reuse and settings.kind == "attention" and not settings.projector and shared < old.tokens:
+        if settings.cache_reuse and self.attention and not settings.projector and shared < old.tokens:
             shared = self._moved(asked, old, shared)
         saved = [(one.first, one.last) for one in reversed(old.saved)]
         held = Held(settings.kind, old.tokens, old.oldest, saved, settings.window if settings.kind == "swa" else 0)
@@ -268,17 +282,15 @@ class _Server:
         if decision is not None and decision.taken is not None:
             before = window.saved(settings, decision.taken[0], decision.taken[1] + 1)
         saved = [one for one in old.saved if self._stays(one, decision, reused)]
-        if settings.kind == "attention" or not settings.ctx_checkpoints or not asked.completion:
-            return Content(asked.prompt, length, 0, tuple(saved), index)
-        at = reused
-        while settings.build >= 6751 and at < length:
+        at, makes = reused, settings.ctx_checkpoints and asked.completion
+        while makes and settings.build >= 6751 and at < length:
             end = batch_end(at, length, asked.user_starts, settings, saved)
             if due(at, length, asked.user_starts, settings, saved):
                 first = window.oldest(settings, before, at, self.room)
                 saved = added(saved, Checkpoint(first, at - 1, at, index), settings)
             at = end
         oldest = window.oldest(settings, before, length, self.room)
-        if 6180 <= settings.build < 6751 and settings.kind == "swa":
+        if makes and 6180 <= settings.build < 6751 and settings.kind == "swa":
             saved = added(saved, Checkpoint(oldest, length - 1, length, index), settings)
         return Content(asked.prompt, length, oldest, tuple(saved), index)
 
@@ -292,19 +304,18 @@ class _Server:
 
     def _cleared(self, content: Content) -> Content:
         """An empty slot; up to b9873 its checkpoints stayed."""
-        return EMPTY._replace(saved=content.saved) if self.settings.build < 10068 else EMPTY
+        return replace(EMPTY, saved=content.saved) if self.settings.build < 10068 else EMPTY
 
     def _lose(self, content: Content, why: Cause) -> None:
         if content.tokens:
             self.lost[content.owner] = why
 
-    def _replaced(self, content: Content, shared: int = 0) -> None:
-        """A slot's content gives way to another one; what is in the RAM cache, or goes on, is not lost."""
-        if not content.tokens or shared >= content.tokens:
-            return
-        if self.ram is not None and any(one.owner == content.owner for one in self.ram.entries):
-            return
-        self._lose(content, "slot taken" if self.ram is not None else "RAM cache off")
+    def _replaced(self, content: Content, why: Cause | None = None) -> None:
+        """A slot's content gives way to another one; what is in the RAM cache is not lost."""
+        if self.ram is None:
+            self._lose(content, "RAM cache off")
+        elif not self.ram.holds(content):
+            self._lose(content, why or "slot taken")
 
     def _cause(self, index: int, slot: _Slot, shared: int, reused: int, best: int) -> Cause:
         """Why less came back than the best that was ever sent."""
