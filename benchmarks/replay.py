@@ -52,6 +52,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "recurrent": {"memory": "recurrent"},
 }
 """The lab's models; bytes from the sizes that the servers print."""
+DAYS_WINDOW = 1024
+"""Sliding window of the model that ``scripts/e2e days`` runs."""
 WANTED = {False: 0.99, True: 0.95}
 
 
@@ -109,9 +111,11 @@ class Run:
         else:
             params = {**self.truth["server_params"]}
             params["ctx_checkpoints"] = params.get("n_ctx_checkpoints")
+        if self.kind == "swa" and "options" in self.truth:
+            params["window"] = DAYS_WINDOW
         return Settings(
             build=self.build,
-            **MODELS[self.kind],
+            **MODELS[self.kind] | {name: params[name] for name in ("window",) if name in params},
             slots=None if params["n_parallel"] < 0 else params["n_parallel"],
             context=params["n_ctx"],
             kv_unified=params.get("kv_unified"),

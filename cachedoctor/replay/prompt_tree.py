@@ -73,10 +73,13 @@ class PromptTree:
         """The sequence itself; None when some of it was invented."""
         parts, node, end = [], self._node[prompt], self._length[prompt]
         while node:
-            if self._place[node] < 0:
-                return None
-            parts.append(self._pool[self._place[node] : self._place[node] + end - self._top[node]])
-            end, node = self._top[node], self._parent[node]
+            place, top = self._place[node], self._top[node]
+            if top < end:  # a node that was split since may begin behind the end
+                if place < 0:
+                    return None
+                parts.append(self._pool[place : place + end - top])
+                end = top
+            node = self._parent[node]
         found = array("i")
         for part in reversed(parts):
             found.extend(part)

@@ -44,7 +44,7 @@ class Served(msgspec.Struct, frozen=True, gc=False):
     common: int
     """Longest common prefix with what the slot held when processing began."""
     best: int
-    """Longest common prefix with anything sent before."""
+    """Longest common prefix with anything sent before, less the last token of the prompt."""
     cause: Cause = ""
     decision: Decision | None = None
     """How going back in the slot was decided; None where the cache was not asked, or the memory can go back anywhere."""

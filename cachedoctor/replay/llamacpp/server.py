@@ -242,6 +242,7 @@ class _Server:
         if asked.refused:
             return Served(0, place, by, from_ram, 0, best)
         shared = self._shared(old, asked.prompt)
+        best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
         decision, reused = None, 0
         if asked.cache_prompt and asked.completion:
             if self.attention and 1 < shared < length and (shared == old.tokens or not self.settings.cache_reuse):
