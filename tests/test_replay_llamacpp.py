@@ -18,7 +18,7 @@ from cachedoctor.replay.prompt_tree import PromptTree
 from cachedoctor.replay.traffic import Asked, Happened, Traffic
 
 BUILDS = st.sampled_from(
-    [5311, 5833, 6301, 6628, 6751, 6900, 7079, 7551, 7964, 8156, 8353, 8672, 8929, 9294, 9538, 9713, 9873, 10068, 10566, 11549]
+    [5311, 5833, 6301, 6628, 6751, 6900, 7079, 7551, 7964, 8156, 8353, 8672, 8929, 9294, 9538, 9713, 9873, 10068, 11549]
 )  # fmt: skip
 MIB = 1 << 20
 

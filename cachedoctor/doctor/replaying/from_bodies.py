@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.doctor.extras.prompt_matching import AHEAD
+from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
 from cachedoctor.doctor.replaying.log_order import log_order
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
@@ -94,7 +94,8 @@ def build(
                 builder.add(at, None, (2 * at, 2 * at + 1))
     else:
         lengths = [None if text is None else len(ids) for text, (ids, _) in zip(texts, tokens, strict=True)]
-        bodies = {id(request): at for at, request in matched(lengths, sent, order.requests).items()}
+        exact = files.cutter.exact
+        bodies = {id(one): at for at, one in matched(lengths, sent, order.requests, exact=exact).items()}
         for request in order.requests:
             builder.add(bodies.get(id(request)), request, order.moments(request))
     left_out = sorted(set(range(len(sent))) - {at for at in builder.of if at is not None})
@@ -110,7 +111,7 @@ class _Cut:
     """Tokens of prompts; pieces without a vocabulary get numbers."""
 
     def __init__(self, files: ModelFiles) -> None:
-        self._files, self._numbers = files, dict[str, int]()
+        self._files, self._numbers, self.exact = files, dict[str, int](), files.cutter.exact
         self.image_tokens = 0
 
     def ids(self, found: Tokens) -> array[int]:
@@ -170,6 +171,8 @@ class _Builder:
     ) -> None:
         self._sent, self._texts, self._tokens, self._cut = sent, texts, tokens, cut
         self.tree = PromptTree()
+        self._prompts = [self.tree.add(ids) for ids, _ in tokens]
+        self._next = self._successors()
         self.asked: list[Asked] = []
         self.of: list[int | None] = []
         self.requests: list[Request | None] = []
@@ -203,15 +206,15 @@ class _Builder:
     def _with_text(self, at: int, text: Prompt, request: Request | None, moments: tuple[int, int]) -> Asked:
         (ids, users), sent = self._tokens[at], self._sent[at]
         body: dict[str, Any] = text.body or {}
-        prompt = self.tree.add(ids)
-        held = None if request is None else request.released_tokens
+        prompt = self._prompts[at]
+        held = None if request is None or not self._cut.exact else request.released_tokens
         refused = request is not None and request.error is not None
         if refused:
             content = prompt
         elif request is not None and held and (request.shifted or request.seen.truncated):
             content = self.tree.branch(None, 0, held)
         else:
-            content = self._content(sent, text, ids, held)
+            content = self._content(at, sent, text, ids, held)
         slot, choices = body.get("id_slot"), body.get("n")
         return Asked(
             prompt,
@@ -226,11 +229,27 @@ class _Builder:
             refused=refused,
         )
 
-    def _content(self, sent: Sent, text: Prompt, ids: array[int], held: int | None) -> int:
-        """What the slot holds afterwards: ``held`` tokens, of which the reply's text may not be all."""
-        whole = ids
+    def _successors(self) -> list[int | None]:
+        """For every body the next one that begins with all of it, near by."""
+        tree, prompts = self.tree, self._prompts
+        found: list[int | None] = []
+        for at, prompt in enumerate(prompts):
+            length = tree.length(prompt)
+            later = range(at + 1, min(len(prompts), at + 1 + AHEAD)) if length else ()
+            goes_on = (n for n in later if tree.length(prompts[n]) > length == tree.common(prompt, prompts[n]))
+            found.append(next(goes_on, None))
+        return found
+
+    def _content(self, at: int, sent: Sent, text: Prompt, ids: array[int], held: int | None) -> int:
+        """What the slot holds afterwards: ``held`` tokens, of which the reply's text may not be all.
+
+        A reply that was not given is taken to have been what the client sent back.
+        """
+        later, whole = self._next[at], ids
         if sent.reply:
             whole = self._cut.tokens(msgspec.structs.replace(text, text=text.text + sent.reply))[0]
+        elif later is not None and held is not None:
+            whole = self._tokens[later][0]
         if held is None and sent.generated is not None:
             held = len(ids) + max(0, sent.generated - 1)
         if held is None:
@@ -253,10 +272,13 @@ def _image_tokens(lengths: list[tuple[int, int]], requests: Sequence[Request]) -
     return max(explained, key=lambda size: (explained[size], -size), default=0)
 
 
-def matched(lengths: Sequence[int | None], sent: Sequence[Sent], requests: Sequence[Request]) -> dict[int, Request]:
+def matched(
+    lengths: Sequence[int | None], sent: Sequence[Sent], requests: Sequence[Request], *, exact: bool
+) -> dict[int, Request]:
     """Requests by the place of their body: equal lengths in order; those without a length take what lies between.
 
-    ``lengths``: tokens of each body, None where no prompt can be made of it.
+    ``lengths``: tokens of each body, None where no prompt can be made of it. Where they are not ``exact``, the order
+    alone tells: the next body is a request's, or none is.
     """
     found: dict[int, Request] = {}
     unknown: list[tuple[int, Request]] = []
@@ -265,8 +287,8 @@ def matched(lengths: Sequence[int | None], sent: Sequence[Sent], requests: Seque
         if request.parent is not None:
             continue
         tokens = None if request.cut_prompt else request.prompt_tokens or request.error_tokens
-        near = range(low, min(len(lengths), low + AHEAD))
-        at = None if tokens is None else next((at for at in near if lengths[at] == tokens and at not in found), None)
+        near = range(low, min(len(lengths), low + (AHEAD if exact else 1)))
+        at = next((at for at in near if at not in found and _fits(lengths[at], tokens, exact=exact)), None)
         if at is None and low < len(sent) and low not in found:
             free = tokens is None and (request.cut_prompt or not sent[low].answered)
             at = low if free or lengths[low] is None else None
@@ -281,3 +303,9 @@ def matched(lengths: Sequence[int | None], sent: Sequence[Sent], requests: Seque
         if at is not None and not any(n > at and r.first_line < request.first_line for n, r in found.items()):
             found[at] = request
     return found
+
+
+def _fits(length: int | None, tokens: int | None, *, exact: bool) -> bool:
+    if length is None or tokens is None:
+        return False
+    return length == tokens if exact else PLAUSIBLE[0] <= length / max(1, tokens) <= PLAUSIBLE[1]

@@ -47,4 +47,4 @@ class Served(msgspec.Struct, frozen=True, gc=False):
     """Longest common prefix with anything sent before, less the last token of the prompt."""
     cause: Cause = ""
     decision: Decision | None = None
-    """How going back in the slot was decided; None where the cache was not asked, or the memory can go back anywhere."""
+    """How going back was decided; None where the cache was not asked, or the memory can go back anywhere."""
