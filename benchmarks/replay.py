@@ -39,7 +39,7 @@ from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.replay.llamacpp.served import Served
 from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 from cachedoctor.replay.traffic import Asked, Happened
 
 BUILDS = {"0.2.0": 6301, "0.2.4": 6900, "0.2.8": 7551, "0.2.14": 8353}

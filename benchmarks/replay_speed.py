@@ -15,7 +15,7 @@ import resource
 import time
 
 from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 from cachedoctor.replay.prompt_tree import PromptTree
 from cachedoctor.replay.traffic import Asked, Traffic
 

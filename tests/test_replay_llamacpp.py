@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added
 from cachedoctor.replay.llamacpp.chunks import moved
+from cachedoctor.replay.llamacpp.context_checkpoints import Checkpoint, added
 from cachedoctor.replay.llamacpp.served import Served
 from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.settings import Memory, Settings
+from cachedoctor.replay.llamacpp.server_settings import Memory, Settings
 from cachedoctor.replay.prompt_tree import PromptTree
 from cachedoctor.replay.traffic import Asked, Happened, Traffic
 

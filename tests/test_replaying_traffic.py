@@ -16,7 +16,7 @@ from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.request_bodies import prompts_of
 from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 CASES = FIXTURES / "cases"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Request, Server, Session
 from cachedoctor.model.terms import SettingName
-from cachedoctor.replay.llamacpp.settings import Memory, Settings
+from cachedoctor.replay.llamacpp.server_settings import Memory, Settings
 
 _MIB = 1 << 20
 _LONG = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.replay.llamacpp.checkpoints import Checkpoint
+from cachedoctor.replay.llamacpp.context_checkpoints import Checkpoint
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):

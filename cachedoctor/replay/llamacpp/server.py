@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from cachedoctor.knowledge.decision import Decision, Held, decide
 from cachedoctor.replay.llamacpp import window
-from cachedoctor.replay.llamacpp.checkpoints import Checkpoint, added, batch_end, due
 from cachedoctor.replay.llamacpp.chunks import moved
 from cachedoctor.replay.llamacpp.content import EMPTY, Content
-from cachedoctor.replay.llamacpp.ram_cache import RamCache
+from cachedoctor.replay.llamacpp.context_checkpoints import Checkpoint, added, batch_end, due
+from cachedoctor.replay.llamacpp.ram_entries import RamEntries
 from cachedoctor.replay.llamacpp.served import Cause, ChosenBy, Served
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 from cachedoctor.replay.traffic import Asked, Traffic
 
 NEVER = Served(0, -1, "none", False, 0, 0)
@@ -49,7 +49,7 @@ class _Server:
     def __init__(self, traffic: Traffic, settings: Settings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
         self.slots = [_Slot(number) for number in range(settings.slots or 1)]
-        self.ram = RamCache(settings, self.tree, self._lose) if settings.cache_ram_mib else None
+        self.ram = RamEntries(settings, self.tree, self._lose) if settings.cache_ram_mib else None
         self.lost: dict[int, Cause] = {}
         self.waiting: deque[int] = deque()
         self.ended: set[int] = set()
@@ -215,7 +215,7 @@ class _Server:
             slot.request = parent.request
         return found
 
-    def _save_idle(self, ram: RamCache) -> None:
+    def _save_idle(self, ram: RamEntries) -> None:
         """Save the other idle slots, and clear them where they share one memory."""
         for slot in self.slots:
             if slot.request is None and slot.content.tokens:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 
 WINDOW_ONLY = 9538
 """From here on a saved state holds the window alone, before it all cells (sizes of checkpoints in real logs)."""

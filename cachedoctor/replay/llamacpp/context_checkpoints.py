@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.knowledge.decision import LEAST
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 
 
 class Checkpoint(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cachedoctor.replay.llamacpp.content import Content
 from cachedoctor.replay.llamacpp.served import Cause
-from cachedoctor.replay.llamacpp.settings import Settings
+from cachedoctor.replay.llamacpp.server_settings import Settings
 from cachedoctor.replay.prompt_tree import PromptTree
 
 LEAST_KEPT = 0.25
@@ -18,7 +18,7 @@ LEAST_KEPT = 0.25
 Lose = Callable[[Content, Cause], None]
 
 
-class RamCache:
+class RamEntries:
     """The entries, the oldest first, as one build with its limits keeps them."""
 
     def __init__(self, settings: Settings, tree: PromptTree, lose: Lose) -> None:
