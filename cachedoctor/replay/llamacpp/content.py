@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.replay.llamacpp.context_checkpoints import Checkpoint
+from cachedoctor.replay.llamacpp.window import FRESH, Cells
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
@@ -14,12 +15,12 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     """In the tree; -1 where there is none."""
     tokens: int
     """Length, which may be less than that of the text."""
-    oldest: int
-    """Smallest position that the memory has of a sliding window."""
+    cells: Cells
+    """Of sliding-window memory."""
     saved: tuple[Checkpoint, ...]
     """The oldest first."""
     owner: int
     """Request whose content it is; -1 before the first."""
 
 
-EMPTY = Content(-1, 0, 0, (), -1)
+EMPTY = Content(-1, 0, FRESH, (), -1)

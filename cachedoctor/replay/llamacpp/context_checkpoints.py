@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cachedoctor.knowledge.decision import LEAST
 from cachedoctor.replay.llamacpp.server_settings import Settings
+from cachedoctor.replay.llamacpp.window import Run
 
 
 class Checkpoint(NamedTuple):
@@ -22,6 +23,8 @@ class Checkpoint(NamedTuple):
     """Tokens of the prompt that it covers."""
     task: int
     """Request that made it."""
+    runs: tuple[Run, ...] = ()
+    """Cells of sliding-window memory that it has saved."""
 
 
 def batch_end(at: int, length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> int:

@@ -17,6 +17,7 @@ from cachedoctor.replay.llamacpp.context_checkpoints import Checkpoint, added, b
 from cachedoctor.replay.llamacpp.ram_entries import RamEntries
 from cachedoctor.replay.llamacpp.served import Cause, ChosenBy, Served
 from cachedoctor.replay.llamacpp.server_settings import Settings
+from cachedoctor.replay.llamacpp.window import FRESH, Cells
 from cachedoctor.replay.traffic import Asked, Traffic
 
 NEVER = Served(0, -1, "none", False, 0, 0)
@@ -55,8 +56,8 @@ class _Server:
         self.ended: set[int] = set()
         self.files: dict[str, Content] = {}
         self.clock = 0
-        self.room = window.cells(settings)
-        self.attention = settings.kind == "attention"
+        self.room = window.room(settings)
+        self.attention, self.sliding = settings.kind == "attention", settings.kind == "swa"
         self.least = settings.slot_prompt_similarity or 0.0
         self.served = [NEVER] * len(traffic.asked)
         self.of: dict[int, list[_Slot]] = {}
@@ -101,8 +102,11 @@ class _Server:
         if asked.refused:
             return
         tokens, old = self.tree.length(asked.content), first.content
-        oldest = 0 if self.attention else window.oldest(self.settings, old.oldest, tokens, self.room)
-        first.content = Content(asked.content, tokens, oldest, old.saved, index)
+        cells = old.cells
+        if self.sliding:
+            cells = window.cut(cells, tokens)
+            cells = window.replied(cells, min(old.tokens, tokens), tokens, self.settings, self.room)
+        first.content = Content(asked.content, tokens, cells, old.saved, index)
 
     def _happen(self, index: int) -> None:
         event = self.traffic.happened[index]
@@ -119,9 +123,9 @@ class _Server:
         elif event.file in self.files:
             self._lose(slot.content, "erased")
             found = self.files[event.file]
-            back = window.saved(self.settings, found.oldest, found.tokens)
+            cells = self._brought(slot.content, found)
             kept = found.saved if build >= 11549 else () if build >= 10068 else slot.content.saved
-            slot.content = replace(found, oldest=back, saved=kept)
+            slot.content = replace(found, cells=cells, saved=kept)
 
     def _restart(self) -> None:
         for slot in self.slots:
@@ -203,9 +207,15 @@ class _Server:
         found = self.ram.load(asked.prompt, length, old)
         if found is not None:
             self._replaced(old)
-            slot.content = replace(found, oldest=window.saved(settings, found.oldest, found.tokens))
+            slot.content = replace(found, cells=self._brought(old, found))
         self.ram.trim()
         return found is not None
+
+    def _brought(self, old: Content, found: Content) -> Cells:
+        """The cells of a slot when the saved state of another content took the place of its own."""
+        if not self.sliding:
+            return FRESH
+        return window.restored(old.cells, window.saved(found.cells, found.tokens, self.settings), self.room)
 
     def _children(self, asked: Asked, parent: _Slot) -> list[_Slot]:
         """Idle slots that take the other choices of a request."""
@@ -254,7 +264,7 @@ class _Server:
         if shared < old.tokens:
             self._replaced(old, "consumed" if from_ram else None)
         if self.attention:
-            slot.content = Content(asked.prompt, length, 0, (), index)
+            slot.content = Content(asked.prompt, length, FRESH, (), index)
         else:
             slot.content = self._computed(index, asked, old, decision, reused, length)
         return Served(reused, place, by, from_ram, shared, best, cause, decision)
@@ -264,8 +274,17 @@ class _Server:
         if settings.cache_reuse and self.attention and not settings.projector and shared < old.tokens:
             shared = self._moved(asked, old, shared)
         saved = [(one.first, one.last) for one in reversed(old.saved)]
-        held = Held(settings.kind, old.tokens, old.oldest, saved, settings.window if settings.kind == "swa" else 0)
+        held = Held(settings.kind, old.tokens, self._oldest(old.cells, old.tokens), saved, self._window())
         return decide(settings.build, held, shared, length, settings.projector)
+
+    def _window(self) -> int:
+        return self.settings.window if self.sliding else 0
+
+    def _oldest(self, cells: Cells, tokens: int) -> int:
+        """Smallest position of the memory: of a recurrent state its only one."""
+        if self.sliding:
+            return window.oldest(cells, tokens)
+        return 0 if self.attention else tokens - 1
 
     def _moved(self, asked: Asked, old: Content, shared: int) -> int:
         """The common prefix with the pieces that are moved behind it; as it is where the tokens are invented."""
@@ -279,21 +298,31 @@ class _Server:
     ) -> Content:
         """What the slot holds when the prompt is computed."""
         settings = self.settings
-        before = old.oldest if reused else 0
-        if decision is not None and decision.taken is not None:
-            before = window.saved(settings, decision.taken[0], decision.taken[1] + 1)
+        cells = self._gone_back(old, decision, reused)
         saved = [one for one in old.saved if self._stays(one, decision, reused)]
         at, makes = reused, settings.ctx_checkpoints and asked.completion
-        while makes and settings.build >= 6751 and at < length:
+        while at < length:
             end = batch_end(at, length, asked.user_starts, settings, saved)
-            if due(at, length, asked.user_starts, settings, saved):
-                first = window.oldest(settings, before, at, self.room)
-                saved = added(saved, Checkpoint(first, at - 1, at, index), settings)
+            if makes and settings.build >= 6751 and due(at, length, asked.user_starts, settings, saved):
+                saved = added(saved, self._checkpoint(cells, at, index), settings)
+            if self.sliding:
+                cells = window.written(cells, at, end, settings, self.room, settings.ubatch)
             at = end
-        oldest = window.oldest(settings, before, length, self.room)
-        if makes and 6180 <= settings.build < 6751 and settings.kind == "swa":
-            saved = added(saved, Checkpoint(oldest, length - 1, length, index), settings)
-        return Content(asked.prompt, length, oldest, tuple(saved), index)
+        if makes and 6180 <= settings.build < 6751 and self.sliding:
+            saved = added(saved, self._checkpoint(cells, length, index), settings)
+        return Content(asked.prompt, length, cells, tuple(saved), index)
+
+    def _checkpoint(self, cells: Cells, tokens: int, index: int) -> Checkpoint:
+        runs = window.saved(cells, tokens, self.settings) if self.sliding else ()
+        return Checkpoint(self._oldest(cells, tokens), tokens - 1, tokens, index, runs)
+
+    def _gone_back(self, old: Content, decision: Decision | None, reused: int) -> Cells:
+        """The cells when the slot has gone back to what is reused."""
+        cells = old.cells
+        if self.sliding and decision is not None and decision.taken is not None:
+            taken = next(one for one in reversed(old.saved) if (one.first, one.last) == decision.taken)
+            cells = window.restored(cells, taken.runs, self.room)
+        return window.cut(cells, reused) if self.sliding else cells
 
     def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
         """Whether a checkpoint is still of use behind the place that the server goes back to."""
@@ -305,7 +334,8 @@ class _Server:
 
     def _cleared(self, content: Content) -> Content:
         """An empty slot; up to b9873 its checkpoints stayed."""
-        return replace(EMPTY, saved=content.saved) if self.settings.build < 10068 else EMPTY
+        cells = window.cut(content.cells, 0) if self.sliding else FRESH
+        return replace(EMPTY, cells=cells, saved=content.saved if self.settings.build < 10068 else ())
 
     def _lose(self, content: Content, why: Cause) -> None:
         if content.tokens:
