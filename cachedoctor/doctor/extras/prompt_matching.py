@@ -19,7 +19,7 @@ from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
-_NEAR = (0.5, 2.0)
+PLAUSIBLE = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
 _MODES = 8
 """Lists of tools remembered of a conversation."""
@@ -214,7 +214,7 @@ class GivenPrompts:
     def _fits(self, prompt: Prompt, length: int, tokens: int) -> bool:
         if self._cutter.exact and prompt.rendered:
             return length == tokens
-        return _NEAR[0] <= length / max(1, tokens) <= _NEAR[1]
+        return PLAUSIBLE[0] <= length / max(1, tokens) <= PLAUSIBLE[1]
 
 
 def _length(prompt: Prompt, cutter: Tokenizer) -> int:

@@ -1,0 +1,150 @@
+"""Traffic out of the requests of a log alone: invented tokens that keep every length, common prefix and conversation.
+
+What is not known to be shared is fresh, but for a turn of a conversation: where no line says what it shares with the
+turn before, it is taken to go on with all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from cachedoctor.doctor.replaying.log_order import log_order
+from cachedoctor.knowledge.decision import N_UBATCH
+from cachedoctor.model import Request
+from cachedoctor.replay.prompt_tree import PromptTree
+from cachedoctor.replay.traffic import Asked, Traffic
+
+
+class Recalled(msgspec.Struct):
+    """Traffic, and what it was made of."""
+
+    traffic: Traffic
+    requests: list[Request]
+    """For every Asked its request."""
+    assumed: set[int]
+    """Asked whose common prefix with the turn before is not in the log."""
+    unplaced: int
+    """Requests of which the log does not say how long they were, and choices of ``n > 1``."""
+
+
+def build(requests: Iterable[Request]) -> Recalled:
+    """Make traffic of the requests of one server, whatever the order in which they come."""
+    order = log_order(requests)
+    recall, asked, found = _Recall(), list[Asked](), list[Request]()
+    for request in order.requests:
+        recall.begin(request.session)
+        one = recall.asked(request, order.moments(request), len(asked))
+        if one is not None:
+            asked.append(one)
+            found.append(request)
+    asked = _with_user_starts(asked, found, recall.tree)
+    traffic = Traffic(recall.tree, asked, order.happened)
+    return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
+
+
+class _Recall:
+    """What slots and conversations last held, as ids of the tree."""
+
+    def __init__(self) -> None:
+        self.tree = PromptTree()
+        self.assumed: set[int] = set()
+        self._session = -1
+        self._slots: dict[int, int] = {}
+        self._threads: dict[tuple[int, int], int] = {}
+
+    def begin(self, session: int) -> None:
+        """A request of ``session`` comes: in a new one slots are empty, and conversations have new numbers."""
+        if session != self._session:
+            self._session = session
+            self._slots.clear()
+
+    def asked(self, request: Request, moments: tuple[int, int], number: int) -> Asked | None:
+        """The request with its prompt in the tree; None where its length is not known."""
+        length = request.prompt_tokens or request.error_tokens
+        if length is None and request.cancelled:
+            length = request.released_tokens
+        if not length or request.parent is not None:
+            return None
+        of, common = self._beginning(request, length, number)
+        prompt = self.tree.branch(of, common, length)
+        held = request.released_tokens
+        if request.error is not None:
+            content = prompt
+        elif request.shifted:
+            content = self.tree.branch(None, 0, held or length)
+        else:
+            content = self.tree.branch(prompt, length, held or length)
+        if request.error is None:
+            self._slots[request.slot] = content
+            if request.thread is not None:
+                self._threads[request.session, request.thread] = content
+        return Asked(
+            prompt,
+            content,
+            *moments,
+            conversation=request.thread,
+            cache_prompt=not _not_asked(request),
+            id_slot=request.slot if request.selected_by == "id" else None,
+            images=request.images,
+            cancelled=request.cancelled,
+            refused=request.error is not None,
+        )
+
+    def _beginning(self, request: Request, length: int, number: int) -> tuple[int | None, int]:
+        """What the prompt begins like, and for how many tokens."""
+        own = None if request.thread is None else self._threads.get((request.session, request.thread))
+        held = self._held(request)
+        shared = request.common_prefix_tokens
+        if shared is None or shared < (request.cached_tokens or 0):
+            shared = request.cached_tokens or 0
+        if own is None or held == own:
+            return (held, shared) if held is not None else (None, 0)
+        if request.reference_lcp is not None:
+            known = request.reference_lcp
+        elif request.ram_refused:
+            known = shared
+        else:
+            known = min(self.tree.length(own), length)
+            self.assumed.add(number)
+        return (own, known) if known >= shared or held is None else (held, shared)
+
+    def _held(self, request: Request) -> int | None:
+        """What the slot held when the prompt was looked at."""
+        thread = request.held_thread
+        known = None if thread is None else self._threads.get((request.session, thread))
+        return self._slots.get(request.slot) if known is None else known
+
+
+def _not_asked(request: Request) -> bool:
+    """Whether the body said "cache_prompt": false, which no line prints: nothing was reused of what was there, and
+    nothing forced that (as CD109 proves it)."""
+    if request.cached_tokens != 0 or request.selected_by != "lcp" or (request.similarity or 0) < 0.5 or request.checks:
+        return False
+    if request.forced or request.shifted or request.truncate_failed_at is not None:
+        return False
+    return request.facts.memory == "attention" or ((request.f_keep or 0) >= 0.9995 and "forcing" in request.facts.shows)
+
+
+def _with_user_starts(asked: Sequence[Asked], requests: Sequence[Request], tree: PromptTree) -> list[Asked]:
+    """Give requests the places of checkpoints that later ones print, where they are not near the end of a prompt."""
+    places: list[set[int]] = [set() for _ in asked]
+    latest: dict[int, list[int]] = {}
+    for at, request in enumerate(requests):
+        printed = [(check.pos_min, check.pos_max) for check in request.checks]
+        printed += [*request.held_positions, *([request.restored_at] if request.restored_at else [])]
+        for _, last in printed:
+            tokens = last + 1
+            for before in reversed(latest.get(request.slot, [])):
+                length = tree.length(asked[before].prompt)
+                if (requests[before].cached_tokens or 0) < tokens <= length:
+                    if tokens not in (length - 4, length - 4 - N_UBATCH):
+                        places[before].add(tokens)
+                    break
+        if request.error is None:
+            latest.setdefault(request.slot, []).append(at)
+    return [
+        msgspec.structs.replace(one, user_starts=tuple(sorted(found))) if found else one
+        for one, found in zip(asked, places, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""llama-server, build by build: slots, RAM cache, checkpoints, windows."""

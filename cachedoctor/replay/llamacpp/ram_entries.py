@@ -1,0 +1,107 @@
+"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or pushed out.
+
+Source: PR #16391, #17078 and the prompt cache up to b11549.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.replay.llamacpp.content import Content
+from cachedoctor.replay.llamacpp.served import Cause
+from cachedoctor.replay.llamacpp.server_settings import Settings
+from cachedoctor.replay.prompt_tree import PromptTree
+
+LEAST_KEPT = 0.25
+"""Share of an entry that a prompt must keep for the entry to be taken."""
+
+Lose = Callable[[Content, Cause], None]
+
+
+class RamEntries:
+    """The entries, the oldest first, as one build with its limits keeps them."""
+
+    def __init__(self, settings: Settings, tree: PromptTree, lose: Lose) -> None:
+        """Start empty. ``lose`` is told of every content that is dropped, and why."""
+        self._tree, self._lose = tree, lose
+        self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
+        self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
+        self.entries: list[Content] = []
+        self._known: set[tuple[int, int]] = set()
+        self._bytes = 0.0
+        self._tokens = 0
+
+    def holds(self, content: Content) -> bool:
+        """Whether this very content is an entry."""
+        return (content.text, content.tokens) in self._known
+
+    def save(self, content: Content) -> bool:
+        """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
+        text, tokens = content.text, content.tokens
+        if (text, tokens) in self._known:
+            return True
+        if tokens == 0:
+            return False
+        size = self._size(content)
+        if self._build >= 10068 and size > self._limit:
+            return False
+        common, obsolete = self._tree.common, []
+        for one in self.entries:
+            shared = common(one.text, text)
+            if shared >= tokens and one.tokens >= tokens:
+                return True
+            if shared >= one.tokens and tokens >= one.tokens:
+                obsolete.append(one)
+        for one in obsolete:  # what goes on from it has all of it
+            self._take(self.entries.index(one))
+        while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
+            self._lose(self._take(0), "too small")
+        self.entries.append(content)
+        self._known.add((text, tokens))
+        self._bytes += size
+        self._tokens += tokens
+        return True
+
+    def load(self, prompt: int, length: int, slot: Content) -> Content | None:
+        """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it."""
+        common = self._tree.common
+        shared = min(common(slot.text, prompt), slot.tokens) if slot.tokens else 0
+        keep = shared / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
+        best, found = shared, -1
+        for index, one in enumerate(self.entries):
+            shared = common(one.text, prompt)
+            if shared <= best:
+                continue
+            shared = min(shared, one.tokens)
+            kept = shared / one.tokens
+            if kept >= LEAST_KEPT and kept > keep and shared > best:
+                keep, best, found = kept, shared, index
+        return None if found < 0 else self._take(found)
+
+    def trim(self) -> None:
+        """Push out the oldest entries that are over the limits in bytes and tokens."""
+        if self._bytes <= self._limit and self._tokens <= self._context:
+            return
+        least = 1 if self._build < 10068 else 0
+        while len(self.entries) > least and self._bytes > self._limit:
+            self._lose(self._take(0), "too small")
+        most = float(self._context)
+        if self._build >= 6900 and self._tokens:
+            most = max(most, self._limit / max(1.0, self._bytes / self._tokens)) if self._bytes > 0 else float("inf")
+        while len(self.entries) > least and self._tokens > most:
+            self._lose(self._take(0), "too small")
+
+    def clear(self, why: Cause) -> None:
+        """Forget everything."""
+        while self.entries:
+            self._lose(self._take(0), why)
+
+    def _size(self, content: Content) -> float:
+        return self._each * content.tokens + self._fixed + self._saved * len(content.saved)
+
+    def _take(self, index: int) -> Content:
+        content = self.entries.pop(index)
+        self._known.discard((content.text, content.tokens))
+        self._bytes -= self._size(content)
+        self._tokens -= content.tokens
+        return content
