@@ -45,6 +45,14 @@ def test_questions_below_one_head_on_a_hybrid_model_reuse_what_the_real_server_s
     assert [s.reused for s in served] == [cached for _, cached in truth]
 
 
+def test_a_growing_chat_on_a_hybrid_model_reuses_what_the_real_server_said() -> None:
+    """The first prompt's last step ends at 896, within a block of 256: the second one finds no state."""
+    truth = told("vllm032_hybrid_gdn.healthy")
+    settings = BlockSettings(256, 1_766_022, "few", state_blocks=3, split=128)
+    served = vllm_blocks.serve(growing([prompt for prompt, _ in truth]), settings)
+    assert [s.reused for s in served] == [cached for _, cached in truth]
+
+
 def test_a_prompt_is_never_reused_as_a_whole() -> None:
     """1,024 tokens twice with blocks of 1,024: nothing; one more: nearly all (vllm-ascend issue 7965)."""
     for length, reused in ((1024, 0), (1025, 1024)):

@@ -1,4 +1,1 @@
-"""What a server would have reused of the prompts that it was sent, under the settings that it had or under others.
-
-Pure: no files, no clock, no line of a log.
-"""
+"""What a server of a build with its settings would have reused. Pure: no file, no clock, no log line."""
