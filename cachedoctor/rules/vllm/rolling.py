@@ -122,7 +122,7 @@ def fits(session: Session, stretch: Stretch) -> bool | None:
 def average(session: Session, p: SamplePeriod) -> float | None:
     """Tokens of the average prompt; None where the log does not tell.
 
-    Computed tokens are all tokens only where nothing was reused. Of several engines it is the average of all.
+    Computed tokens and the hit rate tell it together, or computed tokens alone where nothing was reused. Of several engines it is the average of all.
     """
     together = [p] if len(_engines(session)) == 1 else [q for q in session.periods if isinstance(q, SamplePeriod)]
     answered = sum(q.answered or 0 for q in together)
@@ -135,6 +135,8 @@ def _whole(p: SamplePeriod) -> int | None:
     """Tokens of all prompts, reused ones included."""
     if p.prompt_tokens is not None:
         return p.prompt_tokens
+    if p.looked_up_tokens is not None:
+        return p.looked_up_tokens
     return p.computed_tokens if p.most_rate == 0 else None
 
 
