@@ -60,14 +60,20 @@ def test_the_difference_of_two_lines_is_what_was_asked_between_them() -> None:
     log = start("0.32.0", True) + access(4) + stats(0, "0.32.0", 1200.0, "40.0")
     log += access(4) + stats(10, "0.32.0", 100.0, "56.7")
     samples = report_of(log)["samples"]
-    assert [s["looked_up_tokens"] for s in samples][0] == 20_000
+    assert samples[0]["looked_up_tokens"] == 20_000
     assert abs(samples[1]["looked_up_tokens"] - 10_000) <= samples[1]["looked_up_within"] < 400
 
 
 @pytest.mark.parametrize(
     ("version", "requests", "waiting", "known"),
-    [("0.32.0", 1_000, 0, True), ("0.32.0", 1_001, 0, False), ("0.14.1", 4, 0, False), ("0.20.2", 4, 3, False), ("0.32.0", 4, 3, True)],
-)  # fmt: skip
+    [
+        ("0.32.0", 1_000, 0, True),
+        ("0.32.0", 1_001, 0, False),
+        ("0.14.1", 4, 0, False),
+        ("0.20.2", 4, 3, False),
+        ("0.32.0", 4, 3, True),
+    ],
+)
 def test_it_is_unknown_where_the_rate_is_of_something_else(
     version: str, requests: int, waiting: int, known: bool
 ) -> None:

@@ -41,7 +41,7 @@ def looked_up(computed: int, within: int, rate: float, external_rate: float | No
         left *= 1 - part
     if left < _LEAST_LEFT:
         return None
-    # Each rounding moves 1 / left by about ROUNDED / ((1 - part) x left), of which one part gives C x ROUNDED / (1 - r)^2.
+    # Each rounding moves 1 / left by about ROUNDED / ((1 - part) x left): for one rate C x ROUNDED / (1 - r)^2.
     off = sum(computed * ROUNDED / ((1 - part) * left) for part in parts) + within / left
     return LookedUp(round(computed / left), max(1, round(off)))
 

@@ -13,7 +13,7 @@ from cachedoctor.model.comparison import (
     FindingSide,
     Measure,
 )
-from cachedoctor.model.counters import Answer, Answers, Counters
+from cachedoctor.model.counters import Answer, Answers, Bucket, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, Op, PromptDiff, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
@@ -40,6 +40,7 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, Slot
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
+from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
@@ -56,6 +57,7 @@ __all__ = [
     "Answers",
     "BatchPeriod",
     "Between",
+    "Bucket",
     "By",
     "CacheDoctorError",
     "CacheSample",
@@ -112,6 +114,7 @@ __all__ = [
     "RuledOut",
     "SamplePeriod",
     "Segment",
+    "SentBodies",
     "Server",
     "ServerView",
     "Session",

@@ -14,6 +14,7 @@ from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.period import Period
+from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.terms import SettingName, Shows
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
@@ -191,6 +192,8 @@ class Session(_Questions, msgspec.Struct):
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
+    sent: SentBodies | None = None
+    """What the same bodies have in common."""
 
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""

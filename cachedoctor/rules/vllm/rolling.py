@@ -230,8 +230,11 @@ def experiment() -> list[Remedy]:
             ],
         ),
         Remedy(
-            "Save the bodies of two requests that should share their beginning, and see where they part.",
-            ["cachedoctor diff request1.json request2.json"],
+            "Save the bodies of the requests, in their order: they tell unrelated prompts from changed ones.",
+            [
+                "cachedoctor analyze vllm.log --requests bodies.jsonl",
+                "cachedoctor diff request1.json request2.json",
+            ],
         ),
     ]
 
