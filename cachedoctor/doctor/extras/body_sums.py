@@ -20,6 +20,8 @@ _CHANGED = 0.3
 """Share of a body from which on repeated text makes it one that was changed."""
 _OPENING = 64
 """Bytes at the end of a prompt that may be the opening of a reply."""
+_BLOCK = 16
+"""Tokens of a block on a GPU where the log does not say another size (0.7 to 0.33)."""
 _FIT = 0.02
 """Share by which the count of bodies and that of answers may differ."""
 
@@ -137,7 +139,7 @@ def _replayed(bodies: Sequence[_Body], session: Session, size: int) -> tuple[int
     """
     room, tokens = session.setting("kv_tokens"), _tokens(len(bodies), session)
     names: tuple[SettingName, ...] = ("attention_block", "block_size")
-    block = next((found for name in names if isinstance(found := session.setting(name), int)), None)
+    block = next((found for name in names if isinstance(found := session.setting(name), int)), _BLOCK)
     emptied = any(period.since == "reset" for period in session.periods)
     if session.engine != "vllm" or not isinstance(room, int) or not tokens or not block or emptied:
         return None, None

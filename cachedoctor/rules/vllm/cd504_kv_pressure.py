@@ -150,6 +150,6 @@ RULE = SessionRule(
     needs=_needs,
     severity="warning",
     inspect=inspect,
-    unless=("CD501", "CD502", "CD503"),
+    unless=("CD501", "CD502", "CD503", "CD514", "CD515"),
     engine="vllm",
 )

@@ -9,7 +9,7 @@ from cachedoctor.rules.shared_beginnings import Shared
 from cachedoctor.rules.vllm import kv_flow, rolling
 from cachedoctor.rules.vllm.rolling import Stretch
 
-_CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513")
+_CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
 _LONG = 256
 """Tokens of an average prompt from which on a block of any usual size is small beside it."""
 _WORTH = 10_000

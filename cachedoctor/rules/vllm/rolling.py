@@ -16,6 +16,20 @@ LITTLE = 0.05
 SMALLEST_BLOCK = 16
 """Tokens of a block on a GPU when nothing else is asked for (0.7 to 0.33)."""
 
+_DROPS = (
+    "eagle",
+    "dflash",
+    "dspark",
+    "mtp",
+    "deepseek_mtp",
+    "qwen3_next_mtp",
+    "ernie_mtp",
+    "longcat_flash_mtp",
+    "glm4_moe_mtp",
+    "mimo_mtp",
+)
+"""Methods whose drafting layers need the hidden state of the token before: the last block found is computed again."""
+
 Shown = list[tuple[Mark, str]]
 
 
@@ -191,6 +205,11 @@ def any_reuse(session: Session) -> bool:
     return any(isinstance(p, SamplePeriod) and p.most_rate for p in session.periods) or any(
         c.reused for c in session.counters
     )
+
+
+def drops_block(method: str) -> bool:
+    """Whether a method of speculative decoding makes look-ups give up their last block."""
+    return method.startswith(_DROPS) or method.endswith("mtp")
 
 
 def traffic(session: Session) -> bool:
