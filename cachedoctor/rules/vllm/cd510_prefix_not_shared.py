@@ -6,7 +6,7 @@ from cachedoctor.model import Confidence, RuledOut, Session
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.shared_beginnings import Shared
-from cachedoctor.rules.vllm import kv_flow, rolling
+from cachedoctor.rules.vllm import kv_flow, request_groups, rolling
 from cachedoctor.rules.vllm.rolling import Stretch
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
@@ -29,11 +29,39 @@ def inspect(session: Session) -> list[SessionFinding]:
             return [told]
     stretch = _barely(session, found, any_size=shared is not None)
     if stretch is None:
-        return []
-    if shared is not None and shared.verdict in ("parted", "shared"):
+        return _some(session) if shared is None else []
+    if shared is not None and shared.verdict == "parted":
         return [_proven(stretch, shared)]
-    pushed = shared is not None or kv_flow.overflow(session) is not None
-    return [] if pushed else [_note(session, stretch, rolling.block(session))]
+    if _pushed_out(session):
+        return []
+    if shared is None:
+        return [_note(session, stretch, rolling.block(session))]
+    return [_proven(stretch, shared)] if shared.verdict == "shared" else []
+
+
+def _pushed_out(session: Session) -> bool:
+    """Whether the size of the cache explains it, as a replay of the bodies says, or else may explain it."""
+    sent = session.sent
+    if sent is not None and sent.complete and sent.kept is not None:
+        return sent.share(sent.kept) <= rolling.LITTLE
+    return kv_flow.overflow(session) is not None
+
+
+def _some(session: Session) -> list[SessionFinding]:
+    """Say it where /metrics shows that some requests reuse, and others compute nearly all of their prompt."""
+    for counted in session.counters:
+        groups = request_groups.of(counted)
+        if groups is None:
+            continue
+        words = FindingText(
+            f"{n(groups.low)} requests computed at most {n(groups.low_most)} tokens of their prompt and {n(groups.high)} at least "
+            f"{n(groups.high_least)}, next to all: some clients reuse, others do not, or many conversations are new ({counted.path})",
+            "The hit rate is the average of both, and hides them. A first request of a conversation has nothing to reuse; a client all of whose "
+            "requests are in the second group changes the beginning of its prompts, or sends unrelated ones.",
+            rolling.experiment()[1:],
+        )
+        return [SessionFinding(words, "some", [], "note", "medium")]
+    return []
 
 
 def _barely(session: Session, found: list[Stretch], any_size: bool) -> Stretch | None:

@@ -177,17 +177,22 @@ _BLOCKS: tuple[SettingName, ...] = ("match_unit", "attention_block", "block_size
 
 
 def block(session: Session) -> int | None:
-    """Tokens of a block that can be reused; None when unknown. Of a hybrid model that of its attention layers."""
-    for name in _BLOCKS:
-        found = session.setting(name)
-        if isinstance(found, int):
-            return found
-    return None
+    """Tokens of a block that can be reused; None when unknown.
+
+    Of a model with several kinds of layers the least common multiple of their blocks, where the log has it (0.30 and
+    newer), or else the block of its attention layers.
+    """
+    line = block_line(session)
+    return None if line is None else int(line.value)
 
 
 def block_line(session: Session) -> Setting | None:
     """Where the size of a block is said."""
-    return next((session.settings[name] for name in _BLOCKS if isinstance(session.setting(name), int)), None)
+    found = next((session.settings[name] for name in _BLOCKS if isinstance(session.setting(name), int)), None)
+    common = session.settings.get("lcm_block")
+    if common is None or session.setting("match_unit") is not None:
+        return found
+    return common if found is None or common.value > found.value else found
 
 
 def caching(session: Session) -> bool | None:
