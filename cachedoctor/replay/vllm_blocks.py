@@ -41,6 +41,10 @@ class BlockSettings(msgspec.Struct, frozen=True):
     gives_up_last: bool = False
     """EAGLE and MTP: the last block that matches is computed again."""
 
+    def names(self, sent: SentPrompt) -> list[bytes]:
+        """Name the blocks that a request fills: those of the prompt and the reply, whose last token is never kept."""
+        return names(sent, self.block, _written(sent))
+
 
 class ServedPrompt(NamedTuple):
     """What became of one request. Tokens."""
@@ -67,14 +71,15 @@ def serve(
     endless = sized if settings.tokens is None else BlockServer(msgspec.structs.replace(settings, tokens=None))
     found: list[ServedPrompt | None] = [None] * len(prompts)
     for index, ends in in_order(one_by_one(len(prompts)) if times is None else times):
-        servers = (sized,) if endless is sized else (sized, endless)
         if ends:
-            for server in servers:
-                server.end(index)
+            sized.end(index)
+            if endless is not sized:
+                endless.end(index)
             continue
-        best = endless.begin(index, prompts[index]) if endless is not sized else None
-        reused = sized.begin(index, prompts[index])
-        found[index] = ServedPrompt(reused, reused if best is None else best, sized.crowded)
+        blocks = settings.names(prompts[index])
+        reused = sized.begin(index, prompts[index], blocks)
+        best = reused if endless is sized else endless.begin(index, prompts[index], blocks)
+        found[index] = ServedPrompt(reused, best, sized.crowded)
     return [served for served in found if served is not None]
 
 
@@ -103,10 +108,13 @@ class BlockServer:
         """The cache was emptied."""
         self._cache.empty()
 
-    def begin(self, request: int, sent: SentPrompt) -> int:
-        """Take up a request under a number of its own; give the tokens that are reused."""
+    def begin(self, request: int, sent: SentPrompt, named: Sequence[bytes] | None = None) -> int:
+        """Take up a request under a number of its own; give the tokens that are reused.
+
+        ``named``: its blocks, where the caller has them already.
+        """
         size, length = self._settings.block, len(sent.tokens)
-        blocks = names(sent, size, length + max(0, len(sent.reply) - 1))  # the last token is never put into the cache
+        blocks = self._settings.names(sent) if named is None else named
         most = max(0, length - 1) // size
         matched = self._cache.leading(blocks[:most])
         if self._settings.gives_up_last and matched:

@@ -14,8 +14,10 @@ from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.replay import vllm_blocks
 from cachedoctor.replay.block_cache import Image, SentPrompt
 
-MOST = 2_000
+_MOST = 2_000
 """Bodies that are looked at."""
+_MOST_BYTES = 32 << 20
+"""Of their text."""
 _CHANGED = 0.3
 """Share of a body from which on repeated text makes it one that was changed."""
 _OPENING = 64
@@ -42,7 +44,7 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> Sen
         session: the server that they are of.
         compare: says what differs between two prompts.
     """
-    bodies = [_Body(p, p.text.encode("utf-8", "surrogatepass"), _salt(p)) for p in prompts[:MOST]]
+    bodies = _bodies(prompts)
     if len(bodies) < 2:
         return None
     size = sum(len(body.text) for body in bodies)
@@ -76,6 +78,17 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> Sen
         salts=len({body.salt for body in bodies}),
         worst=None if worst is None else compare(bodies[worst[1]].prompt, bodies[worst[2]].prompt),
     )
+
+
+def _bodies(prompts: Sequence[Prompt]) -> list[_Body]:
+    found, size = [], 0
+    for prompt in prompts[:_MOST]:
+        body = _Body(prompt, prompt.text.encode("utf-8", "surrogatepass"), _salt(prompt))
+        size += len(body.text)
+        if size > _MOST_BYTES:
+            break
+        found.append(body)
+    return found
 
 
 def _salt(prompt: Prompt) -> str:
