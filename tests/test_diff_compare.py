@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cachedoctor.model import CacheDoctorError, Edit, PromptDiff
-from cachedoctor.prompts import run_diff
+from cachedoctor.prompts import difference_advice, run_diff
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.compare_prompts import Options, _user_starts, compare, describe, digest, hashed
 from cachedoctor.prompts.model_files import ModelFiles
@@ -207,3 +207,10 @@ def test_the_library_gives_the_same_answer() -> None:
     assert found.first is not None
     assert (found.first.kind, found.first.field) == ("billing-header", "cch")
     assert cachedoctor.diff(folder / "a.json", folder / "a.json").equal
+
+
+def test_a_changed_first_message_is_not_told_to_be_appended_to() -> None:
+    """Nothing stands in front of it: what it needs is to stay the same."""
+    for place, told in (("messages[0].content", False), ("system[1].text", False), ("messages[10].content", True)):
+        advice = difference_advice.at(place, difference_advice._GENERIC["message-edited"])
+        assert any("Only append" in one.text for one in advice) is told

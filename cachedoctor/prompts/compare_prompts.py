@@ -15,7 +15,7 @@ from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import Excerpt, First, PromptDiff, Side
-from cachedoctor.prompts import volatile
+from cachedoctor.prompts import difference_advice, volatile
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers import tokenize
@@ -136,7 +136,7 @@ def _first(
     return First(
         token + lead, offset, line, column, place, recognised.kind, recognised.field,
         _slice(a.text, tokens_a, token, token + SHOWN), _slice(b.text, tokens_b, token, token + SHOWN),
-        recognised.advice,
+        difference_advice.at(place, recognised.advice),
     )  # fmt: skip
 
 

@@ -48,6 +48,12 @@ _KEEP_REASONING = [
 ]
 _TOOLS = Advice("Keep the list of tools the same for the whole conversation: it stands in front of everything else.")
 _HISTORY = Advice("Only append to the history. What is new, or changes, belongs into the last user message.")
+_HEAD = Advice(
+    "Keep the beginning of the prompt the same for the whole conversation: it stands in front of everything else. What "
+    "changes belongs into the last user message."
+)
+_FIRST = re.compile(r"(?:system|instructions|messages\[0\]|input\[0\])(?:$|[.\[])")
+"""Places at the head of a request, where there is no history to append to."""
 _CUT = Advice(
     "Cut rarely and in large pieces: each cut recomputes everything behind the head. Or give the conversation a larger "
     "context. Hybrid and recurrent models recompute all of it if no checkpoint lies in front of the cut."
@@ -167,6 +173,13 @@ def advise(kind: str, field: str | None, a: Prompt, b: Prompt) -> list[Advice]:
     if kind == "other" and field == "conversation":
         return [*found, _SIDE]
     return [*found, *_GENERIC[kind]]
+
+
+def at(place: str | None, advice: list[Advice]) -> list[Advice]:
+    """The same advice for a place in the request: of a head nobody can say that it is only to be appended to."""
+    if place is None or _FIRST.match(place) is None:
+        return advice
+    return [_HEAD if one is _HISTORY else one for one in advice]
 
 
 def clients(a: Prompt, b: Prompt) -> list[str]:
