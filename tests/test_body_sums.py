@@ -101,6 +101,7 @@ def test_salts_keep_apart_what_is_the_same(tmp_path: Path) -> None:
     found = summed(bodies, tmp_path)
     assert (found.salts, found.shared) == (6, 0)
     assert found.share(found.salted) > 0.7
+    assert found.repeated == 0
     one = summed([{**body, "cache_salt": "s"} for body in chat(1, 6)], tmp_path)
     assert (one.salts, one.salted) == (1, 0)
 

@@ -53,10 +53,11 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> Sen
     worst: tuple[int, int, int] | None = None
     shared = 0
     for at, body in enumerate(bodies):
-        begins, goes_on = beginnings.add(body.salt, body.text)
+        begins, _ = beginnings.add(body.salt, body.text)
+        unsalted, goes_on = anywhere.add("", body.text)
         shared += begins
-        salted += anywhere.add("", body.text)[0] - begins
-        again = repeats.of(body.text, begins)
+        salted += unsalted - begins
+        again = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is no text behind a difference
         repeats.add(body.text)
         if goes_on or again.length < _CHANGED * len(body.text) or again.owner is None:
             continue
