@@ -7,6 +7,8 @@ import random
 
 import pytest
 from conftest import FIXTURES
+from e2e.client import Message
+from e2e.vllm import traffic
 
 from cachedoctor.replay import sglang_radix, vllm_blocks
 from cachedoctor.replay.block_cache import BlockCache, Image, SentPrompt, in_order, names
@@ -51,6 +53,26 @@ def test_a_growing_chat_on_a_hybrid_model_reuses_what_the_real_server_said() -> 
     settings = BlockSettings(256, 1_766_022, "few", state_blocks=3, split=128)
     served = vllm_blocks.serve(growing([prompt for prompt, _ in truth]), settings)
     assert [s.reused for s in served] == [cached for _, cached in truth]
+
+
+def test_a_cache_that_is_a_little_too_small_gives_up_what_the_real_server_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """78 requests of five agents and of documents on 48 blocks: each as the response said, a third reused of 61 %."""
+    monkeypatch.setattr(traffic, "PAUSE_SECONDS", 0)
+    sent: list[SentPrompt] = []
+    traffic.agents_in_any_turn(lambda messages, **more: sent.append(SentPrompt(rendered(messages))))
+    lines = (FIXTURES / "measured" / "vllm-agents-in-any-turn.usage.jsonl").read_text().splitlines()
+    truth = [json.loads(line)["usage"] for line in lines]
+    assert [len(s.tokens) for s in sent] == [u["prompt_tokens"] for u in truth]
+    served = vllm_blocks.serve(sent, BlockSettings(128, 6_144))
+    assert [s.reused for s in served] == [u["prompt_tokens_details"]["cached_tokens"] for u in truth]
+    assert (sum(s.reused for s in served), sum(s.endless for s in served)) == (33_536, 61_312)
+
+
+def rendered(messages: list[Message]) -> list[int]:
+    """Tokens of a chat as the model of the end-to-end tests sees it: a byte is a token, and so is a special token."""
+    start, end = [1000], [1001]
+    each = [[*start, *f"{m['role']}\n{m['content']}".encode(), *end, 10] for m in messages]
+    return [*(token for one in each for token in one), *start, *b"assistant\n"]
 
 
 def test_a_prompt_is_never_reused_as_a_whole() -> None:

@@ -82,7 +82,8 @@ def parts(session: Session) -> list[str]:
     block = session.setting("attention_block") or session.setting("block_size")
     if session.engine == "vllm" and isinstance(block, int):
         found.append(f"blocks of {count(block, 'token')}")
-    connector = session.setting("kv_connector")
+    said = session.settings.get("kv_connector")
+    connector = None if said is None else said.value
     if isinstance(connector, str) and connector:
         found.append(f"connector {connector}")
     return found

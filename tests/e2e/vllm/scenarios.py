@@ -36,6 +36,10 @@ ALL = [
     Scenario(
         "clock-beside-healthy", "CD510 prefix-not-shared", DENSE, traffic.clock_beside_healthy, reuse=(0.3, 0.6),
     ),
+    Scenario(
+        "agents-in-any-turn", "CD504 kv-pressure", DENSE, traffic.agents_in_any_turn, reuse=(0.2, 0.5),
+        options=("--num-gpu-blocks-override", "48", "--max-model-len", "4096"),
+    ),
     Scenario("salted", "CD510 prefix-not-shared", DENSE, traffic.salted, reuse=NONE, severity="note"),
     Scenario("hybrid-chats", None, HYBRID, traffic.two_chats, reuse=(0.5, 1.0)),
 ]  # fmt: skip

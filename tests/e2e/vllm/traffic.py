@@ -6,6 +6,7 @@ every ten seconds only, and one line of them is not yet a story.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -111,3 +112,16 @@ def two_chats(send: Send) -> None:
             send(list(talk))
             talk.append({"role": "assistant", "content": prose(500 + 2 * turn + at, 30)})
         time.sleep(PAUSE_SECONDS)
+
+
+def agents_in_any_turn(send: Send) -> None:
+    """Five agents that only append, in any turn, and documents of any length between them; always the same."""
+    dice, talks = random.Random(5), [[system(prose(40 + agent, 700))] for agent in range(5)]
+    for turn in range(50):
+        talk = talks[dice.randrange(5)]
+        talk.append(user(prose(100 + turn, 90)))
+        send(list(talk))
+        talk.append({"role": "assistant", "content": prose(500 + turn, 30)})
+        if dice.random() < 0.4:
+            send([user(prose(3000 + turn, dice.randint(300, 1500)))])
+        time.sleep(PAUSE_SECONDS / 4)
