@@ -74,8 +74,6 @@ class Answer(msgspec.Struct):
     """
     length: Amount | None = None
     """Length of the prompt, where the log has it, in bytes or characters as ``prefix`` is."""
-    repeated: Amount | None = None
-    """Behind ``prefix``, and in its unit: what stood in any earlier prompt, at whatever place."""
 
 
 _EACH = msgspec.Meta(extra_json_schema={"contract": {"maxItems": 10_000}})

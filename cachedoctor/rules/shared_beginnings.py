@@ -17,8 +17,6 @@ _EARLY = 0.1
 """Share of the shorter prompt: a common beginning below it is early."""
 _LATE = 0.5
 """Share from which on a common beginning is worth reusing."""
-_AGAIN = 0.3
-"""Share of a logged prompt from which on repeated text makes it one that was changed."""
 WORTH = 0.1
 """Share of all prompt text from which on a cause is worth naming."""
 
@@ -126,14 +124,8 @@ def _logged(session: Session) -> Shared | None:
     shares = [(a.prefix or 0) / (a.length or 1) for a in known]
     early = sum(share < _EARLY for share in shares)
     if 2 * early > len(known):
-        part = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
-        again = [(a.repeated or 0) / (a.length or 1) for a in known]
-        if 2 * sum(share >= _AGAIN for share in again) > len(known):
-            said = f"{part}, and most of them repeat behind the difference what an earlier one had"
-            return Shared("changed", said, "A cached prefix ends at the first token that differs.", [_SEE])
-        if all(a.repeated is not None for a in known) and max(again) < _EARLY:
-            return Shared("nothing", f"{part}, and repeat next to nothing of it", _NOTHING, [])
-        return Shared("parted", part, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE])
+        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
+        return Shared("parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE])
     late = sum(share >= _LATE for share in shares)
     if 2 * late > len(known):
         said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with one before them"

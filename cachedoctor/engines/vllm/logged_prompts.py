@@ -10,15 +10,12 @@ import re
 
 from cachedoctor.engines.beginnings import Beginnings
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.knowledge.repeats import Repeats
 from cachedoctor.model import Answer, Answers, Session, Setting
 
 _END = re.compile(r"['\"], (?:params: SamplingParams\(|prompt_token_ids: )")
 _HEADER = "x-anthropic-billing-header"
 _HEAD = 4096
 """Characters in which the header stands: before the system prompt."""
-_LONGEST = 1 << 20
-"""Bytes of one prompt in which repeats are looked for."""
 _MOST = 10_000
 """Answers that are kept of one server."""
 
@@ -37,7 +34,6 @@ class LoggedPrompts:
     def __init__(self, path: str) -> None:
         self._path = path
         self._beginnings = Beginnings()
-        self._repeats = Repeats()
         self._answers: Answers | None = None
 
     def take(self, session: Session, event: Event) -> None:
@@ -49,10 +45,7 @@ class LoggedPrompts:
             shown = b"[...] " + _HEADER.encode() + b" [...]"
             session.settings.setdefault("billing_header", Setting(True, event.line, shown))
         raw = prompt.encode()
-        prefix = self._beginnings.add(raw)
-        again = None if prefix is None else self._repeats.of(raw[:_LONGEST], prefix).length
-        self._repeats.add(raw[:_LONGEST])
-        self._keep(session, Answer(None, None, event.line, prefix, len(raw), again))
+        self._keep(session, Answer(None, None, event.line, self._beginnings.add(raw), len(raw)))
 
     def _keep(self, session: Session, answer: Answer) -> None:
         if self._answers is None:

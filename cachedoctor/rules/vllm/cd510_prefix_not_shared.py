@@ -100,7 +100,7 @@ def _decided(session: Session, found: Shared, stretch: Stretch) -> SessionFindin
 
 
 def _proven(stretch: Stretch, found: Shared) -> SessionFinding:
-    """The prompts were given, or the log has them: they decide, but for whether what parts early repeats anything."""
+    """The prompts were given, or the log has them; whether those that part early repeat anything is not known."""
     if found.early:
         words = FindingText(
             f"next to nothing was reused, because the prompts diverge near their beginning: {found.said} ({stretch.said})",
