@@ -21,7 +21,12 @@ from cachedoctor.model import Report, Segment
 NAMES = {program.tracker.engine for program in programs.load()}
 OURS = [engine for engine in ENGINES if engine.name in NAMES]
 CASES = sorted(path.parent.name for path in FIXTURES.glob("cases/*/server.log"))
-LINES = sorted(path for folder in ("lines", "measured") for path in FIXTURES.glob(f"{folder}/**/*") if path.is_file())
+LINES = sorted(
+    path
+    for folder in ("lines", "measured")
+    for path in FIXTURES.glob(f"{folder}/**/*")
+    if path.is_file() and not path.name.startswith("ollama-")
+)
 
 
 @cache

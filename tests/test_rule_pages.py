@@ -8,6 +8,7 @@ import sys
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
+from random import Random
 
 import pytest
 from conftest import CASES, MEASURED, ROOT, case_of, report_of
@@ -60,11 +61,17 @@ def given_on(text: str, ok: str = "") -> list[Given]:
 
 
 def beside(text: str, folder: Path, ok: str = "") -> GivenPrompts | None:
-    """Bodies or dumps that the page gives beside an excerpt; ``{{filler N}}`` in them stands for N words."""
+    """Bodies or dumps that the page gives beside an excerpt; ``{{filler N}}`` in them stands for N words.
+
+    ``{{words S N}}`` stands for N words in an order of its own for each S.
+    """
     found = blocks(text, f"(?:requests|slots){ok}")
     if not found:
         return None
     (block,) = found
+    block = re.sub(
+        r"\{\{words (\d+) (\d+)\}\}", lambda m: " ".join(Random(int(m[1])).choices(WORDS, k=int(m[2]))), block
+    )
     path = folder / "prompts.jsonl"
     path.write_text(
         re.sub(r"\{\{filler (\d+)\}\}", lambda m: " ".join(islice(cycle(WORDS), int(m[1]))), block), "utf-8"

@@ -7,7 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from cachedoctor.model import Answer, Answers, BatchPeriod, Counters, First, Mark, PromptDiff, Session, Setting, Side
+from cachedoctor.model import (
+    Answer,
+    Answers,
+    BatchPeriod,
+    Counters,
+    First,
+    Mark,
+    PromptDiff,
+    SentBodies,
+    Session,
+    Setting,
+    Side,
+)
 from cachedoctor.rules import registry
 from cachedoctor.rules.base import SessionFinding, SessionRule
 from cachedoctor.rules.sglang.batch_periods import strategy
@@ -451,10 +463,15 @@ def test_prefix_not_shared_is_sure_where_prompts_prove_it() -> None:
     mixed = (*parted[:4], *(Answer(4_000, 4, prefix=9_000) for _ in range(6)))
     assert note("CD610", session(UNSHARED, answers=mixed)).confidence == "medium"
     one = session(UNSHARED)
-    one.parted = [difference("timestamp")]
+    one.sent = SentBodies(
+        bodies=12, complete=True, size=60_000, shared=600, endless=None, kept=None, repeated=50_000, changed=11,
+        salted=0, salts=1, worst=difference("timestamp"),
+    )  # fmt: skip
     found = note("CD610", one)
     assert (found.severity, found.confidence) == ("warning", "high")
-    assert found.difference is one.parted[0]
+    assert found.difference is one.sent.worst
+    one.sent.repeated = 0
+    assert note("CD610", one).severity == "note"  # documents of their own: nothing to mend
 
 
 def test_prefix_not_shared_takes_it_back_where_prompts_do_share() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from conftest import FIXTURES, report_of
 from sglang_logs import START, Read, capacity, decode, flushed, head, prefill, read, ready, settings, tree
 
 import cachedoctor
@@ -433,3 +434,12 @@ def test_the_kind_of_cache() -> None:
     assert read(settings(), tree("SWAChunkCache")).session.setting("radix_cache") is False
     off = read(settings(disable_radix_cache=True), tree("RadixCache")).session
     assert (off.setting("radix_cache"), off.settings["radix_cache"].line) == (False, 1)
+
+
+def test_without_prefill_lines_the_others_still_count() -> None:
+    """A log of which only other lines were kept: what was retracted, and a flush that the server outlived."""
+    log = (FIXTURES / "measured" / "sglang-retraction.log").read_bytes()
+    kept = b"".join(line for line in log.splitlines(keepends=True) if b"Prefill batch" not in line)
+    (found,) = report_of(kept)["findings"]
+    assert (found["code"], found["severity"]) == ("CD604", "warning")
+    assert "of an unknown number that were admitted" in found["claim"]

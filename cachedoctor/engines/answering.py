@@ -74,8 +74,11 @@ class AnswerTracker:
         if self.session is not None and not self._fresh:
             self.session.version, self.session.build_source = version, "line"
 
-    def answered(self, line: int, prompt: int | None, cached: int | None) -> None:
-        """Take a request, in tokens; what is no number of tokens is unknown."""
+    def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> None:
+        """Take a request, in tokens; what is no number of tokens is unknown.
+
+        ``matched``: what the prompt has in common with an earlier one, restored or not, where the program says it.
+        """
         answers = self._opened(line)
         answers.requests += 1
         prompt = COUNT.of(prompt)
@@ -89,7 +92,8 @@ class AnswerTracker:
             answers.cached_tokens += cached
         if self._listed < _KEPT:
             self._listed += 1
-            answers.each.append(Answer(prompt, cached, line))
+            known = matched is not None and 0 <= matched <= prompt
+            answers.each.append(Answer(prompt, cached, line, *((matched, prompt) if known else ())))
 
     def _opened(self, line: int) -> Answers:
         if self._fresh or self.session is None:

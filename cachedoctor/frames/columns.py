@@ -151,6 +151,8 @@ mm_hit_rate | number | share | of the cache of images and the like, by items and
 preemptions | integer | | that the line tells of
 prompt_tokens | integer | tokens | prompt_rate x interval_s of versions that count reused tokens
 computed_tokens | integer | tokens | prompt_rate x interval_s of versions that count computed tokens alone
+looked_up_tokens | integer | tokens | looked up since the sample before: computed / (1 - hit rate), by difference
+looked_up_within | integer | tokens | by which looked_up_tokens may be off
 answered | integer | requests | answered since the sample before, by all engines of the server
 """
     ),

@@ -15,6 +15,16 @@ convolutions) beside attention."""
 RECURRENT = ("Mamba", "FalconMamba", "RWKV")
 """Those with nothing but such layers."""
 
+SLIDING = (
+    "Gemma2", "Gemma3", "Gemma4", "GptOss", "Cohere2", "Exaone4", "Olmo3", "MiMoV2", "DeepseekV4", "Step3p5",
+)  # fmt: skip
+"""Beginnings of architectures some of whose attention layers see the last tokens only."""
+
+
+def is_sliding(architecture: str) -> bool:
+    """Whether the model has layers with a sliding window beside others; False for a name that says nothing."""
+    return architecture.startswith(SLIDING)
+
 
 def is_hybrid(architecture: str) -> bool | None:
     """Whether the model keeps states beside keys and values; None for a name that says nothing."""

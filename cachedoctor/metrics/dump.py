@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from math import isnan
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,8 @@ from cachedoctor.model.bounds import MOST
 
 START = "process_start_time_seconds"
 """When the process began, seconds since 1970; not there where several processes answer /metrics together."""
+MAX_BARS = 64
+"""Bars of a histogram; vLLM's of tokens have up to 20."""
 PLACES = ("instance", "pod")
 """Labels by which a collector tells servers apart that it wrote into one dump."""
 
@@ -27,6 +30,8 @@ class EngineCounts(msgspec.Struct):
 
     values: dict[str, int] = msgspec.field(default_factory=dict)
     """What the dump does not say is not in it."""
+    buckets: dict[str, dict[float, int]] = msgspec.field(default_factory=dict)
+    """Histograms by name: requests of at most so many tokens, those of smaller bars among them."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -117,6 +122,21 @@ def total(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> dict[
         before = sums.get(key, 0)
         sums[key] = None if before is None or value is None or before + value > MOST else before + value
     return sums
+
+
+def histogram(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> dict[EngineKey, dict[float, int]]:
+    """Add up the bars of a histogram (``le``) by engine; bars that are no counts are left out."""
+    found: dict[EngineKey, dict[float, int]] = {}
+    for sample in samples:
+        try:
+            most = float(sample.labels.get("le", ""))
+        except ValueError:
+            continue
+        count = whole(sample.value)
+        bars = found.setdefault(by(sample), {})
+        if count is not None and not isnan(most) and most >= 0 and len(bars) < MAX_BARS:
+            bars[most] = min(MOST, bars.get(most, 0) + count)
+    return found
 
 
 def put(readings: dict[EngineKey, EngineCounts], name: str, sums: dict[EngineKey, int | None]) -> None:

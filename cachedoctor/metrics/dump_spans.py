@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from math import isinf
 
 from cachedoctor.metrics.dump import Dump, EngineCounts, EngineKey
-from cachedoctor.model import Counters
+from cachedoctor.model import Bucket, Counters
 
 _SAME = 2.0
 """Seconds by which the start of one process may differ from dump to dump (it is computed from the uptime of the host);
@@ -99,4 +100,17 @@ def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCou
             setattr(counted, name, value)
         elif name in base.values or name in dump.late:
             setattr(counted, name, value - base.values.get(name, 0))
+    for name, bars in reading.buckets.items():
+        earlier = {} if base is None else base.buckets.get(name, {})
+        if base is None or earlier.keys() == bars.keys():
+            setattr(counted, name, _bars({most: count - earlier.get(most, 0) for most, count in bars.items()}))
     return counted
+
+
+def _bars(counts: dict[float, int]) -> list[Bucket]:
+    """Requests between one bar and the next, from those counted up to each; none where they do not grow."""
+    found, before = [], 0
+    for most, count in sorted(counts.items()):
+        found.append(Bucket(None if isinf(most) else most, count - before))
+        before = count
+    return found if all(bar.requests >= 0 for bar in found) else []

@@ -7,7 +7,7 @@ which, and without it they stay unknown.
 
 from __future__ import annotations
 
-from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, put, total
+from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, histogram, put, total
 from cachedoctor.metrics.prometheus import Sample
 
 _COUNTERS = {
@@ -23,6 +23,13 @@ _BY_SOURCE = "prompt_tokens_by_source"
 """Since 0.16."""
 _COMPUTED = "request_prefill_kv_computed_tokens_sum"
 """Since 0.13; of requests that ended."""
+_HISTOGRAMS = {
+    "computed_per_request": "request_prefill_kv_computed_tokens_bucket",
+    "prompt_per_request": "request_prompt_tokens_bucket",
+}
+_TAKEN = "kv_block_lifetime_seconds_count"
+"""Blocks that were given to another request, whole and named or not, as far as they are sampled; with
+--kv-cache-metrics, since 0.12."""
 _INFO = "cache_config_info"
 MAX_FACTS = 64
 """0.32 has 35 facts about its cache."""
@@ -33,7 +40,7 @@ MAX_FACT = 200
 def names() -> set[str]:
     """Every series that is read, without ``_total`` or ``_created``."""
     lookups = {f"{before}prefix_cache_{kind}" for before in ("", "gpu_") for kind in _LOOKUPS.values()}
-    return {*_COUNTERS.values(), *lookups, _BY_SOURCE, _COMPUTED, _INFO}
+    return {*_COUNTERS.values(), *lookups, _BY_SOURCE, _COMPUTED, _TAKEN, *_HISTOGRAMS.values(), _INFO}
 
 
 def readings(series: Series) -> dict[EngineKey, EngineCounts]:
@@ -48,6 +55,10 @@ def readings(series: Series) -> dict[EngineKey, EngineCounts]:
         put(found, name, total(samples, _key))
     computed = [s for s in series.counter(_BY_SOURCE) if s.labels.get("source") == "local_compute"]
     put(found, "computed", total(computed or series.of(_COMPUTED), _key))
+    put(found, "blocks_taken", total(series.of(_TAKEN), _key))
+    for name, bars in _HISTOGRAMS.items():
+        for key, read in histogram(series.of(bars), _key).items():
+            found.setdefault(key, EngineCounts()).buckets[name] = read
     _configure(found, series.of(_INFO))
     return found
 

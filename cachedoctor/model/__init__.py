@@ -14,7 +14,7 @@ from cachedoctor.model.comparison import (
     FindingSide,
     Measure,
 )
-from cachedoctor.model.counters import Answer, Answers, Counters
+from cachedoctor.model.counters import Answer, Answers, Bucket, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, KnownClient, Op, PromptDiff, RequestSetting, Side
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
@@ -41,6 +41,7 @@ from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, Slot
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
+from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
 from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
@@ -60,6 +61,7 @@ __all__ = [
     "Answers",
     "BatchPeriod",
     "Between",
+    "Bucket",
     "By",
     "CacheDoctorError",
     "CacheSample",
@@ -118,6 +120,7 @@ __all__ = [
     "RuledOut",
     "SamplePeriod",
     "Segment",
+    "SentBodies",
     "Server",
     "ServerView",
     "Session",

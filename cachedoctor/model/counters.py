@@ -9,7 +9,15 @@ from typing import Annotated
 
 import msgspec
 
-from cachedoctor.model.bounds import Amount, Count, LineNumber
+from cachedoctor.model.bounds import Amount, Count, LineNumber, Rate
+
+
+class Bucket(msgspec.Struct):
+    """A bar of a histogram."""
+
+    most: Rate | None
+    """Tokens up to which it counts, from those of the bar before it on; None for the last one, which has no end."""
+    requests: Count
 
 
 class Counters(msgspec.Struct):
@@ -40,6 +48,12 @@ class Counters(msgspec.Struct):
     """Times that a running request had to give up its memory (retractions of SGLang)."""
     evicted: Amount | None = None
     """Tokens that left the cache for want of room."""
+    blocks_taken: Amount | None = None
+    """Blocks that requests took over from earlier ones, as far as vLLM samples them; unfilled ones are among them."""
+    computed_per_request: list[Bucket] = msgspec.field(default_factory=list)
+    """Requests by the prompt tokens that were computed for them (0.13 and newer)."""
+    prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
+    """Requests by the length of their prompt."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
     """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
 

@@ -45,5 +45,9 @@ class CacheSample(msgspec.Struct):
     """prompt_rate x interval_s where it counts all prompt tokens, reused ones included: up to 0.14."""
     computed_tokens: Amount | None = None
     """prompt_rate x interval_s where it counts computed tokens alone: 0.16 and newer."""
+    looked_up_tokens: Amount | None = None
+    """Prompt tokens that were looked up since the sample before, as the difference of two sums; as in SamplePeriod."""
+    looked_up_within: Amount | None = None
+    """Tokens by which looked_up_tokens may be off."""
     answered: Amount | None = None
     """Requests for text that were answered since the sample before; None where the log has no access lines."""

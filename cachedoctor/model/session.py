@@ -15,6 +15,7 @@ from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.period import Period
+from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.terms import SettingName, Shows
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
@@ -207,6 +208,8 @@ class Session(_Questions, msgspec.Struct):
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
     """Tokens of which the log does not tell why they were computed; None without any."""
+    sent: SentBodies | None = None
+    """What the same bodies have in common."""
 
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""

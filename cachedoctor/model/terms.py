@@ -22,12 +22,14 @@ SettingName = Literal[
     "n_ctx_train", "n_parallel_auto", "n_slots", "n_swa", "n_ubatch", "partial_removal", "prompts_given",
     "ram_evictions", "reasoning_preserve", "refused_option", "restarted", "slots_debug", "slots_n_diff",
     "speculative_checkpoints", "ssm_d_inner", "swa_cells", "swa_full", "verbosity",
+    # ollama
+    "restore_cut",
     # vLLM and SGLang
     "anthropic_requests", "architecture", "attention_block", "block_size", "billing_header", "cache_kind",
     "chat_requests", "chunked_prefill", "data_parallel", "device", "disaggregation", "dynamic_chunks", "hicache",
     "hybrid_ssm", "kv_tokens", "mamba_states", "mamba_strategy", "match_unit", "mem_fraction", "mixed_chunks",
-    "page_size", "pooling", "prefix_caching", "prefix_caching_asked", "radix_cache", "schedule_policy",
-    "speculative",
+    "lcm_block", "page_size", "pooling", "prefix_caching", "prefix_caching_asked", "radix_cache", "retention_interval",
+    "schedule_policy", "speculative",
 ]  # fmt: skip
 """Settings of a server that somebody asks for."""
 

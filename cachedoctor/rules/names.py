@@ -19,6 +19,7 @@ FAMILIES = {
     "4": "lifetime",
     "5": "vllm",
     "6": "sglang",
+    "7": "programs",
     "9": "input",
 }
 """Folder of the rules by the first digit of their codes."""

@@ -1,13 +1,14 @@
 """What given request bodies, or prompts that the server logged, say of the traffic: do prompts share their beginning?
 
-Decides between the two look-alikes where nothing per request is known.
+Decides between the look-alikes where nothing per request is known: a client that repeats text behind a change, prompts
+that are kept apart on purpose, prompts that have nothing to share, and prompts that share much.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from cachedoctor.model import First, PromptDiff, Remedy, Session
+from cachedoctor.model import First, PromptDiff, Remedy, SentBodies, Session
 from cachedoctor.rules.base import n
 
 _LEAST = 3
@@ -16,17 +17,26 @@ _EARLY = 0.1
 """Share of the shorter prompt: a common beginning below it is early."""
 _LATE = 0.5
 """Share from which on a common beginning is worth reusing."""
+WORTH = 0.1
+"""Share of all prompt text from which on a cause is worth naming."""
+
+Verdict = Literal["changed", "salted", "nothing", "parted", "shared"]
+"""``parted``: they part early, and whether they repeat anything behind it is not known."""
 
 
 class Shared(NamedTuple):
     """A verdict."""
 
-    early: bool
-    """They part early; else they share most of their length."""
+    verdict: Verdict
     said: str
     why: str
     remedies: list[Remedy]
-    difference: PromptDiff | None
+    difference: PromptDiff | None = None
+
+    @property
+    def early(self) -> bool:
+        """The prompts explain that nothing is reused."""
+        return self.verdict != "shared"
 
 
 def judged(session: Session) -> Shared | None:
@@ -36,22 +46,45 @@ def judged(session: Session) -> Shared | None:
 
 def given(session: Session) -> Shared | None:
     """Return the verdict of the bodies that were given."""
-    pairs = [(d, d.common_prefix_tokens / max(1, min(d.a.tokens, d.b.tokens))) for d in session.parted]
-    if not pairs:
+    sent = session.sent
+    if sent is None or not sent.size:
         return None
-    early = [d for d, share in pairs if share < _EARLY]
-    late = [d for d, share in pairs if share >= _LATE]
-    if 2 * len(early) > len(pairs):
-        worst = early[-1]
-        said = (
-            f"of {n(len(pairs) + 1)} request bodies that were given, {n(len(early))} share less than {_EARLY:.0%} with any before "
-            f"them{_first(worst.first)}"
-        )
-        return Shared(True, said, _why(worst), _remedies(worst), worst)
-    if 2 * len(late) > len(pairs):
-        said = f"of {n(len(pairs) + 1)} request bodies that were given, {n(len(late))} share half or more with one before them"
-        return Shared(False, said, "", [], None)
-    return None
+    if sent.share(sent.repeated) >= WORTH:
+        return _changed(sent)
+    if sent.share(sent.salted) >= WORTH:
+        return _salted(sent)
+    begin = f"of the text of {n(sent.bodies)} request bodies that were given, {_percent(sent.share(sent.shared))} stands at the same place in one before"
+    if sent.share(sent.shared) < WORTH:
+        return Shared("nothing", f"{begin}, and next to nothing of it anywhere else", _NOTHING, [])
+    return Shared("shared", begin, "", [])
+
+
+def _changed(sent: SentBodies) -> Shared:
+    worst = sent.worst
+    said = (
+        f"{n(sent.changed)} of {n(sent.bodies)} request bodies that were given repeat text of an earlier one behind a difference: "
+        f"{_percent(sent.share(sent.repeated))} of all prompt text{_first(worst.first if worst is not None else None)}"
+    )
+    return Shared("changed", said, _why(worst), _remedies(worst), worst)
+
+
+def _salted(sent: SentBodies) -> Shared:
+    said = (
+        f"{n(sent.bodies)} request bodies that were given carry {n(sent.salts)} different salts (cache_salt, extra_key), which keep "
+        f"{_percent(sent.share(sent.salted))} of their text apart that stands at the same place"
+    )
+    why = (
+        "The salt is part of the hash of every block: requests with different salts share nothing, so that one tenant cannot learn from "
+        "response times what another one sent."
+    )
+    fix = Remedy(
+        "Send one salt for all requests that may know of each other, such as those of one user or team, not one for each request."
+    )
+    return Shared("salted", said, why, [fix])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _first(first: First | None) -> str:
@@ -61,14 +94,14 @@ def _first(first: First | None) -> str:
     return f"; the first difference is at token {n(first.token)}{where}"
 
 
-def _why(difference: PromptDiff) -> str:
-    kind = difference.first.kind if difference.first is not None else "other"
+def _why(difference: PromptDiff | None) -> str:
+    kind = difference.first.kind if difference is not None and difference.first is not None else "other"
     known = "" if kind == "other" else f" What differs there: {kind}."
     return f"A cached prefix ends at the first token that differs.{known}"
 
 
-def _remedies(difference: PromptDiff) -> list[Remedy]:
-    advice = difference.first.advice if difference.first is not None else []
+def _remedies(difference: PromptDiff | None) -> list[Remedy]:
+    advice = difference.first.advice if difference is not None and difference.first is not None else []
     found = [Remedy(a.text, a.commands) for a in advice]
     return found or [
         Remedy(
@@ -79,27 +112,30 @@ def _remedies(difference: PromptDiff) -> list[Remedy]:
 
 
 def _logged(session: Session) -> Shared | None:
-    shares = [
-        a.prefix / a.length
+    known = [
+        a
         for answers in session.answers
         if answers.source == "log"
         for a in answers.each
         if a.prefix is not None and a.length
     ]
-    if len(shares) < _LEAST:
+    if len(known) < _LEAST:
         return None
+    shares = [(a.prefix or 0) / (a.length or 1) for a in known]
     early = sum(share < _EARLY for share in shares)
+    if 2 * early > len(known):
+        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
+        return Shared("parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE])
     late = sum(share >= _LATE for share in shares)
-    if 2 * early > len(shares):
-        said = f"{n(early)} of {n(len(shares))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
-        why = "A cached prefix ends at the first token that differs. Different documents share none, and that is nothing to mend."
-        return Shared(True, said, why, [_SEE], None)
-    if 2 * late > len(shares):
-        said = f"{n(late)} of {n(len(shares))} prompts in the log share half of their text or more with one before them"
-        return Shared(False, said, "", [], None)
+    if 2 * late > len(known):
+        said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with one before them"
+        return Shared("shared", said, "", [])
     return None
 
 
+_NOTHING = (
+    "Different documents share nothing: no cache can reuse what was never computed, and there is nothing to mend."
+)
 _SEE = Remedy(
     "The prompts stand in the log: see where two of them part, and put what changes behind what stays. They may hold secrets; "
     "cachedoctor shows none of their text.",

@@ -403,6 +403,7 @@ class Analyzer:
         last = sessions[-1]
         if not last.parted:
             last.parted = self._prompts.successive()
+            last.sent = self._prompts.summed(last)
 
     def _name_faults(self) -> None:
         """Name the files beside the log that failed at their work among the inputs, each once."""

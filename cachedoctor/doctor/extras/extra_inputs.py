@@ -201,11 +201,19 @@ def _mamba_mode(config: dict[str, str]) -> str | None:
     return mode if mode in ("align", "all", "none") else None
 
 
+def _attention_block(config: dict[str, str]) -> int | None:
+    """The enlarged block of a model with recurrent layers; of others it is the size of every block."""
+    return _number("effective_attention_block_size")(config) if _mamba_mode(config) in ("align", "all") else None
+
+
 _FACTS: dict[str, Callable[[dict[str, str]], bool | int | str | None]] = {
     "prefix_caching": _caching,
     "block_size": _number("block_size"),
     "kv_tokens": _number("kv_cache_size_tokens"),
     "mamba_mode": _mamba_mode,
+    "attention_block": _attention_block,
+    "match_unit": _number("cache_hit_alignment_tokens"),
+    "retention_interval": _number("prefix_cache_retention_interval"),
 }
 """Settings that vLLM's cache_config_info tells; the size in tokens since 0.32."""
 

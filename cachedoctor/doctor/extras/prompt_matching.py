@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.doctor.extras import body_sums
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
-from cachedoctor.model import CacheDoctorError, PromptDiff, Request
+from cachedoctor.model import CacheDoctorError, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import compare_prompts, inputs, mode_switches, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
@@ -192,6 +193,10 @@ class GivenPrompts:
             recent.append(prompt)
         self.matched = len(self._prompts)
         return found
+
+    def summed(self, session: Session) -> SentBodies | None:
+        """What all prompts have in common; None for fewer than two."""
+        return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens

@@ -10,6 +10,10 @@ from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.looks import Literals
+from cachedoctor.model import Setting
+
+_GAP = 512
+"""Tokens by which what was restored must be shorter than the match for its line to be kept."""
 
 ROWS: list[R] = [
     # Its environment, which may hold credentials of a proxy, is not read.
@@ -54,7 +58,10 @@ class Tracker(AnswerTracker):
         elif event.message == "listening":
             self.is_of(event.fields["version"])
         else:  # a miss prints no number for what is reused: all is left
-            self.answered(event.line, event.fields["prompt"], event.fields.get("cached", 0))
+            cached, matched = event.fields.get("cached", 0), event.fields.get("matched")
+            self.answered(event.line, event.fields["prompt"], cached, matched)
+            if self.session is not None and matched is not None and matched - cached >= _GAP:
+                self.session.settings.setdefault("restore_cut", Setting(matched - cached, event.line, event.text))
 
 
 PROGRAM = Program(Tracker, Literals(b' msg="'), ROWS, PREFIX)

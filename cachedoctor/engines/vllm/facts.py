@@ -158,6 +158,7 @@ _READERS: dict[str, Callable[[Session, Event], None]] = {
     "chunked_prefill": _value("max_batched_tokens", "max_batched_tokens"),
     "attention_block": _value("attention_block", "attention_block", hybrid=True),
     "block_size": _value("block_size", "block_size"),
+    "lcm_block": _value("lcm_block", "lcm_block"),
     "mamba_mode": _mode,
     "mamba_align": _fact("mamba_mode", "align", hybrid=True),
     "off_hybrid": _fact("caching_unsupported", hybrid=True),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cachedoctor.knowledge import rolling_rate
+from cachedoctor.knowledge.rolling_rate import LookedUp
 from cachedoctor.model import CacheSample, Mark, SamplePeriod, Session, Since
 
 MOST = 64
@@ -32,6 +34,8 @@ class Periods:
         self._open: dict[str | None, SamplePeriod] = {}
         self._first: dict[str | None, list[tuple[SamplePeriod, CacheSample, float]]] = {}
         """Of every engine the first samples, their periods, and the seconds by which each is uncertain."""
+        self._before: dict[str | None, LookedUp] = {}
+        """What each engine had looked up when its last sample with a rate came."""
 
     def reset(self, mark: Mark) -> None:
         """The cache was emptied, and with it the statistics of every engine."""
@@ -39,6 +43,7 @@ class Periods:
             self._since = "reset"
         self._begin = mark
         self._open.clear()
+        self._before.clear()
 
     def add(self, sample: CacheSample, mark: Mark, early_s: float = 0.0) -> None:
         """Take a sample; ``early_s``: seconds by which the interval is uncertain."""
@@ -51,6 +56,7 @@ class Periods:
             _keep(self._session, period)
         period.last_line = sample.line
         _count(period, sample, mark, early_s)
+        self._look_up(period, sample)
         first = self._first.setdefault(sample.engine, [])
         if len(first) < _GUESSED:
             first.append((period, sample, early_s))
@@ -62,6 +68,38 @@ class Periods:
         for period, sample, early_s in self._first.get(engine, ()):
             if sample.interval_s and abs(sample.interval_s - interval_s) > _CLOSE_S:
                 _correct(period, sample, early_s, interval_s / sample.interval_s)
+                sample.looked_up_tokens = sample.looked_up_within = None
+                self._before.pop(engine, None)
+                _tell(period, self._looked_up(period))
+
+    def _look_up(self, period: SamplePeriod, sample: CacheSample) -> None:
+        """Say how much was looked up since the period began, and since the sample before."""
+        found, before = self._looked_up(period), self._before.get(sample.engine)
+        _tell(period, found)
+        if found is None or sample.hit_rate is None:
+            return
+        if before is not None:
+            sample.looked_up_tokens, sample.looked_up_within = rolling_rate.between(before, found)
+        elif period.busy == 1:
+            sample.looked_up_tokens, sample.looked_up_within = found
+        self._before[sample.engine] = found
+
+    def _looked_up(self, period: SamplePeriod) -> LookedUp | None:
+        """What the rate tells of the tokens, while no request has rolled out of it."""
+        requests = [p.answered for p in self._open.values()]
+        told = [count for count in requests if count is not None]
+        if period.since == "log" or len(told) < len(requests) or sum(told) > rolling_rate.MOST_REQUESTS:
+            return None
+        if period.computed_tokens is None or period.last_rate is None or not period.busy:
+            return None
+        if period.waiting and self._session.since("0.27") is not True:
+            return None  # up to 0.26 a waiting request is looked up again whenever it is tried
+        within = period.within or 0
+        return rolling_rate.looked_up(period.computed_tokens, within, period.last_rate, period.last_external_rate)
+
+
+def _tell(period: SamplePeriod, found: LookedUp | None) -> None:
+    period.looked_up_tokens, period.looked_up_within = (None, None) if found is None else found
 
 
 def _correct(period: SamplePeriod, sample: CacheSample, early_s: float, times: float) -> None:

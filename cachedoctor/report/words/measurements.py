@@ -125,6 +125,11 @@ def _of_intervals(periods: list[SamplePeriod]) -> Said:
         ("hit rate", _hit_rate(only)),
         _throughput(only),
     ]
+    if only.looked_up_tokens is not None and only.looked_up_within is not None and only.last_rate:
+        off = f", give or take {number(only.looked_up_within)}"
+        found.append(
+            ("looked up", f"about {count(only.looked_up_tokens, 'prompt token')}{off} (computed / (1 - hit rate))")
+        )
     if only.last_external_rate is not None:
         found.append(("external", f"hit rate {rate(only.last_external_rate)} at the end, of the same requests"))
     if only.kv_usage is not None:

@@ -16,7 +16,7 @@ LLAMA = "llama.cpp"
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang", UNKNOWN: "a server of unknown make"}
-_RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d")}
+_RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d"), "ollama": re.compile(r"CD7\d\d")}
 _CACHES: dict[str, tuple[SettingName, str]] = {
     "vllm": ("prefix_caching", "prefix caching"),
     "sglang": ("radix_cache", "radix cache"),
@@ -77,6 +77,15 @@ def parts(session: Session) -> list[str]:
     if session.memory not in (None, "attention"):
         found.append(f"{session.memory} memory")
     found += cache(session)
+    if {"stats_v0", "hit_rate_v0"} & session.seen:
+        found.append("V0 engine")
+    block = session.setting("attention_block") or session.setting("block_size")
+    if session.engine == "vllm" and isinstance(block, int):
+        found.append(f"blocks of {count(block, 'token')}")
+    said = session.settings.get("kv_connector")
+    connector = None if said is None else said.value
+    if isinstance(connector, str) and connector:
+        found.append(f"connector {connector}")
     return found
 
 

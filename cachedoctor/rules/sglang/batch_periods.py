@@ -79,6 +79,11 @@ def periods(session: Session) -> list[BatchPeriod]:
     return sorted(found, key=lambda p: -(p.new_tokens + p.cached_tokens))
 
 
+def every(session: Session) -> list[BatchPeriod]:
+    """All periods, those without prefill batches too: other lines of theirs state something by themselves."""
+    return [p for p in session.periods if isinstance(p, BatchPeriod)]
+
+
 def totals(found: list[BatchPeriod]) -> tuple[int, int, int]:
     """(requests, computed tokens, reused tokens) of all of them."""
     return sum(p.seqs for p in found), sum(p.new_tokens for p in found), sum(p.cached_tokens for p in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, said_by, times
-from cachedoctor.rules.sglang.batch_periods import marks, periods
+from cachedoctor.rules.sglang.batch_periods import every, marks
 from cachedoctor.rules.sglang.option_advice import launch
 
 RARE = 0.01
@@ -19,17 +19,17 @@ _WHY = (
 
 def inspect(session: Session) -> list[SessionFinding]:
     """Count what was retracted."""
-    found = [p for p in periods(session) if p.retracted]
+    found = [p for p in every(session) if p.retracted]
     if not found:
         return []
-    retracted, admitted = sum(p.retracted for p in found), sum(p.seqs for p in periods(session))
+    retracted, admitted = sum(p.retracted for p in found), sum(p.seqs for p in every(session))
     worst = max(found, key=lambda p: p.retracted)
     often = admitted == 0 or retracted > RARE * admitted
     evidence = marks(worst, ("retracted", "requests lose their memory"), ("usage", "the fullest line"))
     return [
         SessionFinding(
             FindingText(
-                f"the KV pool was full: {times(retracted)} retracted, of {admitted:,} that were admitted",
+                f"the KV pool was full: {times(retracted)} retracted, of {f'{admitted:,}' if admitted else 'an unknown number'} that were admitted",
                 _WHY,
                 [
                     Remedy(

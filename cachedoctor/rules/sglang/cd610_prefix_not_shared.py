@@ -59,7 +59,8 @@ def _decided(session: Session, period: BatchPeriod, requests: Seen, given: share
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
     proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
     words = FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
-    return SessionFinding(words, "early" if given.early else "shared", proof, "warning", "high", given.difference)
+    fault = given.verdict in ("changed", "shared")  # nothing to share is none, and a salt is there on purpose
+    return SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
 
 
 def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
@@ -67,7 +68,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFindi
         f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
         f"{_reused(session, requests)}; the cache is on and has room"
     )
-    given = shared_beginnings.judged(session) if session.parted else None
+    given = shared_beginnings.given(session)
     early, late = (
         (given.early, not given.early) if given is not None else (bool(differ(session)), bool(shared(session)))
     )

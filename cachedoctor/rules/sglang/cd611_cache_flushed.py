@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, Session
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, times
-from cachedoctor.rules.sglang.batch_periods import marks, periods
+from cachedoctor.rules.sglang.batch_periods import every, marks
 
 _WHY = (
     "A flush empties the whole radix cache, so that the next request of every conversation is computed from its first token. "
@@ -14,16 +14,17 @@ _WHY = (
 
 def inspect(session: Session) -> list[SessionFinding]:
     """Count the flushes that requests came after."""
-    found = sorted((p for p in periods(session) if p.since == "reset"), key=lambda p: p.first_line)
+    found = sorted((p for p in every(session) if p.since == "reset"), key=lambda p: p.first_line)
     if not found:
         return []
     lines = {p.first_line for p in found}
     often = "once" if len(lines) == 1 else f"{len(lines)} times"
     after = sum(p.seqs for p in found)
+    came = f"; {times(after)} came after that" if any(p.batches for p in found) else ", and went on"
     return [
         SessionFinding(
             FindingText(
-                f"the radix cache was flushed {often} while the server ran; {times(after)} came after that",
+                f"the radix cache was flushed {often} while the server ran{came}",
                 _WHY,
                 [
                     Remedy(

@@ -2,88 +2,74 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from cachedoctor.model import Remedy, SamplePeriod, Session
+from cachedoctor.model import Remedy, SamplePeriod, SentBodies, Session, Setting
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
-from cachedoctor.rules.vllm import rolling
+from cachedoctor.rules.vllm import kv_flow, rolling
+from cachedoctor.rules.vllm.kv_flow import KvFlow
 
-_OVERFLOW = 1.5
-"""Times the cache that computed and generated tokens must fill: once is what a first visit of every prompt takes."""
-_LOW = 0.5
-"""Share reused from which on the cache does its work."""
-_FALL = 0.1
-"""Share by which a hit rate must have fallen to say that what was found before is found no more."""
-
-
-class _Flow(NamedTuple):
-    """What went through a cache, and what came back."""
-
-    written: int
-    """Tokens."""
-    share: str
-    """FindingText for what was reused."""
-    fell: bool
-    """Reuse was better before."""
-    evidence: rolling.Shown
+_CLOSE = 0.1
+"""Share by which what was reused may differ from what a replay of the bodies says, to prove it."""
+_PARTIAL = 1
+"""Blocks that each request leaves unfilled: they are taken again without anything being lost."""
 
 
 def inspect(session: Session) -> list[SessionFinding]:
-    """Say it where the tokens of a period or of counters exceed the capacity and reuse stayed low."""
-    size = session.setting("kv_tokens")
-    if not isinstance(size, int) or not size or rolling.caching(session) is False:
+    """Say it where bodies prove it, or where the tokens exceed the capacity and reuse stayed low."""
+    size = session.settings.get("kv_tokens")
+    if size is None or not isinstance(size.value, int) or not size.value or rolling.caching(session) is False:
         return []
+    sent = session.sent
+    if sent is not None and sent.complete and sent.kept is not None and sent.endless is not None:
+        return [_proven(session, sent, size)] if sent.share(sent.endless - sent.kept) >= shared_beginnings.WORTH else []
     parted = shared_beginnings.judged(session)
     if parted is not None and parted.early:
         return []  # the prompts are known, and there was nothing to reuse
-    for flow in _flows(session):
-        if flow.written >= _OVERFLOW * size:
-            return [_note(session, flow, shared=parted is not None)]
-    return []
+    flow = kv_flow.overflow(session)
+    return [] if flow is None else [_note(session, flow, size, shared=parted is not None)]
 
 
-def _flows(session: Session) -> list[_Flow]:
-    """All with little reuse whose tokens are known."""
-    found = []
-    for p in session.periods:
-        if (
-            not isinstance(p, SamplePeriod)
-            or p.busy < rolling.MIN_INTERVALS
-            or p.last_rate is None
-            or (rolling.reused(p) or 0.0) > _LOW
-        ):
-            continue
-        answered = rolling.requests(session, p)
-        computed = p.computed_tokens if p.computed_tokens is not None or p.most_rate else p.prompt_tokens
-        if computed is None or (answered is not None and answered < rolling.MIN_REQUESTS):
-            continue
-        written = computed + (p.generated_tokens or 0)
-        fell = (p.most_rate or 0.0) - p.last_rate >= _FALL
-        found.append(_Flow(written, f"the hit rate is {rolling.percent(p.last_rate)}", fell, rolling.shown(p)))
-    for c in session.counters:
-        few = c.requests is not None and c.requests < rolling.MIN_REQUESTS
-        if (
-            few
-            or not c.looked_up
-            or c.reused is None
-            or c.computed is None
-            or c.reused + (c.external_reused or 0) > _LOW * c.looked_up
-        ):
-            continue
-        said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused"
-        found.append(_Flow(c.computed, said, False, []))
-    return found
+def _proven(session: Session, sent: SentBodies, size: Setting) -> SessionFinding:
+    """The bodies were given: what a cache without end would have had of them, and what one of this size had."""
+    kept, endless = sent.share(sent.kept), sent.share(sent.endless)
+    found = rolling.stretches(session)
+    agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
+    return SessionFinding(
+        FindingText(
+            f"prompts were pushed out before they came back: of {n(sent.bodies)} request bodies that were given, a KV cache of {n(size.value)} tokens "
+            f"could still have {rolling.percent(kept)} of all prompt text, one with more room {rolling.percent(endless)}"
+            + (f" ({found[0].said})" if found else ""),
+            "The bodies were sent through a model of this cache, in their order: what is not in use stays until room is needed, the oldest first. "
+            "The usage that the log prints counts running requests alone, so that a low one says nothing against it.",
+            [*_remedies(session), *_watch(session)],
+        ),
+        "",
+        [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *(found[0].evidence if found else [])],
+        "warning",
+        "high" if agrees else "medium",
+    )
 
 
-def _note(session: Session, flow: _Flow, shared: bool) -> SessionFinding:
-    size = session.settings["kv_tokens"]
-    evicted = any(c.evicted for c in session.counters)
-    sure = evicted or flow.fell or shared
+def _evicted(session: Session) -> bool:
+    """Whether /metrics counts more blocks that were given away than unfilled ones can be (vLLM samples them)."""
+    return any(
+        bool(c.evicted)
+        or (c.blocks_taken is not None and c.requests is not None and c.blocks_taken > _PARTIAL * c.requests)
+        for c in session.counters
+    )
+
+
+def _note(session: Session, flow: KvFlow, size: Setting, shared: bool) -> SessionFinding:
+    evicted = _evicted(session)
     cause = (
         "prompts were probably pushed out before they came back"
-        if sure
+        if shared
         else "prompts were pushed out before they came back, or have nothing more to share; the log cannot tell"
+    )
+    seen = (
+        " /metrics counts blocks that were given away; whether anybody wanted them again, it does not."
+        if evicted
+        else ""
     )
     return SessionFinding(
         FindingText(
@@ -91,23 +77,28 @@ def _note(session: Session, flow: _Flow, shared: bool) -> SessionFinding:
             f"{flow.share}: {cause}",
             "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
             "requests alone, so that a low one says nothing against it."
+            + seen
             + (
                 ""
-                if sure
+                if shared
                 else " Prompts that share nothing, by their nature or by a change at their beginning, fill it in the same way."
             ),
-            [*([] if sure else [_DECIDE, *_watch(session)]), *_remedies(session), *(_watch(session) if sure else [])],
+            [
+                *([] if shared else [_DECIDE, *_watch(session)]),
+                *_remedies(session),
+                *(_watch(session) if shared else []),
+            ],
         ),
         "",
         [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *flow.evidence],
-        "warning" if evicted or sure else "note",
-        "high" if evicted else "medium" if sure else "low",
+        "warning" if shared else "note",
+        "high" if shared and evicted else "medium" if shared or evicted else "low",
     )
 
 
 _DECIDE = Remedy(
-    "See first whether prompts should have shared anything: compare the bodies of two requests.",
-    ["cachedoctor diff request1.json request2.json"],
+    "See first whether prompts should have shared anything: give the bodies of all requests, in their order.",
+    ["cachedoctor analyze vllm.log --requests bodies.jsonl"],
 )
 
 
@@ -159,6 +150,6 @@ RULE = SessionRule(
     needs=_needs,
     severity="warning",
     inspect=inspect,
-    unless=("CD501", "CD502", "CD503"),
+    unless=("CD501", "CD502", "CD503", "CD514", "CD515"),
     engine="vllm",
 )

@@ -8,13 +8,42 @@ from cachedoctor.model import Remedy, SamplePeriod, Session
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
 
+_RETRIED = 1.5
+"""Times the prompt tokens that look-ups must be: requests that are running were looked up and have not ended."""
+_TRUTH = Remedy(
+    "Responses tell the truth about each request.",
+    ["vllm serve ... --enable-prompt-tokens-details", "cachedoctor analyze vllm.log --responses responses.jsonl"],
+)
+
 
 def inspect(session: Session) -> list[SessionFinding]:
     """Say it where the version is known and the fault can have shown in this log."""
+    retried = _retried(session)
+    if retried:
+        return retried
     rated = [p for p in session.periods if isinstance(p, SamplePeriod) and p.rates]
     if not rated or "stats" not in session.seen:  # the old V0 engine had a rate of its own, over its whole life
         return []
     return [_note(key, claim, why, rated[-1]) for key, claim, why in _faults(session, rated)]
+
+
+def _retried(session: Session) -> list[SessionFinding]:
+    """Say it where /metrics counts far more look-ups than there were prompt tokens."""
+    for counted in session.counters:
+        asked, prompts = counted.looked_up, counted.prompt_tokens
+        if not asked or not prompts or asked < _RETRIED * prompts or (counted.requests or 0) < rolling.MIN_REQUESTS:
+            continue
+        words = FindingText(
+            f"{n(asked)} tokens were looked up and the prompts had {n(prompts)}: waiting requests count at every attempt, so that hit rates say little "
+            f"({counted.path})",
+            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later ones count it once, when it is admitted. Requests that "
+            "are still running are in the first number alone, too.",
+            [_TRUTH],
+            [],
+            _REFERENCES["retries"],
+        )
+        return [SessionFinding(words, "retries", [])]
+    return []
 
 
 def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, str, str]]:
@@ -57,15 +86,7 @@ def _note(key: str, claim: str, why: str, period: SamplePeriod) -> SessionFindin
         FindingText(
             claim,
             why,
-            [
-                Remedy(
-                    "Responses tell the truth about each request.",
-                    [
-                        "vllm serve ... --enable-prompt-tokens-details",
-                        "cachedoctor analyze vllm.log --responses responses.jsonl",
-                    ],
-                )
-            ],
+            [_TRUTH],
             [],
             _REFERENCES[key],
         ),

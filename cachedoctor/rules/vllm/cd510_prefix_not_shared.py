@@ -2,55 +2,119 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut, Session
+from cachedoctor.model import Confidence, RuledOut, Session
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
-from cachedoctor.rules.vllm import rolling
+from cachedoctor.rules.shared_beginnings import Shared
+from cachedoctor.rules.vllm import kv_flow, request_groups, rolling
 from cachedoctor.rules.vllm.rolling import Stretch
 
-_CAUSES = ("CD501", "CD502", "CD503", "CD504", "CD511", "CD513")
+_CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
 _LONG = 256
 """Tokens of an average prompt from which on a block of any usual size is small beside it."""
 _WORTH = 10_000
 """Tokens: less computed in all costs too little to say that the prompts should have shared it."""
+_OTHERS = 0.15
+"""Share by which a server may reuse more than the given bodies have in common; beyond it they are not of this log."""
 
 
 def inspect(session: Session) -> list[SessionFinding]:
-    """Say it where prompts are long, room is ample, and nothing else explains it."""
+    """Say it where given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
     if rolling.caching(session) is False:
         return []
-    size = rolling.block(session)
-    shared = shared_beginnings.judged(session)
-    least = max(_LONG, 2 * size) if size else _LONG
-    for stretch in rolling.stretches(session):
-        if stretch.share > rolling.LITTLE:
-            return []
-        if stretch.prompt is not None and stretch.prompt < least:
+    found, shared = rolling.stretches(session), shared_beginnings.judged(session)
+    if shared is not None and found and _of_this_log(session, found):
+        told = _decided(session, shared, found[0])
+        if told is not None:
+            return [told]
+    stretch = _barely(session, found, any_size=shared is not None)
+    if stretch is None:
+        return _some(session) if shared is None else []
+    if shared is not None and shared.verdict == "parted":
+        return [_proven(stretch, shared)]
+    if _pushed_out(session):
+        return []
+    if shared is None:
+        return [_note(session, stretch, rolling.block(session))]
+    return [_proven(stretch, shared)] if shared.verdict == "shared" else []
+
+
+def _pushed_out(session: Session) -> bool:
+    """Whether the size of the cache explains it, as a replay of the bodies says, or else may explain it."""
+    sent = session.sent
+    if sent is not None and sent.complete and sent.kept is not None:
+        return sent.share(sent.kept) <= rolling.LITTLE
+    return kv_flow.overflow(session) is not None
+
+
+def _some(session: Session) -> list[SessionFinding]:
+    """Say it where /metrics shows that some requests reuse, and others compute nearly all of their prompt."""
+    for counted in session.counters:
+        groups = request_groups.of(counted)
+        if groups is None:
             continue
-        if shared is None and stretch.computed is not None and stretch.computed < _WORTH:
-            continue
-        return [_note(session, stretch, size) if shared is None else _proven(stretch, shared)]
+        words = FindingText(
+            f"{n(groups.low)} requests computed at most {n(groups.low_most)} tokens of their prompt and {n(groups.high)} at least "
+            f"{n(groups.high_least)}, next to all: some clients reuse, others do not, or many conversations are new ({counted.path})",
+            "The hit rate is the average of both, and hides them. A first request of a conversation has nothing to reuse; a client all of whose "
+            "requests are in the second group changes the beginning of its prompts, or sends unrelated ones.",
+            rolling.experiment()[1:],
+        )
+        return [SessionFinding(words, "some", [], "note", "medium")]
     return []
 
 
-def _proven(stretch: Stretch, found: shared_beginnings.Shared) -> SessionFinding:
-    """The prompts were given, or the log has them: they decide."""
+def _barely(session: Session, found: list[Stretch], any_size: bool) -> Stretch | None:
+    """Traffic that reused next to nothing of prompts that are long enough."""
+    size = rolling.block(session)
+    least = max(_LONG, 2 * size) if size else _LONG
+    for stretch in found:
+        if stretch.share > rolling.LITTLE:
+            return None
+        if stretch.prompt is not None and stretch.prompt < least:
+            continue
+        if not any_size and stretch.computed is not None and stretch.computed < _WORTH:
+            continue
+        return stretch
+    return None
+
+
+def _of_this_log(session: Session, found: list[Stretch]) -> bool:
+    """Whether the server reused no more than the bodies have in common; what else has come may have more."""
+    sent = session.sent
+    return sent is None or not sent.complete or found[0].share <= sent.share(sent.shared) + _OTHERS
+
+
+def _decided(session: Session, found: Shared, stretch: Stretch) -> SessionFinding | None:
+    """What given bodies say whatever the rate is: a healthy client hides a faulty one in it."""
+    words = FindingText(f"{found.said} ({stretch.said})", found.why, found.remedies)
+    if found.verdict == "changed":
+        sure: Confidence = "medium" if session.sent is not None and not session.sent.complete else "high"
+        return SessionFinding(words, "changed", stretch.evidence, "warning", sure, found.difference)
+    if found.verdict == "salted":
+        return SessionFinding(words, "salted", stretch.evidence, "note", "high")
+    if found.verdict == "nothing" and stretch.share <= rolling.LITTLE:
+        words.claim = f"next to nothing was reused, and there was nothing to reuse: {words.claim}"
+        return SessionFinding(words, "nothing", stretch.evidence, "note", "high")
+    return None
+
+
+def _proven(stretch: Stretch, found: Shared) -> SessionFinding:
+    """The prompts were given, or the log has them; whether those that part early repeat anything is not known."""
     if found.early:
         words = FindingText(
             f"next to nothing was reused, because the prompts diverge near their beginning: {found.said} ({stretch.said})",
             found.why,
             found.remedies,
         )
-    else:
-        words = FindingText(
-            f"next to nothing was reused, though the prompts do share their beginning: {found.said} ({stretch.said})",
-            "So the text of the prompts is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
-            "a fault of this version can be; none of them is in the log.",
-            rolling.experiment()[:1],
-        )
-    return SessionFinding(
-        words, "early" if found.early else "shared", stretch.evidence, "warning", "high", found.difference
+        return SessionFinding(words, "early", stretch.evidence, "note", "high")
+    words = FindingText(
+        f"next to nothing was reused, though the prompts do share their beginning: {found.said} ({stretch.said})",
+        "So the text of the prompts is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
+        "a fault of this version can be; none of them is in the log.",
+        rolling.experiment()[:1],
     )
+    return SessionFinding(words, "shared", stretch.evidence, "warning", "high")
 
 
 def _note(session: Session, stretch: Stretch, size: int | None) -> SessionFinding:
@@ -59,21 +123,21 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> SessionFindin
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
     causes = [
         *([] if on else ["prefix caching is off, of which nothing is known"]),
-        f"they part {'within their first block' if stretch.share == 0 else 'near their beginning'}, as the cache sees them",
+        "they have nothing to share",
+        f"the client changes them {'within their first block' if stretch.share == 0 else 'near their beginning'}",
         *([] if fits else ["they were pushed out before they came back"]),
     ]
     words = FindingText(
-        f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)} ({stretch.said})",
-        "Prompts part early where the client changes the beginning of every one (a time, a counter, a new tool list), or where they have "
-        "nothing to share. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same, and none of them "
-        "is in the log." + _more(session, stretch, size, fits),
+        f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot tell ({stretch.said})",
+        "Unrelated prompts share nothing, and that is nothing to mend. A client that changes the beginning of every prompt (a time, a counter, a "
+        "new tool list) looks the same, and so do a cache salt, a LoRA adapter, another image, and a router that spreads requests: none of "
+        "them is in the log." + _more(session, stretch, size, fits),
         rolling.experiment(),
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
-    if on and fits and stretch.prompt is not None:
-        return SessionFinding(words, "", lines, "warning", "medium")
-    return SessionFinding(words, "", lines, "note", "low")
+    sure: Confidence = "medium" if on and fits and stretch.prompt is not None else "low"
+    return SessionFinding(words, "", lines, "note", sure)
 
 
 def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:

@@ -6,20 +6,6 @@ from cachedoctor.model import Remedy, Session
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
 
-_DROPS = (
-    "eagle",
-    "dflash",
-    "dspark",
-    "mtp",
-    "deepseek_mtp",
-    "qwen3_next_mtp",
-    "ernie_mtp",
-    "longcat_flash_mtp",
-    "glm4_moe_mtp",
-    "mimo_mtp",
-)
-"""Methods whose drafting layers need the hidden state of the token before: the last block found is computed again."""
-
 
 def inspect(session: Session) -> list[SessionFinding]:
     """Say it where such a method is used, caching is on and prompts were computed."""
@@ -27,7 +13,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     kept = session.settings.get("block_drop_off") is not None or _looks_ahead(session)
     if method is None or kept or rolling.caching(session) is False or not rolling.traffic(session):
         return []
-    if not str(method.value).startswith(_DROPS) and not str(method.value).endswith("mtp"):
+    if not rolling.drops_block(str(method.value)):
         return []
     size = rolling.block(session)
     length = f" ({n(size)} tokens)" if size else ""
@@ -74,5 +60,6 @@ RULE = SessionRule(
     "With a drafting model the last block that was found is computed again",
     severity="note",
     inspect=inspect,
+    unless=("CD514",),
     engine="vllm",
 )

@@ -16,6 +16,20 @@ LITTLE = 0.05
 SMALLEST_BLOCK = 16
 """Tokens of a block on a GPU when nothing else is asked for (0.7 to 0.33)."""
 
+_DROPS = (
+    "eagle",
+    "dflash",
+    "dspark",
+    "mtp",
+    "deepseek_mtp",
+    "qwen3_next_mtp",
+    "ernie_mtp",
+    "longcat_flash_mtp",
+    "glm4_moe_mtp",
+    "mimo_mtp",
+)
+"""Methods whose drafting layers need the hidden state of the token before: the last block found is computed again."""
+
 Shown = list[tuple[Mark, str]]
 
 
@@ -122,7 +136,7 @@ def fits(session: Session, stretch: Stretch) -> bool | None:
 def average(session: Session, p: SamplePeriod) -> float | None:
     """Tokens of the average prompt; None where the log does not tell.
 
-    Computed tokens are all tokens only where nothing was reused. Of several engines it is the average of all.
+    Computed tokens and the hit rate tell it together, or computed tokens alone where nothing was reused. Of several engines it is the average of all.
     """
     together = [p] if len(_engines(session)) == 1 else [q for q in session.periods if isinstance(q, SamplePeriod)]
     answered = sum(q.answered or 0 for q in together)
@@ -135,6 +149,8 @@ def _whole(p: SamplePeriod) -> int | None:
     """Tokens of all prompts, reused ones included."""
     if p.prompt_tokens is not None:
         return p.prompt_tokens
+    if p.looked_up_tokens is not None:
+        return p.looked_up_tokens
     return p.computed_tokens if p.most_rate == 0 else None
 
 
@@ -161,17 +177,22 @@ _BLOCKS: tuple[SettingName, ...] = ("match_unit", "attention_block", "block_size
 
 
 def block(session: Session) -> int | None:
-    """Tokens of a block that can be reused; None when unknown. Of a hybrid model that of its attention layers."""
-    for name in _BLOCKS:
-        found = session.setting(name)
-        if isinstance(found, int):
-            return found
-    return None
+    """Tokens of a block that can be reused; None when unknown.
+
+    Of a model with several kinds of layers the least common multiple of their blocks, where the log has it (0.30 and
+    newer), or else the block of its attention layers.
+    """
+    line = block_line(session)
+    return None if line is None else int(line.value)
 
 
 def block_line(session: Session) -> Setting | None:
     """Where the size of a block is said."""
-    return next((session.settings[name] for name in _BLOCKS if isinstance(session.setting(name), int)), None)
+    found = next((session.settings[name] for name in _BLOCKS if isinstance(session.setting(name), int)), None)
+    common = session.settings.get("lcm_block")
+    if common is None or session.setting("match_unit") is not None:
+        return found
+    return common if found is None or common.value > found.value else found
 
 
 def caching(session: Session) -> bool | None:
@@ -189,6 +210,11 @@ def any_reuse(session: Session) -> bool:
     return any(isinstance(p, SamplePeriod) and p.most_rate for p in session.periods) or any(
         c.reused for c in session.counters
     )
+
+
+def drops_block(method: str) -> bool:
+    """Whether a method of speculative decoding makes look-ups give up their last block."""
+    return method.startswith(_DROPS) or method.endswith("mtp")
 
 
 def traffic(session: Session) -> bool:
@@ -228,8 +254,11 @@ def experiment() -> list[Remedy]:
             ],
         ),
         Remedy(
-            "Save the bodies of two requests that should share their beginning, and see where they part.",
-            ["cachedoctor diff request1.json request2.json"],
+            "Save the bodies of the requests, in their order: they tell unrelated prompts from changed ones.",
+            [
+                "cachedoctor analyze vllm.log --requests bodies.jsonl",
+                "cachedoctor diff request1.json request2.json",
+            ],
         ),
     ]
 

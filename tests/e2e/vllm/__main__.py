@@ -26,7 +26,7 @@ def passes(scenario: Scenario, folder: Path, recorded: bool) -> bool:
         told = made(scenario, folder)
         cached, prompt = shares(told)
         print(f"  vLLM: {cached} of {prompt} prompt tokens cached in {len(told)} requests", flush=True)
-        report = analyze(folder)
+        report = analyze(folder, scenario.told)
         said = [f"{title(f)} ({f['severity']}, {f['confidence']})" for f in report["findings"]]
         print(f"  cachedoctor: {', '.join(said) or 'no finding'}", flush=True)
         faults = unmet(scenario, told, report)

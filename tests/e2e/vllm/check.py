@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from e2e.case import SEVERITIES, NotAsClaimedError
-from e2e.vllm.scenario import AFTER, BEFORE, LOG, RESPONSES, Scenario, Told, shares
+from e2e.vllm.scenario import AFTER, BEFORE, BODIES, LOG, RESPONSES, Scenario, Told, shares
 
 
-def analyze(folder: Path) -> dict[str, Any]:
-    """Let cachedoctor read a recording and return its report."""
+def analyze(folder: Path, bodies: bool) -> dict[str, Any]:
+    """Let cachedoctor read a recording, the bodies of its requests if asked for, and return its report."""
     inputs = [LOG, "--metrics", BEFORE, "--metrics", AFTER, "--responses", RESPONSES]
+    inputs += ["--requests", BODIES] if bodies and (folder / BODIES).exists() else []
     command = [sys.executable, "-m", "cachedoctor", "analyze", *inputs, "--format", "json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
     if done.returncode:

@@ -16,7 +16,7 @@ from e2e.client import Message
 from e2e.vllm.server import Vllm
 from e2e.vllm.traffic import Traffic
 
-LOG, BEFORE, AFTER, RESPONSES = "server.log", "before.txt", "after.txt", "usage.json"
+LOG, BEFORE, AFTER, RESPONSES, BODIES = "server.log", "before.txt", "after.txt", "usage.json", "requests.jsonl"
 REPLY_TOKENS = 4
 LAST_LINE_SECONDS = 11
 """vLLM tells its statistics every 10 s: the line of the last requests is waited for."""
@@ -40,6 +40,8 @@ class Scenario:
     options: tuple[str, ...] = ()
     severity: str = "warning"
     """The finding is at least this severe."""
+    told: bool = True
+    """The bodies of the requests are given beside the log."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,14 @@ def record(scenario: Scenario, folder: Path) -> None:
     options = ("--enable-prompt-tokens-details", *scenario.options)
     with Vllm(scenario.model, options, folder / LOG) as server:
 
-        def send(messages: list[Message]) -> None:
-            body = {"messages": messages, "max_tokens": REPLY_TOKENS, "temperature": 0}
+        def send(messages: list[Message], **more: Any) -> None:
+            body = {"messages": messages, "max_tokens": REPLY_TOKENS, "temperature": 0, **more}
             status, answer = server.post("/v1/chat/completions", body)
             if status != 200:
                 raise FaultNotMadeError(f"a request was refused ({status}): {answer}")
             responses.append(answer)
+            with (folder / BODIES).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(body) + "\n")
 
         (folder / BEFORE).write_text(server.metrics(), "utf-8")
         scenario.traffic(send)

@@ -25,4 +25,21 @@ ALL = [
         "several-api-servers", "CD508 routing-without-affinity", DENSE, traffic.chat(), reuse=(0.4, 1.0),
         options=("--data-parallel-size", "2"),
     ),
+    Scenario(
+        "one-shots", "CD510 prefix-not-shared", DENSE, traffic.one_shots, reuse=NONE, severity="note",
+    ),
+    Scenario(
+        "batch-beside-agent", "CD504 kv-pressure", DENSE, traffic.batch_beside_agent, reuse=(0.0, 0.1),
+        options=("--num-gpu-blocks-override", "48", "--max-model-len", "4096", "--kv-cache-metrics",
+                 "--kv-cache-metrics-sample", "1.0"),
+    ),
+    Scenario(
+        "clock-beside-healthy", "CD510 prefix-not-shared", DENSE, traffic.clock_beside_healthy, reuse=(0.3, 0.6),
+    ),
+    Scenario(
+        "agents-in-any-turn", "CD504 kv-pressure", DENSE, traffic.agents_in_any_turn, reuse=(0.2, 0.5),
+        options=("--num-gpu-blocks-override", "48", "--max-model-len", "4096"),
+    ),
+    Scenario("salted", "CD510 prefix-not-shared", DENSE, traffic.salted, reuse=NONE, severity="note"),
+    Scenario("hybrid-chats", None, HYBRID, traffic.two_chats, reuse=(0.5, 1.0)),
 ]  # fmt: skip

@@ -6,8 +6,10 @@ every ten seconds only, and one line of them is not yet a story.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from e2e.client import Message, prose, system, user
 
@@ -16,7 +18,13 @@ HEAD = prose(1, 900)
 """A system prompt of many blocks."""
 SHORT = prose(2, 100)
 
-Send = Callable[[list[Message]], object]
+
+class Send(Protocol):
+    """Sends messages, and fields of the body beside them."""
+
+    def __call__(self, messages: list[Message], **more: Any) -> object: ...
+
+
 Traffic = Callable[[Send], None]
 
 
@@ -52,3 +60,68 @@ def short_questions(send: Send) -> None:
     for turn in range(REQUESTS):
         send([system(SHORT), user(prose(900 + turn, 60))])
         time.sleep(PAUSE_SECONDS)
+
+
+def one_shots(send: Send) -> None:
+    """Documents that share nothing, each with one question."""
+    for turn in range(2 * REQUESTS):
+        send([user(prose(2000 + turn, 1500))])
+        time.sleep(PAUSE_SECONDS / 2)
+
+
+def batch_beside_agent(send: Send) -> None:
+    """An agent that only appends, and between its turns three documents of a batch job."""
+    talk: list[Message] = [system(HEAD)]
+    for turn in range(REQUESTS // 2):
+        talk.append(user(prose(100 + turn, 90)))
+        send(list(talk))
+        talk.append({"role": "assistant", "content": prose(500 + turn, 30)})
+        for document in range(3):
+            send([user(prose(3000 + 3 * turn + document, 2400))])
+            time.sleep(PAUSE_SECONDS / 3)
+
+
+def clock_beside_healthy(send: Send) -> None:
+    """A chat that only grows, and in turn with it one of another client that tells the time first."""
+    good: list[Message] = [system(HEAD)]
+    bad: list[Message] = []
+    other = prose(3, 1200)
+    for turn in range(REQUESTS):
+        good.append(user(prose(100 + turn, 90)))
+        send(list(good))
+        good.append({"role": "assistant", "content": prose(500 + turn, 30)})
+        bad.append(user(prose(700 + turn, 90)))
+        send([system(clock(turn) + other), *bad])
+        bad.append({"role": "assistant", "content": prose(800 + turn, 30)})
+        time.sleep(PAUSE_SECONDS)
+
+
+def salted(send: Send) -> None:
+    """One system prompt and different questions, each with a salt of its own."""
+    for turn in range(REQUESTS):
+        send([system(HEAD), user(prose(900 + turn, 60))], cache_salt=f"tenant-{turn}")
+        time.sleep(PAUSE_SECONDS)
+
+
+def two_chats(send: Send) -> None:
+    """Two conversations in turn, both of which only grow."""
+    talks: list[list[Message]] = [[system(prose(4, 900))], [system(prose(5, 1050))]]
+    for turn in range(REQUESTS):
+        for at, talk in enumerate(talks):
+            talk.append(user(prose(100 + 2 * turn + at, 90)))
+            send(list(talk))
+            talk.append({"role": "assistant", "content": prose(500 + 2 * turn + at, 30)})
+        time.sleep(PAUSE_SECONDS)
+
+
+def agents_in_any_turn(send: Send) -> None:
+    """Five agents that only append, in any turn, and documents of any length between them; always the same."""
+    dice, talks = random.Random(5), [[system(prose(40 + agent, 700))] for agent in range(5)]
+    for turn in range(50):
+        talk = talks[dice.randrange(5)]
+        talk.append(user(prose(100 + turn, 90)))
+        send(list(talk))
+        talk.append({"role": "assistant", "content": prose(500 + turn, 30)})
+        if dice.random() < 0.4:
+            send([user(prose(3000 + turn, dice.randint(300, 1500)))])
+        time.sleep(PAUSE_SECONDS / 4)
