@@ -151,7 +151,9 @@ class _Server:
             self._save_idle(self.ram)
         if self.settings.kv_unified and self.settings.build >= 7079:
             self._make_room(max(length, self.tree.length(asked.content)), slot)
-        self.served[index] = self._compute(index, asked, slot, by, from_ram, length)
+        if from_ram:
+            shared = self._shared(slot.content, asked.prompt)
+        self.served[index] = self._compute(index, asked, slot, by, from_ram, length, shared)
         for child in children:
             child.content = slot.content
         return True
@@ -247,11 +249,12 @@ class _Server:
                 self._lose(slot.content, "purged")
                 slot.content = self._cleared(slot.content)
 
-    def _compute(self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int) -> Served:
+    def _compute(
+        self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int, shared: int
+    ) -> Served:
         best, old, place = min(self.traffic.ideal[index].tokens, length - 1), slot.content, slot.number
         if asked.refused:
             return Served(0, place, by, from_ram, 0, best)
-        shared = self._shared(old, asked.prompt)
         best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
         decision, reused = None, 0
         if asked.cache_prompt and asked.completion:
