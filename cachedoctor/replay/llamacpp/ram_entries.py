@@ -28,18 +28,15 @@ class RamEntries:
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: list[Content] = []
         self._texts: list[int] = []
-        self._known: set[tuple[int, int]] = set()
+        self.known: set[tuple[int, int]] = set()
+        """Text and length of every entry."""
         self._bytes = 0.0
         self._tokens = 0
-
-    def holds(self, content: Content) -> bool:
-        """Whether this very content is an entry."""
-        return (content.text, content.tokens) in self._known
 
     def save(self, content: Content) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
         text, tokens = content.text, content.tokens
-        if (text, tokens) in self._known:
+        if (text, tokens) in self.known:
             return True
         if tokens == 0:
             return False
@@ -61,7 +58,7 @@ class RamEntries:
             self._lose(self._take(0), "too small")
         self.entries.append(content)
         self._texts.append(text)
-        self._known.add((text, tokens))
+        self.known.add((text, tokens))
         self._bytes += size
         self._tokens += tokens
         return True
@@ -105,7 +102,7 @@ class RamEntries:
     def _take(self, index: int) -> Content:
         content = self.entries.pop(index)
         del self._texts[index]
-        self._known.discard((content.text, content.tokens))
+        self.known.discard((content.text, content.tokens))
         self._bytes -= self._size(content)
         self._tokens -= content.tokens
         return content

@@ -70,9 +70,8 @@ class _Server:
                 self._end(index)
             elif kind == 1:
                 self._happen(index)
-            else:
+            elif self.waiting or not self._start(index):
                 self.waiting.append(index)
-                self._serve_waiting()
         return self.served
 
     # ---- moments
@@ -91,7 +90,8 @@ class _Server:
             self.ended.add(index)
             return
         self._release(index)
-        self._serve_waiting()
+        if self.waiting:
+            self._serve_waiting()
 
     def _release(self, index: int) -> None:
         asked = self.traffic.asked[index]
@@ -231,7 +231,7 @@ class _Server:
         """Save the other idle slots, and clear them where they share one memory."""
         for slot in self.slots:
             if slot.request is None and slot.content.tokens:
-                kept = ram.holds(slot.content)
+                kept = (slot.content.text, slot.content.tokens) in ram.known
                 if not kept:
                     kept = ram.save(slot.content)
                     ram.trim()
@@ -348,7 +348,7 @@ class _Server:
         """A slot's content gives way to another one; what is in the RAM cache is not lost."""
         if self.ram is None:
             self._lose(content, "RAM cache off")
-        elif not self.ram.holds(content):
+        elif (content.text, content.tokens) not in self.ram.known:
             self._lose(content, why or "slot taken")
 
     def _cause(self, index: int, slot: _Slot, shared: int, reused: int, best: int) -> Cause:
