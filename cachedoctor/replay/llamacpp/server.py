@@ -5,8 +5,6 @@ Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/dec
 
 from __future__ import annotations
 
-from collections import deque
-
 from msgspec.structs import replace
 
 from cachedoctor.knowledge.decision import Decision, Held, decide
@@ -52,7 +50,7 @@ class _Server:
         self.slots = [_Slot(number) for number in range(settings.slots or 1)]
         self.ram = RamEntries(settings, self.tree, self._lose) if settings.cache_ram_mib else None
         self.lost: dict[int, Cause] = {}
-        self.waiting: deque[int] = deque()
+        self.waiting: list[int] = []
         self.ended: set[int] = set()
         self.files: dict[str, Content] = {}
         self.clock = 0
@@ -70,20 +68,21 @@ class _Server:
                 self._end(index)
             elif kind == 1:
                 self._happen(index)
-            elif self.waiting or not self._start(index):
+            elif not self._start(index):
                 self.waiting.append(index)
         return self.served
 
     # ---- moments
 
     def _serve_waiting(self) -> None:
-        while self.waiting:
-            index = self.waiting[0]
-            if not self._start(index):
-                return
-            self.waiting.popleft()
-            if index in self.ended:
-                self._release(index)
+        """Let those begin that now can; who waits for a slot of its own keeps nobody else waiting."""
+        started: int | None = -1
+        while started is not None and any(slot.request is None for slot in self.slots):
+            started = next((index for index in self.waiting if self._start(index)), None)
+            if started is not None:
+                self.waiting.remove(started)
+                if started in self.ended:
+                    self._release(started)
 
     def _end(self, index: int) -> None:
         if index not in self.of:
