@@ -24,8 +24,9 @@ def test_common_prefixes_are_those_of_the_tokens(prompts: list[list[int]]) -> No
     for one, a in zip(ids, prompts, strict=True):
         assert tree.length(one) == len(a)
         assert list(tree.tokens(one) or ()) == a
-        for other, b in zip(ids, prompts, strict=True):
-            assert tree.common(one, other) == _common(a, b)
+        shared = [_common(a, b) for b in prompts]
+        assert [tree.common(one, other) for other in ids] == shared
+        assert tree.common_with(one, ids) == shared
 
 
 @given(st.lists(TOKENS, min_size=2, max_size=8), TOKENS)

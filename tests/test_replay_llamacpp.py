@@ -400,6 +400,22 @@ def test_a_request_waits_for_a_slot() -> None:
     assert [one.reused for one in served] == [0, 0, 1005]
 
 
+def test_a_thousand_may_wait() -> None:
+    script = Script()
+    for _ in range(1000):
+        script.ask(10)
+    script.asked = [msgspec.structs.replace(one, ended=20_000 + at) for at, one in enumerate(script.asked)]
+    assert {one.slot for one in script.served(11549, slots=1)} == {0}
+
+
+def test_who_waits_for_a_slot_of_its_own_keeps_nobody_else_waiting() -> None:
+    script = Script()
+    script.ask(1000, ends_after=3, id_slot=0)
+    script.ask(900, id_slot=0)
+    script.ask(800)
+    assert [one.slot for one in script.served(11549, slots=2)] == [0, 0, 1]
+
+
 def test_settings_left_out_are_those_of_the_build() -> None:
     assert Settings(build=6628).resolved().slots == 1
     assert (Settings(build=7376, slots=1).resolved().slots, Settings(build=7551, slots=1).resolved().slots) == (4, 1)

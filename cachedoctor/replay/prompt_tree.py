@@ -106,6 +106,33 @@ class PromptTree:
             least = row[high + 1 - (1 << level)]
         return least if least < shorter else shorter
 
+    def common_with(self, one: int, others: Sequence[int]) -> list[int]:
+        """Longest common prefix of a sequence with each of the others, in less time than one by one."""
+        if not self._ordered:
+            self._settle()
+        families, at, lengths, rows = self._family, self._at, self._length, self._least
+        family, here, length = families[one], at[one], lengths[one]
+        found = []
+        for other in others:
+            if families[other] != family:
+                found.append(0)
+                continue
+            shorter, low, high = lengths[other], here, at[other]
+            if length < shorter:
+                shorter = length
+            if low != high:
+                if low > high:
+                    low, high = high, low
+                level = (high - low).bit_length() - 1
+                row = rows[level]
+                least, right = row[low + 1], row[high + 1 - (1 << level)]
+                if right < least:
+                    least = right
+                if least < shorter:
+                    shorter = least
+            found.append(shorter)
+        return found
+
     def rank(self, prompt: int) -> tuple[int, int]:
         """Place in the order of the tree: of those in front of a sequence, the nearest one shares most with it."""
         if not self._ordered:

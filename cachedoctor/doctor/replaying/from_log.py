@@ -53,6 +53,7 @@ class _Recall:
         self._session = -1
         self._slots: dict[int, int] = {}
         self._threads: dict[tuple[int, int], int] = {}
+        self._lengths: dict[int, int] = {}
 
     def begin(self, session: int) -> None:
         """A request of ``session`` comes: in a new one slots are empty, and conversations have new numbers."""
@@ -77,7 +78,7 @@ class _Recall:
         else:
             content = self.tree.branch(prompt, length, held or length)
         if request.error is None:
-            self._slots[request.slot] = content
+            self._slots[request.slot] = self._lengths[self.tree.length(content)] = content
             if request.thread is not None:
                 self._threads[request.session, request.thread] = content
         return Asked(
@@ -89,12 +90,14 @@ class _Recall:
             id_slot=request.slot if request.selected_by == "id" else None,
             images=request.images,
             cancelled=request.cancelled,
+            completion=not _not_saved(request),
             refused=request.error is not None,
         )
 
     def _beginning(self, request: Request, length: int, number: int) -> tuple[int | None, int]:
         """What the prompt begins like, and for how many tokens."""
         own = None if request.thread is None else self._threads.get((request.session, request.thread))
+        own = None if own is None else self._of_length(request.reference_tokens, [own])
         held = self._held(request)
         shared = request.common_prefix_tokens
         if shared is None or shared < (request.cached_tokens or 0):
@@ -111,10 +114,18 @@ class _Recall:
         return (own, known) if known >= shared or held is None else (held, shared)
 
     def _held(self, request: Request) -> int | None:
-        """What the slot held when the prompt was looked at."""
+        """What the slot held when the prompt was looked at: by its length, where that is known."""
         thread = request.held_thread
-        known = None if thread is None else self._threads.get((request.session, thread))
-        return self._slots.get(request.slot) if known is None else known
+        whose = None if thread is None else self._threads.get((request.session, thread))
+        return self._of_length(request.held_tokens, [whose, self._slots.get(request.slot)])
+
+    def _of_length(self, length: int | None, likely: list[int | None]) -> int | None:
+        """The first of the likely contents that has a length, else the last one that had; else the first likely."""
+        known = [one for one in likely if one is not None]
+        fits = [one for one in known if self.tree.length(one) == length]
+        if fits or not length or length not in self._lengths:
+            return next(iter([*fits, *known]), None)
+        return self._lengths[length]
 
 
 def _not_asked(request: Request) -> bool:
@@ -125,6 +136,15 @@ def _not_asked(request: Request) -> bool:
     if request.forced or request.shifted or request.truncate_failed_at is not None:
         return False
     return request.facts.memory == "attention" or ((request.f_keep or 0) >= 0.9995 and "forcing" in request.facts.shows)
+
+
+def _not_saved(request: Request) -> bool:
+    """Whether the RAM cache took no part in it though it had to: an infill, an embedding, a ranking."""
+    facts = request.facts
+    ram = (
+        bool(facts.setting("cache_ram_mib")) and "ram_search" in facts.shows and "cached_tokens" not in request.derived
+    )
+    return ram and request.selected_by == "lru" and not request.ram_looked and bool(request.held_tokens)
 
 
 def _with_user_starts(asked: Sequence[Asked], requests: Sequence[Request], tree: PromptTree) -> list[Asked]:

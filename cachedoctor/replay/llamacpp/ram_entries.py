@@ -27,53 +27,53 @@ class RamEntries:
         self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: list[Content] = []
-        self._known: set[tuple[int, int]] = set()
+        self._texts: list[int] = []
+        self.known: set[tuple[int, int]] = set()
+        """Text and length of every entry."""
         self._bytes = 0.0
         self._tokens = 0
-
-    def holds(self, content: Content) -> bool:
-        """Whether this very content is an entry."""
-        return (content.text, content.tokens) in self._known
 
     def save(self, content: Content) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
         text, tokens = content.text, content.tokens
-        if (text, tokens) in self._known:
+        if (text, tokens) in self.known:
             return True
         if tokens == 0:
             return False
         size = self._size(content)
         if self._build >= 10068 and size > self._limit:
             return False
-        common, obsolete = self._tree.common, []
-        for one in self.entries:
-            shared = common(one.text, text)
-            if shared >= tokens and one.tokens >= tokens:
+        obsolete = []
+        for at, shared in enumerate(self._tree.common_with(text, self._texts)):
+            if not shared:
+                continue
+            held = self.entries[at].tokens
+            if shared >= tokens and held >= tokens:
                 return True
-            if shared >= one.tokens and tokens >= one.tokens:
-                obsolete.append(one)
-        for one in obsolete:  # what goes on from it has all of it
-            self._take(self.entries.index(one))
+            if shared >= held and tokens >= held:
+                obsolete.append(at)
+        for at in reversed(obsolete):  # what goes on from it has all of it
+            self._take(at)
         while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
             self._lose(self._take(0), "too small")
         self.entries.append(content)
-        self._known.add((text, tokens))
+        self._texts.append(text)
+        self.known.add((text, tokens))
         self._bytes += size
         self._tokens += tokens
         return True
 
     def load(self, prompt: int, length: int, slot: Content) -> Content | None:
         """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it."""
-        common = self._tree.common
-        shared = min(common(slot.text, prompt), slot.tokens) if slot.tokens else 0
+        shared = min(self._tree.common(slot.text, prompt), slot.tokens) if slot.tokens else 0
         keep = shared / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
         best, found = shared, -1
-        for index, one in enumerate(self.entries):
-            shared = common(one.text, prompt)
+        for index, shared in enumerate(self._tree.common_with(prompt, self._texts)):
             if shared <= best:
                 continue
-            shared = min(shared, one.tokens)
-            kept = shared / one.tokens
+            tokens = self.entries[index].tokens
+            shared = min(shared, tokens)
+            kept = shared / tokens
             if kept >= LEAST_KEPT and kept > keep and shared > best:
                 keep, best, found = kept, shared, index
         return None if found < 0 else self._take(found)
@@ -101,7 +101,8 @@ class RamEntries:
 
     def _take(self, index: int) -> Content:
         content = self.entries.pop(index)
-        self._known.discard((content.text, content.tokens))
+        del self._texts[index]
+        self.known.discard((content.text, content.tokens))
         self._bytes -= self._size(content)
         self._tokens -= content.tokens
         return content

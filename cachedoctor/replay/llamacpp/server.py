@@ -5,8 +5,6 @@ Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/dec
 
 from __future__ import annotations
 
-from collections import deque
-
 from msgspec.structs import replace
 
 from cachedoctor.knowledge.decision import Decision, Held, decide
@@ -52,7 +50,7 @@ class _Server:
         self.slots = [_Slot(number) for number in range(settings.slots or 1)]
         self.ram = RamEntries(settings, self.tree, self._lose) if settings.cache_ram_mib else None
         self.lost: dict[int, Cause] = {}
-        self.waiting: deque[int] = deque()
+        self.waiting: list[int] = []
         self.ended: set[int] = set()
         self.files: dict[str, Content] = {}
         self.clock = 0
@@ -70,28 +68,29 @@ class _Server:
                 self._end(index)
             elif kind == 1:
                 self._happen(index)
-            else:
+            elif not self._start(index):
                 self.waiting.append(index)
-                self._serve_waiting()
         return self.served
 
     # ---- moments
 
     def _serve_waiting(self) -> None:
-        while self.waiting:
-            index = self.waiting[0]
-            if not self._start(index):
-                return
-            self.waiting.popleft()
-            if index in self.ended:
-                self._release(index)
+        """Let those begin that now can; who waits for a slot of its own keeps nobody else waiting."""
+        started: int | None = -1
+        while started is not None and any(slot.request is None for slot in self.slots):
+            started = next((index for index in self.waiting if self._start(index)), None)
+            if started is not None:
+                self.waiting.remove(started)
+                if started in self.ended:
+                    self._release(started)
 
     def _end(self, index: int) -> None:
         if index not in self.of:
             self.ended.add(index)
             return
         self._release(index)
-        self._serve_waiting()
+        if self.waiting:
+            self._serve_waiting()
 
     def _release(self, index: int) -> None:
         asked = self.traffic.asked[index]
@@ -151,7 +150,9 @@ class _Server:
             self._save_idle(self.ram)
         if self.settings.kv_unified and self.settings.build >= 7079:
             self._make_room(max(length, self.tree.length(asked.content)), slot)
-        self.served[index] = self._compute(index, asked, slot, by, from_ram, length)
+        if from_ram:
+            shared = self._shared(slot.content, asked.prompt)
+        self.served[index] = self._compute(index, asked, slot, by, from_ram, length, shared)
         for child in children:
             child.content = slot.content
         return True
@@ -229,7 +230,7 @@ class _Server:
         """Save the other idle slots, and clear them where they share one memory."""
         for slot in self.slots:
             if slot.request is None and slot.content.tokens:
-                kept = ram.holds(slot.content)
+                kept = (slot.content.text, slot.content.tokens) in ram.known
                 if not kept:
                     kept = ram.save(slot.content)
                     ram.trim()
@@ -247,11 +248,12 @@ class _Server:
                 self._lose(slot.content, "purged")
                 slot.content = self._cleared(slot.content)
 
-    def _compute(self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int) -> Served:
+    def _compute(
+        self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int, shared: int
+    ) -> Served:
         best, old, place = min(self.traffic.ideal[index].tokens, length - 1), slot.content, slot.number
         if asked.refused:
             return Served(0, place, by, from_ram, 0, best)
-        shared = self._shared(old, asked.prompt)
         best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
         decision, reused = None, 0
         if asked.cache_prompt and asked.completion:
@@ -345,7 +347,7 @@ class _Server:
         """A slot's content gives way to another one; what is in the RAM cache is not lost."""
         if self.ram is None:
             self._lose(content, "RAM cache off")
-        elif not self.ram.holds(content):
+        elif (content.text, content.tokens) not in self.ram.known:
             self._lose(content, why or "slot taken")
 
     def _cause(self, index: int, slot: _Slot, shared: int, reused: int, best: int) -> Cause:
