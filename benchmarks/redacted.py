@@ -45,6 +45,8 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
         session["origin"] = session["origin"] and "origin"
     for request in report["requests"]:
         request["client"] = request["client"] and "client"
+    for account in report.get("accounts", []):
+        account["client"] = account["client"] and "client"
     for finding in report["findings"]:
         finding["origin"] = finding["origin"] and "origin"
         for line in finding["evidence"]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from cachedoctor.model import (
+        Account,
+        AccountEntry,
         Advice,
         Answer,
         Answers,
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Account",
+    "AccountEntry",
     "Advice",
     "Answer",
     "Answers",

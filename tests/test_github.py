@@ -103,7 +103,7 @@ def test_standard_input_has_no_place() -> None:
 def test_the_last_line_sums_up() -> None:
     """The numbers of the case: 15 requests."""
     _, last = commands(report_of_case(case_named(FINDINGS)))
-    assert last.startswith("cachedoctor: 2 findings: 2 warnings; ")
+    assert last.startswith("cachedoctor: 2 findings: 1 warning, 1 note; ")
     assert "15 requests, 46,550 prompt tokens: 32,143 reused (69.1 %), 14,407 computed." in last
     _, last = commands(ODD["a failed input"]())
     assert last.endswith("1 input could not be read to the end.")

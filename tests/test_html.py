@@ -167,7 +167,11 @@ _FREE = {
 def poisoned(value: Any, payload: str, key: str = "") -> Any:
     """Put ``payload`` into all texts that are free."""
     if isinstance(value, dict):
-        return {name: poisoned(inner, payload, name) for name, inner in value.items()}
+        program = "token" in value  # of a first difference, whose client is a program: an object, or none
+        return {
+            name: inner if program and name == "client" and inner is None else poisoned(inner, payload, name)
+            for name, inner in value.items()
+        }
     if isinstance(value, list):
         return [poisoned(inner, payload, key) for inner in value]
     hit = (isinstance(value, str) and key in _FREE) or key in ("client", "endpoint", "commands", "references", "codes")

@@ -82,7 +82,7 @@ def run(threads: Conversations, rows: list[tuple[int, int | None]]) -> list[tupl
         one = replace(turn.request, held_thread=slot[0], held_tokens=slot[1])
         thread = recorded(threads, one, joined(threads, one), turn.total)
         judged[one.index] = thread.id
-        moved, more[one.index] = threads.divide(thread)
+        moved, more[one.index] = threads.divide(thread, roomy=False)
         for move in moved:
             judged[move.turn.request.index] = move.thread
         slot = (judged[one.index], turn.total)

@@ -22,6 +22,10 @@ THEIRS = (
     "rules/sglang",
     "rules/vllm",
     "engines/catalogue/logger.py",
+    "engines/wrapped_rows.py",
+    "replay/block_cache.py",
+    "replay/sglang_radix.py",
+    "replay/vllm_blocks.py",
     "prompts/tokenizers/gguf.py",
 )
 """Docstrings there name files of the servers and of ggml."""

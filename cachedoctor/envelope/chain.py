@@ -12,7 +12,7 @@ import msgspec
 from cachedoctor.envelope import collected
 from cachedoctor.envelope.prefixes import Prefix, Prefixes, origin_of, row_of
 from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
-from cachedoctor.envelope.shapes import drop_progress
+from cachedoctor.envelope.shapes import drop_progress, strip_controls
 from cachedoctor.envelope.unwrapper import DEPTH_MAX
 
 _ONCE = frozenset({"date", "level"})
@@ -68,7 +68,7 @@ class Chain(msgspec.Struct):
             if _names(match) != step.names:
                 return None, False
             line = line[match.end() :]
-        return drop_progress(line), goes_on
+        return drop_progress(strip_controls(line) if self.steps else line), goes_on  # text in JSON may have colours
 
 
 def _writer(record: Piece | Message) -> tuple[object, ...]:
@@ -104,7 +104,7 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
             break
         steps.append(_Step(row_of(match), _names(match)))
         line = line[match.end() :]
-    return Chain(steps, goes_on=goes_on), drop_progress(line)
+    return Chain(steps, goes_on=goes_on), drop_progress(strip_controls(line) if steps else line)
 
 
 def first_line_only(line: bytes, text: bytes) -> bytes:

@@ -20,7 +20,7 @@ from cachedoctor.prompts.recognisers import (
     hoisted,
     jsons,
     markup,
-    settings,
+    request_fields,
     tools,
 )
 from cachedoctor.prompts.recognisers.base import Difference, Recogniser, Recognition, shown, snippet
@@ -49,8 +49,8 @@ class Recognised(msgspec.Struct):
 
 REGISTRY: tuple[Recogniser, ...] = (
     markup.image,
-    settings.cache_salt,
-    settings.adapter,
+    request_fields.cache_salt,
+    request_fields.adapter,
     markup.retokenised,
     markup.appended,
     billing_header.billing_header,

@@ -13,7 +13,7 @@ import msgspec
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp import blocks, fused, lines
-from cachedoctor.engines.llamacpp.clients import ANSWERED, Clients
+from cachedoctor.engines.llamacpp.client_addresses import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.excerpts import LacksFieldError
 from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.life import Life

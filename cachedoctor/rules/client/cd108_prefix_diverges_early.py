@@ -76,11 +76,9 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if s.request.cut:
         return _of_excerpt(s)
-    if _by_lengths_alone(s):
-        return None
     if s.own_slot is None and not s.history and not s.facts.starts_cold:
         return Match(_cost(s), "low", severity="note")  # what came before it is not in the log: it may be a new one
-    return Match(_cost(s), _confidence(s))
+    return None if _by_lengths_alone(s) else Match(_cost(s), _confidence(s))
 
 
 def _cost(s: RuleContext) -> int:
