@@ -32,7 +32,7 @@ def show(page: Page, report: Report) -> None:
             _keyed(page, key, words)
         account = computed_for(report)
         if account:
-            _keyed(page, "account", account)
+            page.facts([(f"{'account':<10}", "bold")], account, 10)
         _slots(page, report)
     several = len(report.sessions) > 1
     text_measured.show(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])

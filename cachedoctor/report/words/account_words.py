@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.model import Account, AccountRow, Report
-from cachedoctor.report.words.numbers import number, percent
+from cachedoctor.report.words.numbers import percent
 
 ROWS: dict[AccountRow, str] = {
     "reused": "reused",
@@ -15,7 +15,7 @@ ROWS: dict[AccountRow, str] = {
     "together": "computed at once by several requests with one beginning",
     "rounding": "rounding",
     "unexplained": "not reused, against what this build does",
-    "undecided": "new, changed by the client or lost by the server: cannot tell",
+    "undecided": "cannot tell: new, changed by the client, or lost by the server",
 }
 
 
@@ -40,10 +40,9 @@ def parts(account: Account) -> list[Part]:
 
 
 def computed_for(report: Report) -> str:
-    """Say what the computed tokens were, in one sentence; nothing where none was computed."""
+    """Say what the computed tokens were, as shares of the prompt tokens; nothing where none was computed."""
     account = whole(report)
     if account is None:
         return ""
     found = sorted((part for part in parts(account) if part.row != "reused"), key=lambda part: -part.tokens)
-    said = [f"{number(part.tokens)} {part.words} ({percent(part.tokens, account.prompt_tokens)})" for part in found]
-    return ", ".join(said)
+    return ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in found)
