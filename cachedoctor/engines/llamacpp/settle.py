@@ -134,6 +134,8 @@ def settle(
     if thread is not None and held.thread != thread.id:
         refused, reference_lcp, found = _own_copy(seen, thread.total, past.ram, found)
     found = _since_then(seen, thread, past, found)
+    if swapped and held.thread is not None and (thread is None or thread.id != held.thread) and "ram" in found:
+        talk.take_copy(held.thread, prefix.tokens or numbers.cached or 0, found["ram"])
     same = (prefix.exact or (thread is not None and thread.id == held.thread)) and not swapped
     recorded = _is_turn(seen, numbers, shifted=shifted)
     if recorded and thread is None:
@@ -295,6 +297,8 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
         marks = {**marks, "slept": slept}
     past.woken = False
+    if thread is not None and thread.taken is not None:
+        marks = {**marks, "ram_taken": thread.taken.mark}
     too_large = None if thread is None else past.refused.get(thread.id)
     if too_large is not None and too_large.line < seen.marks["start"].line:
         marks = {**marks, "too_large": too_large}

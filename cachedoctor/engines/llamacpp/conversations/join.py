@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Turn, shortest
 from cachedoctor.engines.llamacpp.conversations.one_shot import Heads, OneShot
-from cachedoctor.model import Request
+from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
@@ -25,6 +25,15 @@ WINDOW = 8
 """Requests of a thread that can still turn out to be another's."""
 SPAN = 64
 """Requests of all threads after which one is final."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Another conversation took the copy of one out of the RAM cache, which no longer holds it."""
+
+    prefix: int
+    """Tokens at which the two part."""
+    mark: Mark
+    """The line that says that a copy was taken."""
 
 
 class Thread(msgspec.Struct):
@@ -46,6 +55,8 @@ class Thread(msgspec.Struct):
     """A request continued what another one had left in the slot."""
     recent: list[Turn] = msgspec.field(default_factory=list)
     """Its last requests."""
+    taken: Taken | None = None
+    """What became of its copy in the RAM cache since its last turn."""
 
 
 class Lengths(msgspec.Struct, frozen=True, gc=False):
@@ -105,6 +116,15 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     return any(-12 <= lcp - (turn.request.prompt_tokens or 0) <= after for turn in thread.recent)
 
 
+def _parts_at(thread: Thread, lcp: int) -> bool:
+    """Whether this conversation parts, at this length, from the one that took its copy out of the RAM cache.
+
+    A copy that shares no more than a head comes back, too, where the own one is gone. One prompt alone may be of
+    anybody who has that head.
+    """
+    return thread.taken is not None and thread.turns > 1 and abs(thread.taken.prefix - lcp) <= UNSEEN
+
+
 def lengths_of(request: Request) -> Lengths:
     """The same of a request that has ended."""
     return Lengths(
@@ -127,6 +147,12 @@ class Conversations:
     def get(self, id: int | None) -> Thread | None:
         """Return the thread with this number, if it is still remembered."""
         return None if id is None else self._threads.get(id)
+
+    def take_copy(self, id: int, prefix: int, mark: Mark) -> None:
+        """Note that another conversation, which shares ``prefix`` tokens, took this one's copy out of the RAM cache."""
+        thread = self._threads.get(id)
+        if thread is not None and prefix < thread.total - KEPT:
+            thread.taken = Taken(prefix, mark)
 
     def by_total(self, total: float, slack: float, before: int) -> Thread | None:
         """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
@@ -194,7 +220,7 @@ class Conversations:
             return held, len(others)
         if held is not None and lcp is not None and length and lcp >= length * 0.5:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
-            further = [t for t in others if t.total > lcp + KEPT] if not request.swapped else []
+            further = [t for t in others if t.total > lcp + KEPT and (not request.swapped or _parts_at(t, lcp))]
             return max(further, key=lambda t: t.total) if further else held, len(others)
         if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
             return None, len(others)  # neither slot nor RAM cache had its beginning
@@ -223,6 +249,7 @@ class Conversations:
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
         thread.went_on |= thread.turns > 0 and kept >= thread.total - KEPT
+        thread.taken = None
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
