@@ -106,6 +106,11 @@ def _left(request: Request, turn: Turn) -> bool:
     return (request.common_prefix_tokens or request.cached_tokens or 0) < 0.5 * turn.total
 
 
+def _at_end(prompt: int | None, length: float) -> bool:
+    """Whether so much ends just before the end of a prompt, where memory that cannot go back has its last checkpoint."""
+    return prompt is not None and 0 <= prompt - length <= UNSEEN
+
+
 def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     """Whether a common prefix ends where an earlier reply of this conversation begins.
 
@@ -159,27 +164,39 @@ class Conversations:
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
+    def by_reuse(self, cached: int, before: int) -> Thread | None:
+        """Return the newest thread of which so much could be reused: all, or up to the end of its last prompt."""
+        found = self.by_total(cached, UNSEEN, before)
+        if found is not None:
+            return found
+        near = [t for t in self._threads.values() if _at_end(t.prompt, cached) and t.ended < before]
+        return max(near, key=lambda t: t.last, default=None)
+
     def came_back(self, cached: int, before: int) -> list[Moved]:
         """Divide a conversation whose earlier turn came back from the RAM cache in a log that hides it.
 
         All that a turn had left in its slot was reused, and no conversation is known to have ended there: the turn that
         was taken for the next one was another's. Returns the requests that had been judged as turns of it.
         """
-        if self.by_total(cached, UNSEEN, before) is not None:
+        if self.by_reuse(cached, before) is not None:
             return []
-        return self.split(cached, UNSEEN, before)[1]
+        return self.split(cached, UNSEEN, before, reused=True)[1]
 
-    def split(self, total: float, slack: float, before: int) -> tuple[Thread | None, list[Moved]]:
+    def split(
+        self, total: float, slack: float, before: int, *, reused: bool = False
+    ) -> tuple[Thread | None, list[Moved]]:
         """Divide a conversation from one that was taken for it: RAM gave back what it held before.
 
-        Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
+        ``reused``: ``total`` is what was reused of it, which may end at a checkpoint before its reply. Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
         its next turns.
         """
         near = [
             (turn.request.index, thread, at)
             for thread in self._threads.values()
             for at, (turn, following) in enumerate(pairwise(thread.recent), 1)
-            if abs(turn.total - total) <= slack and turn.request.last_line < before and _left(following.request, turn)
+            if (abs(turn.total - total) <= slack or (reused and _at_end(turn.request.prompt_tokens, total)))
+            and turn.request.last_line < before
+            and _left(following.request, turn)
         ]
         if not near:
             return None, []
@@ -203,7 +220,7 @@ class Conversations:
             if least and ((lcp or 0) >= least or least <= cached <= length + 8):
                 return held, 0
         if cached > KEPT and (held is None or cached > held.total or request.unseen):
-            found = self.by_total(cached, UNSEEN, request.first_line)
+            found = self.by_reuse(cached, request.first_line)
             if found is not None:
                 return found, 0
         if self._diverges(request, held) and self._heads.separate(lcp or 0):
