@@ -85,7 +85,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
     text_lcp: int | None = None
-    """Longest common prefix with the conversation's previous prompt, by the texts given beside the log."""
+    """Longest common prefix with the conversation's previous prompt, by the texts given beside the log; 0 for its first."""
     between: Mapping[str, Between] = {}
     """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
     revision: int = 0

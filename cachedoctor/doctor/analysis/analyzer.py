@@ -444,7 +444,7 @@ def _kept(request: Request, turn: TextTurn) -> int | None:
     """Tokens of the turn before that its text kept: counted where the tokenizer is the model's, else by their share."""
     found = turn.difference
     if found is None:
-        return None
+        return None if turn.turn else 0
     if found.first is None or found.first.kind == "appended":
         return turn.reference
     if found.exact or not found.b.tokens or request.prompt_tokens is None:
