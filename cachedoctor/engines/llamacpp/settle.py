@@ -118,7 +118,7 @@ def settle(
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, swapped, choice.looked, unseen, roomy,
+        seen.first_line, swapped, choice.looked and _kept_all(facts, past), unseen, roomy,
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -198,7 +198,12 @@ def _roomy(facts: Facts, past: Past) -> bool:
     what it refuses or throws out is printed at every level."""
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
-    return facts.setting("cache_ram_mib") != 0 and not facts.setting("ram_evictions") and not past.refused
+    return facts.setting("cache_ram_mib") != 0 and _kept_all(facts, past)
+
+
+def _kept_all(facts: Facts, past: Past) -> bool:
+    """Whether nothing is known to have left the RAM cache for want of room, or to have been too large for it."""
+    return not facts.setting("ram_evictions") and not past.refused
 
 
 def _full(seen: Observed, facts: Facts) -> bool:

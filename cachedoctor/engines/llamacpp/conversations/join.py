@@ -76,7 +76,7 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     swapped: bool
     """A prompt came back from the RAM cache for it."""
     searched: bool
-    """The RAM cache was searched for one."""
+    """The RAM cache, which has lost nothing, was searched for one."""
     unseen: bool = False
     """More was reused than its slot held of it: the RAM cache brought it back, in a log that hides it."""
     roomy: bool = False
