@@ -16,8 +16,8 @@ SMALL = 16
 ALIKE = 0.25
 """Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
 conversation, of which the client dropped or changed some."""
-_EDIT, _OWN_WISH = "CD105", "CD109"
-"""History changed; the request itself asked for no cache."""
+_EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
+"""History changed; the request itself asked for no cache; several requests with one beginning came at once."""
 _CLIENT, INPUT, _SLOTS = "CD1", "CD9", "CD3"
 """How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
@@ -48,6 +48,7 @@ def place(judged: Judged) -> list[Placed]:
     if r.parent is not None or prompt is None or cached is None or cached > prompt:
         return []
     computed = prompt - cached
+    together = max(0, min(r.together_tokens, prompt) - cached)
     client, server, undecided = _within(_decided(judged, _split(judged, prompt, cached)), computed)
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
@@ -62,9 +63,10 @@ def place(judged: Judged) -> list[Placed]:
     codes = judged.verdict.codes
     rows: list[Placed] = [
         Placed("reused", None, cached),
-        Placed("new", None, computed - client - server - undecided - rounding),
+        Placed("new", None, computed - client - server - undecided - rounding - together),
         Placed("client", _first(codes, client=True), client),
         Placed("server", _first(codes, client=False), server - unexplained),
+        Placed("together", _TOGETHER if _TOGETHER in codes else None, together),
         Placed("rounding", None, rounding),
         Placed("unexplained", None, unexplained),
         Placed("undecided", None, undecided),

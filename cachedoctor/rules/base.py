@@ -64,6 +64,7 @@ Trigger = Literal[
     "shift",  # of this request or the one before it
     "partial",
     "restarted",  # the session followed another one
+    "together",  # by their texts, another request computed the same beginning at the same time
     "lora", "idle_cleared", "ram_taken",  # tokens were lost, and the request has this mark
     "checkpoint_failed", "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
 ]  # fmt: skip

@@ -56,6 +56,8 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
         found.append("partial")
     if "restarted" in s.facts.settings:
         found.append("restarted")
+    if r.together_tokens:
+        found.append("together")
     if not _MARKED.isdisjoint(r.marks):
         found += sorted(_MARKED & r.marks.keys())
     return tuple(found)

@@ -437,7 +437,8 @@ def _by_text(request: Request, turn: TextTurn | None) -> Request:
     """The request as a turn of the conversation that its text goes on with, where that was given."""
     if turn is None:
         return request
-    return follow(request, turn.thread, turn.turn, turn.held_thread, turn.reference, _kept(request, turn))
+    kept = _kept(request, turn)
+    return follow(request, turn.thread, turn.turn, turn.held_thread, turn.reference, kept, turn.together)
 
 
 def _kept(request: Request, turn: TextTurn) -> int | None:

@@ -334,7 +334,13 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
 
 
 def follow(
-    request: Request, thread: int, turn: int, held_thread: int | None, total: int | None, kept: int | None
+    request: Request,
+    thread: int,
+    turn: int,
+    held_thread: int | None,
+    total: int | None,
+    kept: int | None,
+    together: int = 0,
 ) -> Request:
     """Judge a request as the turn of a conversation that it is by its text, given beside the log.
 
@@ -345,6 +351,7 @@ def follow(
         held_thread: conversation whose text its slot held; None where that is unknown.
         total: tokens of the turn before and its reply in its slot; None where that is unknown.
         kept: of these, the ones that the text kept; None where that is unknown.
+        together: tokens of its beginning that another request computed at the same time.
     """
     reference = request.held_tokens if not turn else total
     outcome, lost, client, server = accounting.judge(
@@ -354,6 +361,7 @@ def follow(
     return replace(
         request, thread=thread, thread_turn=turn, held_thread=held_thread, other_candidates=0, outcome=outcome,
         lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference, text_lcp=kept,
+        together_tokens=together,
     )  # fmt: skip
 
 
