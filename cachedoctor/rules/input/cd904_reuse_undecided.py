@@ -58,7 +58,9 @@ def _some(session: Session, found: Undecided) -> SessionFinding:
         _deciding(session),
         [
             RuledOut("history-truncated", "not excluded: the client drops the oldest messages, or changes early ones"),
-            RuledOut("slot-held-other-prompt", "not excluded: another conversation with the same beginning had the slot"),
+            RuledOut(
+                "slot-held-other-prompt", "not excluded: another conversation with the same beginning had the slot"
+            ),
             RuledOut("new conversations", "not excluded: they share their beginning; nothing is to mend then"),
         ],
     )
