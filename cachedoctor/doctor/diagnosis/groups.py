@@ -173,7 +173,7 @@ class Groups:
         self._ns += ns
 
     def _costliest(self, said: _Costs) -> tuple[int, int]:
-        """Tokens and nanoseconds of the costliest cause that is reported; none where that says that no cause is known."""
+        """Tokens and nanoseconds of the costliest cause that is reported; a rule that leaves it open names none."""
         costliest: _Cost | None = None
         for cost in said.costs:
             if cost.rule.code in self._ignored or cost.rule.code.startswith(_OPEN):

@@ -29,9 +29,9 @@ def inspect(session: Session) -> list[SessionFinding]:
         return []
     if found.lost >= NOTABLE:
         return [_lost(session, found)]
-    if found.requests >= MANY and found.tokens >= SHARE * found.prompt_tokens:
-        if found.cached_tokens <= REUSED * found.prompt_tokens:
-            return [_nearly_nothing(session, found)]
+    much = found.tokens >= SHARE * found.prompt_tokens
+    if much and found.requests >= MANY and found.cached_tokens <= REUSED * found.prompt_tokens:
+        return [_nearly_nothing(session, found)]
     if found.requests >= AGAIN and found.tokens >= max(NOTABLE, WORTH * found.prompt_tokens):
         return [_some(session, found)]
     return []

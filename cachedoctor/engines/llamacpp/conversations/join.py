@@ -107,7 +107,7 @@ def _left(request: Request, turn: Turn) -> bool:
 
 
 def _at_end(prompt: int | None, length: float) -> bool:
-    """Whether so much ends just before the end of a prompt, where memory that cannot go back has its last checkpoint."""
+    """Whether so much ends just before the end of a prompt, where memory that keeps checkpoints has its last checkpoint."""
     return prompt is not None and 0 <= prompt - length <= UNSEEN
 
 
@@ -187,7 +187,8 @@ class Conversations:
     ) -> tuple[Thread | None, list[Moved]]:
         """Divide a conversation from one that was taken for it: RAM gave back what it held before.
 
-        ``reused``: ``total`` is what was reused of it, which may end at a checkpoint before its reply. Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
+        ``reused``: ``total`` is what was reused of it, which may end at a checkpoint before its reply.
+        Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
         its next turns.
         """
         near = [
