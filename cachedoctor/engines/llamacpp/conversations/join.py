@@ -107,7 +107,7 @@ def _left(request: Request, turn: Turn) -> bool:
 
 
 def _at_end(prompt: int | None, length: float) -> bool:
-    """Whether so much ends just before the end of a prompt, where memory that keeps checkpoints has its last checkpoint."""
+    """Whether so much ends just before the end of a prompt, where a server with checkpoints has its last one."""
     return prompt is not None and 0 <= prompt - length <= UNSEEN
 
 
