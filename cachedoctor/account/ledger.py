@@ -69,14 +69,40 @@ class Worst(msgspec.Struct):
     mark: Mark
 
 
+class Unexplained(msgspec.Struct):
+    """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
+
+    lost: int = 0
+    """The server lost them in requests of which no rule names a cause."""
+    alike: int = 0
+    """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
+    alike_requests: int = 0
+
+    def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+        """Count a request, or take it back."""
+        r = judged.request
+        if all(code.startswith(INPUT) for code in judged.verdict.codes):
+            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.outcome == "cold" and not r.other_candidates:
+            self.alike += sign * undecided
+            self.alike_requests += sign
+
+    def merge(self, more: Unexplained) -> None:
+        """Count the requests of another part."""
+        self.lost += more.lost
+        self.alike += more.alike
+        self.alike_requests += more.alike_requests
+
+
 class Ledger(msgspec.Struct):
     """Takes every request when it is judged, and takes back those that are judged anew."""
 
     sums: dict[Key, Sum] = msgspec.field(default_factory=dict)
     worst: dict[int, Worst] = msgspec.field(default_factory=dict)
     """By session."""
-    lost: dict[int, int] = msgspec.field(default_factory=dict)
-    """Tokens that the server lost in requests of which no rule names a cause, by session."""
+    unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
+    """By session."""
 
     def add(self, judged: Judged, sign: int = 1) -> None:
         """Count a request that was judged; ``sign`` -1 takes it back."""
@@ -92,9 +118,7 @@ class Ledger(msgspec.Struct):
                 found = self.sums[key] = Sum()
             found.add(placed, sign)
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
-        if all(code.startswith(INPUT) for code in judged.verdict.codes):
-            lost = sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
-            self.lost[r.session] = self.lost.get(r.session, 0) + sign * lost
+        self.unexplained.setdefault(r.session, Unexplained()).add(judged, placed, sign)
         before = self.worst.get(r.session)
         if sign > 0 and left and (before is None or left > before.tokens):
             self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
@@ -104,8 +128,8 @@ class Ledger(msgspec.Struct):
         for (scope, session, thread, client), found in more.sums.items():
             key = (scope, session + sessions if session >= 0 else session, thread, client)
             self.sums.setdefault(key, Sum()).merge(found)
-        for session, lost in more.lost.items():
-            self.lost[session + sessions] = self.lost.get(session + sessions, 0) + lost
+        for session, unexplained in more.unexplained.items():
+            self.unexplained.setdefault(session + sessions, Unexplained()).merge(unexplained)
         for session, worst in more.worst.items():
             self.worst[session + sessions] = Worst(worst.tokens, worst.request + requests, worst.mark)
 
@@ -115,8 +139,11 @@ class Ledger(msgspec.Struct):
         if worst is None or found is None:
             return None
         requests = sum(count for key, count in found.counts.items() if _open(*key))
-        lost = self.lost.get(session, 0)
-        return Undecided(found.of("undecided"), requests, lost, found.of("reused"), found.of(), worst.mark)
+        more = self.unexplained.get(session, Unexplained())
+        return Undecided(
+            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests,
+            found.requests, found.of("reused"), found.of(), worst.mark,
+        )  # fmt: skip
 
     def accounts(self, names: Mapping[str, str]) -> list[Account]:
         """The whole log first, then servers, conversations, clients; ``names``: of the rules, by code."""

@@ -66,9 +66,13 @@ class Undecided(msgspec.Struct):
     """Requests with tokens that nothing explains."""
     lost: int
     """Tokens that the server lost without a known cause."""
+    alike: int
+    """Tokens of first prompts that began like what their slot held, which was as long."""
+    alike_requests: int
+    all_requests: int
+    """All whose tokens are placed, as those below."""
     cached_tokens: int
     prompt_tokens: int
-    """Of all requests whose tokens are placed."""
     worst: Mark
     """Line of the request with the most of them."""
 

@@ -7,7 +7,7 @@ from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 MANY = 6
-"""Requests of which nothing is told: with fewer nothing is missed that a second look at the log would not show."""
+"""Requests: with fewer nothing is missed that a second look at the log would not show."""
 SHARE = 0.25
 """Of all prompt tokens: less is not the main thing about this log."""
 REUSED = 0.25
@@ -30,10 +30,11 @@ def inspect(session: Session) -> list[SessionFinding]:
     if found.lost >= NOTABLE:
         return [_lost(session, found)]
     much = found.tokens >= SHARE * found.prompt_tokens
-    if much and found.requests >= MANY and found.cached_tokens <= REUSED * found.prompt_tokens:
+    many = found.all_requests >= MANY and found.requests >= AGAIN
+    if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
         return [_nearly_nothing(session, found)]
-    if found.requests >= AGAIN and found.tokens >= max(NOTABLE, WORTH * found.prompt_tokens):
-        return [_some(session, found)]
+    if found.alike_requests >= AGAIN and found.alike >= max(NOTABLE, WORTH * found.prompt_tokens):
+        return [_alike(session, found)]
     return []
 
 
@@ -48,13 +49,13 @@ def _lost(session: Session, found: Undecided) -> SessionFinding:
     return _note(words, found)
 
 
-def _some(session: Session, found: Undecided) -> SessionFinding:
+def _alike(session: Session, found: Undecided) -> SessionFinding:
     """Say that the client may have changed it, or the server lost it, or that nothing is wrong."""
     words = FindingText(
-        f"{n(found.tokens)} prompt tokens over {found.requests:,} requests were new, changed by the client or lost by the server: this log does "
-        "not tell",
-        "These prompts share a part with what their slot held, or could go on with a conversation that another slot held. New conversations "
-        "with the same beginning look the same, and nothing is wrong with them.",
+        f"{n(found.alike)} prompt tokens over {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
+        "does not tell",
+        "These prompts begin like what their slot held and are as long, but go on otherwise. The client may have changed or dropped what stood "
+        "there. New conversations with the same beginning look the same, and nothing is wrong with them.",
         _deciding(session),
         [
             RuledOut("history-truncated", "not excluded: the client drops the oldest messages, or changes early ones"),

@@ -310,7 +310,7 @@ class Conversations:
     def _diverges(request: Lengths, held: Thread | None) -> bool:
         """Whether a request kept a part of what the slot held, and that had never gone on: no turns are known of it."""
         lcp, length = request.prefix, request.held
-        if held is None or held.went_on or lcp is None or not length:
+        if held is None or held.went_on or lcp is None or not length or (not lcp and request.exact):
             return False
         return lcp < length - KEPT and lcp < (request.prompt or 0) - KEPT
 
