@@ -25,7 +25,12 @@ RIGHT: dict[str, set[str]] = {
     # a unified KV cache of two thirds of what the chats need; with the RAM cache on the purged prompts were copied
     "kv_too_small": {"kv-purged", "cache-ram-disabled"},
     # a prompt with the same head takes the copy out of main memory, which ends it: a slot each mends it
-    "sibling_took_ram_entry": {"shared-prefix-steal", "slot-contention", "slot-held-other-prompt"},
+    "sibling_took_ram_entry": {
+        "ram-entry-consumed",
+        "shared-prefix-steal",
+        "slot-contention",
+        "slot-held-other-prompt",
+    },
     # two chats with a long common beginning are most similar to the same slot; asking for more similarity parts them
     "slot_shared_by_branches": {"shared-prefix-steal"},
     "checkpoints_off": {"checkpoints-disabled"},

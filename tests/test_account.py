@@ -97,6 +97,49 @@ def test_texts_decide() -> None:
     assert rows(changed, "CD102", avoidable_tokens=1992) == {"reused": 8, "new": 300, "client": 1992}
 
 
+def test_a_first_prompt_like_what_the_slot_held() -> None:
+    """It may be a new conversation with the same head, or the same one of which the client dropped the oldest part."""
+    alike: dict[str, Any] = {
+        "thread_turn": 0, "held_thread": 1, "outcome": "cold", "prompt_tokens": 2350, "held_tokens": 2355,
+        "cached_tokens": 1023, "common_prefix_tokens": 1023, "reference_tokens": 2355, "lost_tokens": None,
+    }  # fmt: skip
+    assert rows(turn(**alike)) == {"reused": 1023, "undecided": 1327}
+    assert rows(turn(**alike, text_lcp=0)) == {"reused": 1023, "new": 1327}  # its text says that it is new
+    assert rows(turn(**{**alike, "prompt_tokens": 1500})) == {"reused": 1023, "new": 477}  # shorter
+    assert rows(turn(**{**alike, "prompt_tokens": 5000})) == {"reused": 1023, "new": 3977}  # much longer
+
+
+def test_what_several_requests_computed_at_once() -> None:
+    burst = turn(
+        thread_turn=0, held_thread=None, outcome="cold", prompt_tokens=2820, cached_tokens=0, reference_tokens=0,
+        common_prefix_tokens=None, lost_tokens=None, text_lcp=0, together_tokens=2622,
+    )  # fmt: skip
+    assert place(Judged(burst, Verdict(("CD312",)))) == [
+        Placed("new", None, 198), Placed("together", "CD312", 2622),
+    ]  # fmt: skip
+
+
+def test_a_few_undecided_tokens_are_rounding() -> None:
+    assert rows(turn(cached_tokens=1990, common_prefix_tokens=None, lost_tokens=10)) == {
+        "reused": 1990, "new": 300, "rounding": 10,
+    }  # fmt: skip
+
+
+def test_what_is_lost_without_a_cause() -> None:
+    """A server's loss that a rule names is no loss without a cause, though only another side's rule named it."""
+    lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
+    ledger = Ledger()
+    for codes in ((), ("CD901",), ("CD111",), ("CD202",)):
+        ledger.add(Judged(lost, Verdict(codes)))
+    found = ledger.undecided(lost.session)
+    assert found is not None
+    assert (found.lost, found.tokens) == (4000, 0)
+    ledger.add(Judged(lost, Verdict(())), -1)
+    again = ledger.undecided(lost.session)
+    assert again is not None
+    assert again.lost == 2000
+
+
 def test_a_request_that_wished_for_no_cache() -> None:
     wished = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
     assert rows(wished, "CD109", avoidable_tokens=2000) == {"new": 300, "client": 2000}
@@ -112,16 +155,19 @@ def test_what_is_not_known_is_not_placed(missing: str) -> None:
     avoidable=st.integers(0, 9000),
     held=st.sampled_from([None, 0, 1]), number=st.integers(0, 2), others=st.integers(0, 2),
     outcome=st.sampled_from(["cold", "reused", "partial", "reprocessed", "cancelled", "failed", "unknown"]),
+    together=st.integers(0, 5000), shared=COUNT,
     codes=st.lists(st.sampled_from(["CD101", "CD105", "CD109", "CD202", "CD302", "CD901"]), unique=True),
 )  # fmt: skip
 def test_the_rows_add_up(
     prompt: int | None, cached: int | None, reference: int | None, prefix: int | None, text: int | None,
-    expected: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any, codes: list[str],
+    expected: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any, together: int,
+    shared: int | None, codes: list[str],
 ) -> None:  # fmt: skip
     """Whatever the numbers, also those that contradict each other."""
     request = turn(
         prompt_tokens=prompt, cached_tokens=cached, reference_tokens=reference, common_prefix_tokens=prefix,
         text_lcp=text, held_thread=held, thread_turn=number, other_candidates=others, outcome=outcome,
+        together_tokens=together if outcome == "cold" and text == 0 else 0, held_tokens=shared,
     )  # fmt: skip
     placed = place(Judged(request, Verdict(tuple(codes), expected, (), avoidable)))
     if prompt is None or cached is None or cached > prompt:

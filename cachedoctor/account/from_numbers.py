@@ -13,9 +13,12 @@ from cachedoctor.model import AccountRow, Judged, Request
 
 SMALL = 16
 """Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
-_EDIT, _OWN_WISH = "CD105", "CD109"
-"""History changed; the request itself asked for no cache."""
-_CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
+ALIKE = 0.25
+"""Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
+conversation, of which the client dropped or changed some."""
+_EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
+"""History changed; the request itself asked for no cache; several requests with one beginning came at once."""
+_CLIENT, INPUT, _SLOTS = "CD1", "CD9", "CD3"
 """How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
 
@@ -45,6 +48,7 @@ def place(judged: Judged) -> list[Placed]:
     if r.parent is not None or prompt is None or cached is None or cached > prompt:
         return []
     computed = prompt - cached
+    together = max(0, min(r.together_tokens, prompt) - cached)
     client, server, undecided = _within(_decided(judged, _split(judged, prompt, cached)), computed)
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
@@ -52,16 +56,17 @@ def place(judged: Judged) -> list[Placed]:
     expected = judged.verdict.expected_cached
     if expected is not None and expected - cached > SMALL:
         unexplained = min(expected - cached, server)
-    small = 0 < client + server <= SMALL and not undecided
-    rounding = client + server if small else 0
+    small = 0 < client + server + undecided <= SMALL
+    rounding = client + server + undecided if small else 0
     if small:
-        client, server, unexplained = 0, 0, 0
+        client, server, undecided, unexplained = 0, 0, 0, 0
     codes = judged.verdict.codes
     rows: list[Placed] = [
         Placed("reused", None, cached),
-        Placed("new", None, computed - client - server - undecided - rounding),
+        Placed("new", None, computed - client - server - undecided - rounding - together),
         Placed("client", _first(codes, client=True), client),
         Placed("server", _first(codes, client=False), server - unexplained),
+        Placed("together", _TOGETHER if _TOGETHER in codes else None, together),
         Placed("rounding", None, rounding),
         Placed("unexplained", None, unexplained),
         Placed("undecided", None, undecided),
@@ -71,7 +76,7 @@ def place(judged: Judged) -> list[Placed]:
 
 def _first(codes: Sequence[str], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
+    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(INPUT)), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:
@@ -92,8 +97,10 @@ def _within(split: _Split, computed: int) -> _Split:
 
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     r = judged.request
-    if r.error is not None or (r.outcome == "cold" and not r.other_candidates):
+    if r.error is not None:
         return _Split()
+    if r.outcome == "cold":
+        return _cold(r, prompt, cached)
     if r.text_lcp is not None and r.reference_tokens is not None:
         reach = min(r.reference_tokens, prompt)
         # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells
@@ -102,8 +109,6 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         kept = max(min(known, prompt), cached)
         wanted = _first(judged.verdict.codes, client=True) is not None and not _changed(judged)
         return _Split(0 if wanted else max(0, reach - kept), kept - cached)
-    if r.outcome == "cold":
-        return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
     if r.reference_tokens is None or r.lost_tokens is None:
         return _Split()
     reach = min(r.reference_tokens, prompt)
@@ -116,6 +121,18 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
     blamed = behind if _changed(judged) else 0
     return _Split(blamed, kept - cached, behind - blamed)
+
+
+def _cold(r: Request, prompt: int, cached: int) -> _Split:
+    """Split what looks like the first prompt of a conversation, unless its text shows that it is."""
+    if r.text_lcp is not None:
+        return _Split()
+    if r.other_candidates:
+        return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
+    held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
+    if shared < ALIKE * prompt or not held <= prompt + SMALL <= (1 + ALIKE) * (held + SMALL):
+        return _Split()
+    return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
 
 
 def _changed(judged: Judged) -> bool:

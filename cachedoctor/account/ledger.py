@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from cachedoctor.account.from_numbers import Placed, place
+from cachedoctor.account.from_numbers import INPUT, Placed, place
 from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
@@ -18,11 +18,15 @@ SHOWN = 64
 """Conversations and clients listed, each: those that computed most again."""
 KEPT = 4096
 """Conversations and clients remembered, each; of those that come later only the server's sums tell."""
-_OPEN: tuple[AccountRow, ...] = ("undecided", "unexplained")
 
 Scope = Literal["log", "server", "conversation", "client"]
 Key = tuple[Scope, int, int, str]
 """Scope, session, conversation and client; -1 and "" where they do not matter."""
+
+
+def _open(row: AccountRow, code: str | None) -> bool:
+    """Whether nothing explains tokens of this row."""
+    return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
 class Sum(msgspec.Struct):
@@ -58,11 +62,37 @@ class Sum(msgspec.Struct):
 
 
 class Worst(msgspec.Struct):
-    """The request of a server with the most tokens that nobody can be blamed for."""
+    """The request of a server with the most tokens that nothing explains."""
 
     tokens: int
     request: int
     mark: Mark
+
+
+class Unexplained(msgspec.Struct):
+    """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
+
+    lost: int = 0
+    """The server lost them in requests of which no rule names a cause."""
+    alike: int = 0
+    """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
+    alike_requests: int = 0
+
+    def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+        """Count a request, or take it back."""
+        r = judged.request
+        if all(code.startswith(INPUT) for code in judged.verdict.codes):
+            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.outcome == "cold" and not r.other_candidates:
+            self.alike += sign * undecided
+            self.alike_requests += sign
+
+    def merge(self, more: Unexplained) -> None:
+        """Count the requests of another part."""
+        self.lost += more.lost
+        self.alike += more.alike
+        self.alike_requests += more.alike_requests
 
 
 class Ledger(msgspec.Struct):
@@ -70,6 +100,8 @@ class Ledger(msgspec.Struct):
 
     sums: dict[Key, Sum] = msgspec.field(default_factory=dict)
     worst: dict[int, Worst] = msgspec.field(default_factory=dict)
+    """By session."""
+    unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
     """By session."""
 
     def add(self, judged: Judged, sign: int = 1) -> None:
@@ -85,7 +117,8 @@ class Ledger(msgspec.Struct):
                     continue
                 found = self.sums[key] = Sum()
             found.add(placed, sign)
-        left = sum(tokens for row, _, tokens in placed if row in _OPEN)
+        left = sum(tokens for row, code, tokens in placed if _open(row, code))
+        self.unexplained.setdefault(r.session, Unexplained()).add(judged, placed, sign)
         before = self.worst.get(r.session)
         if sign > 0 and left and (before is None or left > before.tokens):
             self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
@@ -95,16 +128,22 @@ class Ledger(msgspec.Struct):
         for (scope, session, thread, client), found in more.sums.items():
             key = (scope, session + sessions if session >= 0 else session, thread, client)
             self.sums.setdefault(key, Sum()).merge(found)
+        for session, unexplained in more.unexplained.items():
+            self.unexplained.setdefault(session + sessions, Unexplained()).merge(unexplained)
         for session, worst in more.worst.items():
             self.worst[session + sessions] = Worst(worst.tokens, worst.request + requests, worst.mark)
 
     def undecided(self, session: int) -> Undecided | None:
-        """What one life of a server computed without anybody to blame."""
+        """What one life of a server computed and nothing explains."""
         worst, found = self.worst.get(session), self.sums.get(("server", session, -1, ""))
         if worst is None or found is None:
             return None
-        requests = sum(count for (row, _), count in found.counts.items() if row in _OPEN)
-        return Undecided(found.of(*_OPEN), requests, found.of("reused"), found.of(), worst.mark)
+        requests = sum(count for key, count in found.counts.items() if _open(*key))
+        more = self.unexplained.get(session, Unexplained())
+        return Undecided(
+            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests,
+            found.requests, found.of("reused"), found.of(), worst.mark,
+        )  # fmt: skip
 
     def accounts(self, names: Mapping[str, str]) -> list[Account]:
         """The whole log first, then servers, conversations, clients; ``names``: of the rules, by code."""

@@ -85,7 +85,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
     text_lcp: int | None = None
-    """Longest common prefix with the conversation's previous prompt, by the texts given beside the log."""
+    """Longest common prefix with the conversation's previous prompt, by the texts given; 0 for its first."""
+    together_tokens: int = 0
+    """Tokens of its beginning that another request computed at the same time, by the texts given beside the log."""
     between: Mapping[str, Between] = {}
     """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
     revision: int = 0

@@ -59,14 +59,21 @@ class Sizes(msgspec.Struct):
 
 
 class Undecided(msgspec.Struct):
-    """What a server computed and nobody can be blamed for: it may have been new, changed, or lost."""
+    """What a server computed and nothing explains."""
 
     tokens: int
+    """They may have been new, changed, or lost."""
     requests: int
-    """Requests with such tokens."""
+    """Requests with tokens that nothing explains."""
+    lost: int
+    """Tokens that the server lost without a known cause."""
+    alike: int
+    """Tokens of first prompts that began like what their slot held, which was as long."""
+    alike_requests: int
+    all_requests: int
+    """All whose tokens are placed, as those below."""
     cached_tokens: int
     prompt_tokens: int
-    """Of all requests whose tokens are placed."""
     worst: Mark
     """Line of the request with the most of them."""
 

@@ -64,7 +64,8 @@ Trigger = Literal[
     "shift",  # of this request or the one before it
     "partial",
     "restarted",  # the session followed another one
-    "lora", "idle_cleared",  # tokens were lost, and the request has this mark
+    "together",  # by their texts, another request computed the same beginning at the same time
+    "lora", "idle_cleared", "ram_taken",  # tokens were lost, and the request has this mark
     "checkpoint_failed", "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
 ]  # fmt: skip
 """What a request shows at first sight (triggers.py)."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from cachedoctor.rules.base import RuleContext
 
+UNSEARCHED = 0.5
+"""Share of a slot's content from which on the server keeps it without a look into the RAM cache (b6751 and newer)."""
+
 
 def copy_refused(s: RuleContext) -> bool:
     """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""
@@ -13,6 +16,8 @@ def copy_refused(s: RuleContext) -> bool:
     if s.setup.ram != "on" or facts.setting("ram_evictions") or r.restored_from_ram:
         return False
     if "ram_failed" in r.marks or before is None:
+        return False
+    if r.selected_by == "lcp" and (r.f_keep or 0.0) >= UNSEARCHED and not r.ram_looked:
         return False
     if "ram_saves" in facts.shows:
         return before.ram_saved  # infill, embeddings and reranking take a slot without saving what it held

@@ -12,7 +12,7 @@ from cachedoctor.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, 
 
 _MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Triggers that are marks of the request."""
-_MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared"})
+_MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared", "ram_taken"})
 """Triggers that are marks of a request with lost tokens."""
 OF_LOSS: frozenset[Trigger] = frozenset(
     {"loss", "text", "bar", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
@@ -56,6 +56,8 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
         found.append("partial")
     if "restarted" in s.facts.settings:
         found.append("restarted")
+    if r.together_tokens:
+        found.append("together")
     if not _MARKED.isdisjoint(r.marks):
         found += sorted(_MARKED & r.marks.keys())
     return tuple(found)

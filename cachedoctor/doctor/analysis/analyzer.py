@@ -438,14 +438,15 @@ def _by_text(request: Request, turn: TextTurn | None) -> Request:
     """The request as a turn of the conversation that its text goes on with, where that was given."""
     if turn is None:
         return request
-    return follow(request, turn.thread, turn.turn, turn.held_thread, turn.reference, _kept(request, turn))
+    kept = _kept(request, turn)
+    return follow(request, turn.thread, turn.turn, turn.held_thread, turn.reference, kept, turn.together)
 
 
 def _kept(request: Request, turn: TextTurn) -> int | None:
     """Tokens of the turn before that its text kept: counted where the tokenizer is the model's, else by their share."""
     found = turn.difference
     if found is None:
-        return None
+        return None if turn.turn else 0
     if found.first is None or found.first.kind == "appended":
         return turn.reference
     if found.exact or not found.b.tokens or request.prompt_tokens is None:

@@ -144,6 +144,7 @@ class Diagnosis:
         if request.outcome in _HEALTHY and not (
             request.partial
             or request.shifted
+            or request.together_tokens
             or "restarted" in request.facts.settings
             or (request.outcome == "unknown" and (request.new_text is not None or request.cut or request.forced))
             or not _TELLING.isdisjoint(request.marks)

@@ -61,6 +61,8 @@ class TextTurn(NamedTuple):
     """Tokens that the turn before and its reply had in the slot, where the log has them."""
     difference: PromptDiff | None
     """What changed from the prompt before it; None for the first, and where the tokenizer fails."""
+    together: int = 0
+    """Tokens of the beginning of a first prompt that another request computed at the same time, and none had before."""
 
 
 class _Told(msgspec.Struct):
@@ -72,6 +74,8 @@ class _Told(msgspec.Struct):
     """Tokens that it and its reply took in the slot, where the log has them."""
     thread: int
     turn: int
+    ended: int
+    """Line of its end."""
 
 
 class _Texts(msgspec.Struct):
@@ -161,10 +165,11 @@ class GivenPrompts:
             return None
         current = outline(_sent(prompt))
         before = _before(prompt, current, texts.recent)
+        ended, earlier = request.last_line, list(texts.recent)
         if before is None:
-            told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0)
+            told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0, ended)
         else:
-            told = _Told(prompt, current, request.released_tokens, before.thread, before.turn + 1)
+            told = _Told(prompt, current, request.released_tokens, before.thread, before.turn + 1, ended)
         texts.recent.append(told)
         texts.slots[request.slot] = told.thread
         if request.restored_from_ram:
@@ -172,11 +177,27 @@ class GivenPrompts:
         if held not in (None, told.thread) and _continues_its_slot(request):
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
-            return TextTurn(told.thread, 0, held, None, None)
+            return TextTurn(told.thread, 0, held, None, None, self._together(prompt, request, earlier))
         found = self._compare(before.prompt, _sent(prompt))
         if found is not None:
             found = mode_switches.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
         return TextTurn(told.thread, told.turn, held, before.total, found)
+
+    def _together(self, prompt: Prompt, request: Request, earlier: list[_Told]) -> int:
+        """Tokens that a prompt shares with those at work when it began, beyond what it shares with any before them."""
+        began, text = request.marks["start"].line, _sent(prompt).text
+        shared = {True: 0, False: 0}
+        for told in earlier:
+            at_work = told.ended > began
+            shared[at_work] = max(shared[at_work], common_prefix(told.prompt.text, text))
+        if shared[True] <= shared[False]:
+            return 0
+        if not self._cutter.exact:
+            return round(shared[True] / len(text) * (request.prompt_tokens or 0))
+        try:
+            return len(self._cutter.encode(text[: shared[True]])) + self._cutter.leading(text)
+        except FailedError:
+            return 0
 
     def successive(self) -> list[PromptDiff]:
         """What changed from prompt to prompt, each against the earlier one that it shares most with; the first 256.

@@ -118,7 +118,7 @@ def settle(
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, swapped, choice.looked, unseen, roomy,
+        seen.first_line, swapped, choice.looked and _kept_all(facts, past), unseen, roomy,
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -134,6 +134,8 @@ def settle(
     if thread is not None and held.thread != thread.id:
         refused, reference_lcp, found = _own_copy(seen, thread.total, past.ram, found)
     found = _since_then(seen, thread, past, found)
+    if swapped and held.thread is not None and (thread is None or thread.id != held.thread) and "ram" in found:
+        talk.take_copy(held.thread, prefix.tokens or numbers.cached or 0, found["ram"])
     same = (prefix.exact or (thread is not None and thread.id == held.thread)) and not swapped
     recorded = _is_turn(seen, numbers, shifted=shifted)
     if recorded and thread is None:
@@ -196,7 +198,12 @@ def _roomy(facts: Facts, past: Past) -> bool:
     what it refuses or throws out is printed at every level."""
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
-    return facts.setting("cache_ram_mib") != 0 and not facts.setting("ram_evictions") and not past.refused
+    return facts.setting("cache_ram_mib") != 0 and _kept_all(facts, past)
+
+
+def _kept_all(facts: Facts, past: Past) -> bool:
+    """Whether nothing is known to have left the RAM cache for want of room, or to have been too large for it."""
+    return not facts.setting("ram_evictions") and not past.refused
 
 
 def _full(seen: Observed, facts: Facts) -> bool:
@@ -295,6 +302,8 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
         marks = {**marks, "slept": slept}
     past.woken = False
+    if thread is not None and thread.taken is not None:
+        marks = {**marks, "ram_taken": thread.taken.mark}
     too_large = None if thread is None else past.refused.get(thread.id)
     if too_large is not None and too_large.line < seen.marks["start"].line:
         marks = {**marks, "too_large": too_large}
@@ -325,7 +334,13 @@ def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request
 
 
 def follow(
-    request: Request, thread: int, turn: int, held_thread: int | None, total: int | None, kept: int | None
+    request: Request,
+    thread: int,
+    turn: int,
+    held_thread: int | None,
+    total: int | None,
+    kept: int | None,
+    together: int = 0,
 ) -> Request:
     """Judge a request as the turn of a conversation that it is by its text, given beside the log.
 
@@ -336,6 +351,7 @@ def follow(
         held_thread: conversation whose text its slot held; None where that is unknown.
         total: tokens of the turn before and its reply in its slot; None where that is unknown.
         kept: of these, the ones that the text kept; None where that is unknown.
+        together: tokens of its beginning that another request computed at the same time.
     """
     reference = request.held_tokens if not turn else total
     outcome, lost, client, server = accounting.judge(
@@ -345,6 +361,7 @@ def follow(
     return replace(
         request, thread=thread, thread_turn=turn, held_thread=held_thread, other_candidates=0, outcome=outcome,
         lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference, text_lcp=kept,
+        together_tokens=together,
     )  # fmt: skip
 
 

@@ -83,8 +83,26 @@ def say(g: Group) -> FindingText:
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
-        [Remedy(f"To see more in the next log. {restart.text}", [restart.command] if restart.command else [])],
+        [
+            Remedy(f"To see more in the next log. {restart.text}", [restart.command] if restart.command else []),
+            *_experiment(session),
+        ],
     )
+
+
+def _experiment(session: Session) -> list[Remedy]:
+    """Offer the RAM prompt cache where the log says that it is off: if that helps, a slot had been taken."""
+    off = session.settings.get("cache_ram_mib")
+    if off is None or off.value != 0:
+        return []
+    where = f"line {off.line} of this log says so" if off.line is not None else "the command line says so"
+    known = advice.cache_ram(session)
+    return [
+        Remedy(
+            f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused then, other conversations had taken the slots.",
+            known.commands,
+        )
+    ]
 
 
 def _small(g: Group) -> FindingText:

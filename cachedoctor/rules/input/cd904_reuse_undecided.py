@@ -1,26 +1,80 @@
-"""CD904: nearly nothing is reused over many requests, and the log does not tell whose doing that is."""
+"""CD904: much was computed again, and the log does not tell whose doing that is, or what the server lost it by."""
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.model import Remedy, RuledOut, Session, Undecided
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
 MANY = 6
-"""Requests of which nothing is told: with fewer nothing is missed that a second look at the log would not show."""
+"""Requests: with fewer nothing is missed that a second look at the log would not show."""
 SHARE = 0.25
 """Of all prompt tokens: less is not the main thing about this log."""
 REUSED = 0.25
 """Share of the prompt tokens that is reused at most: a server whose cache works well has more."""
+NOTABLE = 1000
+"""Tokens that a report does not pass over, whatever else is in it."""
+WORTH = 0.05
+"""Share of all prompt tokens that may have been lost, below which nothing is said of them."""
+AGAIN = 3
+"""Requests with such tokens: the lengths of two may agree by chance."""
+_NAMED = tuple(f"CD{number}" for number in range(101, 500))
+"""Causes that requests of llama-server show."""
 
 
 def inspect(session: Session) -> list[SessionFinding]:
-    """Fire where a large part of all prompt tokens was computed and may have been computed before."""
+    """Fire where many tokens were computed and may have been computed before, or were lost without a known cause."""
     found = session.undecided
-    if found is None or found.requests < MANY:
+    if found is None:
         return []
-    if found.tokens < SHARE * found.prompt_tokens or found.cached_tokens > REUSED * found.prompt_tokens:
-        return []
+    if found.lost >= NOTABLE:
+        return [_lost(session, found)]
+    much = found.tokens >= SHARE * found.prompt_tokens
+    many = found.all_requests >= MANY and found.requests >= AGAIN
+    if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
+        return [_nearly_nothing(session, found)]
+    if found.alike_requests >= AGAIN and found.alike >= max(NOTABLE, WORTH * found.prompt_tokens):
+        return [_alike(session, found)]
+    return []
+
+
+def _lost(session: Session, found: Undecided) -> SessionFinding:
+    """Say that the server lost it, by what is not known."""
+    words = FindingText(
+        f"{n(found.lost)} prompt tokens were lost by the server, and no rule names the cause",
+        "They were the same as in an earlier prompt of their conversation, and were computed again. Nothing in this log says why.",
+        _deciding(session),
+        [RuledOut("prefix-diverges-early", "the beginning of these prompts did not change")],
+    )
+    return _note(words, found)
+
+
+def _alike(session: Session, found: Undecided) -> SessionFinding:
+    """Say that the client may have changed it, or the server lost it, or that nothing is wrong."""
+    words = FindingText(
+        f"{n(found.alike)} prompt tokens over {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
+        "does not tell",
+        "These prompts begin like what their slot held and are as long, but go on otherwise. The client may have changed or dropped what stood "
+        "there. New conversations with the same beginning look the same, and nothing is wrong with them.",
+        _deciding(session),
+        [
+            RuledOut("history-truncated", "not excluded: the client drops the oldest messages, or changes early ones"),
+            RuledOut(
+                "slot-held-other-prompt", "not excluded: another conversation with the same beginning had the slot"
+            ),
+            RuledOut("new conversations", "not excluded: they share their beginning; nothing is to mend then"),
+        ],
+    )
+    return _note(words, found, unless=_NAMED)
+
+
+def _note(words: FindingText, found: Undecided, unless: tuple[str, ...] = ()) -> SessionFinding:
+    line = (found.worst, "of the request with the most of them")
+    return SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
+
+
+def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
+    """Say that a large part of all prompt tokens was computed and may have been computed before."""
     words = FindingText(
         f"{n(found.cached_tokens)} of {n(found.prompt_tokens)} prompt tokens were reused, and this log does not tell why: "
         f"{n(found.tokens)} tokens over {found.requests:,} requests were new text, or computed before",
@@ -36,8 +90,7 @@ def inspect(session: Session) -> list[SessionFinding]:
             ),
         ],
     )
-    line = (found.worst, "of the request with the most of them")
-    return [SessionFinding(words, "", [line], severity="note", confidence="low")]
+    return _note(words, found)
 
 
 def _deciding(session: Session) -> list[Remedy]:
@@ -60,7 +113,7 @@ def _deciding(session: Session) -> list[Remedy]:
 RULE = SessionRule(
     "CD904",
     "reuse-undecided",
-    "Nearly nothing is reused, and the log does not tell whose doing that is",
+    "Much was computed again, and the log does not tell whose doing that is",
     inspect,
     unless=("CD901",),
 )

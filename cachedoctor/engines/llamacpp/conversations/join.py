@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Turn, shortest
 from cachedoctor.engines.llamacpp.conversations.one_shot import Heads, OneShot
-from cachedoctor.model import Request
+from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
@@ -25,6 +25,15 @@ WINDOW = 8
 """Requests of a thread that can still turn out to be another's."""
 SPAN = 64
 """Requests of all threads after which one is final."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Another conversation took the copy of one out of the RAM cache, which no longer holds it."""
+
+    prefix: int
+    """Tokens at which the two part."""
+    mark: Mark
+    """The line that says that a copy was taken."""
 
 
 class Thread(msgspec.Struct):
@@ -46,6 +55,8 @@ class Thread(msgspec.Struct):
     """A request continued what another one had left in the slot."""
     recent: list[Turn] = msgspec.field(default_factory=list)
     """Its last requests."""
+    taken: Taken | None = None
+    """What became of its copy in the RAM cache since its last turn."""
 
 
 class Lengths(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +76,7 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     swapped: bool
     """A prompt came back from the RAM cache for it."""
     searched: bool
-    """The RAM cache was searched for one."""
+    """The RAM cache, which has lost nothing, was searched for one."""
     unseen: bool = False
     """More was reused than its slot held of it: the RAM cache brought it back, in a log that hides it."""
     roomy: bool = False
@@ -95,6 +106,11 @@ def _left(request: Request, turn: Turn) -> bool:
     return (request.common_prefix_tokens or request.cached_tokens or 0) < 0.5 * turn.total
 
 
+def _at_end(prompt: int | None, length: float) -> bool:
+    """Whether so much ends just before the end of a prompt, where a server with checkpoints has its last one."""
+    return prompt is not None and 0 <= prompt - length <= UNSEEN
+
+
 def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     """Whether a common prefix ends where an earlier reply of this conversation begins.
 
@@ -103,6 +119,15 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     """
     after = 3 if exact else 8
     return any(-12 <= lcp - (turn.request.prompt_tokens or 0) <= after for turn in thread.recent)
+
+
+def _parts_at(thread: Thread, lcp: int) -> bool:
+    """Whether this conversation parts, at this length, from the one that took its copy out of the RAM cache.
+
+    A copy that shares no more than a head comes back, too, where the own one is gone. One prompt alone may be of
+    anybody who has that head.
+    """
+    return thread.taken is not None and thread.turns > 1 and abs(thread.taken.prefix - lcp) <= UNSEEN
 
 
 def lengths_of(request: Request) -> Lengths:
@@ -128,9 +153,23 @@ class Conversations:
         """Return the thread with this number, if it is still remembered."""
         return None if id is None else self._threads.get(id)
 
+    def take_copy(self, id: int, prefix: int, mark: Mark) -> None:
+        """Note that another conversation, which shares ``prefix`` tokens, took this one's copy out of the RAM cache."""
+        thread = self._threads.get(id)
+        if thread is not None and prefix < thread.total - KEPT:
+            thread.taken = Taken(prefix, mark)
+
     def by_total(self, total: float, slack: float, before: int) -> Thread | None:
         """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
+        return max(near, key=lambda t: t.last, default=None)
+
+    def by_reuse(self, cached: int, before: int) -> Thread | None:
+        """Return the newest thread of which so much could be reused: all, or up to the end of its last prompt."""
+        found = self.by_total(cached, UNSEEN, before)
+        if found is not None:
+            return found
+        near = [t for t in self._threads.values() if _at_end(t.prompt, cached) and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
     def came_back(self, cached: int, before: int) -> list[Moved]:
@@ -139,13 +178,16 @@ class Conversations:
         All that a turn had left in its slot was reused, and no conversation is known to have ended there: the turn that
         was taken for the next one was another's. Returns the requests that had been judged as turns of it.
         """
-        if self.by_total(cached, UNSEEN, before) is not None:
+        if self.by_reuse(cached, before) is not None:
             return []
-        return self.split(cached, UNSEEN, before)[1]
+        return self.split(cached, UNSEEN, before, reused=True)[1]
 
-    def split(self, total: float, slack: float, before: int) -> tuple[Thread | None, list[Moved]]:
+    def split(
+        self, total: float, slack: float, before: int, *, reused: bool = False
+    ) -> tuple[Thread | None, list[Moved]]:
         """Divide a conversation from one that was taken for it: RAM gave back what it held before.
 
+        ``reused``: ``total`` is what was reused of it, which may end at a checkpoint before its reply.
         Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
         its next turns.
         """
@@ -153,7 +195,9 @@ class Conversations:
             (turn.request.index, thread, at)
             for thread in self._threads.values()
             for at, (turn, following) in enumerate(pairwise(thread.recent), 1)
-            if abs(turn.total - total) <= slack and turn.request.last_line < before and _left(following.request, turn)
+            if (abs(turn.total - total) <= slack or (reused and _at_end(turn.request.prompt_tokens, total)))
+            and turn.request.last_line < before
+            and _left(following.request, turn)
         ]
         if not near:
             return None, []
@@ -177,7 +221,7 @@ class Conversations:
             if least and ((lcp or 0) >= least or least <= cached <= length + 8):
                 return held, 0
         if cached > KEPT and (held is None or cached > held.total or request.unseen):
-            found = self.by_total(cached, UNSEEN, request.first_line)
+            found = self.by_reuse(cached, request.first_line)
             if found is not None:
                 return found, 0
         if self._diverges(request, held) and self._heads.separate(lcp or 0):
@@ -194,7 +238,7 @@ class Conversations:
             return held, len(others)
         if held is not None and lcp is not None and length and lcp >= length * 0.5:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
-            further = [t for t in others if t.total > lcp + KEPT] if not request.swapped else []
+            further = [t for t in others if t.total > lcp + KEPT and (not request.swapped or _parts_at(t, lcp))]
             return max(further, key=lambda t: t.total) if further else held, len(others)
         if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
             return None, len(others)  # neither slot nor RAM cache had its beginning
@@ -223,6 +267,7 @@ class Conversations:
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
         thread.went_on |= thread.turns > 0 and kept >= thread.total - KEPT
+        thread.taken = None
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
@@ -265,7 +310,7 @@ class Conversations:
     def _diverges(request: Lengths, held: Thread | None) -> bool:
         """Whether a request kept a part of what the slot held, and that had never gone on: no turns are known of it."""
         lcp, length = request.prefix, request.held
-        if held is None or held.went_on or not lcp or not length:
+        if held is None or held.went_on or lcp is None or not length or (not lcp and request.exact):
             return False
         return lcp < length - KEPT and lcp < (request.prompt or 0) - KEPT
 
