@@ -1,0 +1,57 @@
+"""Answers ``cachedoctor simulate``: the account of a traffic under other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+import cachedoctor
+from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.whatif.accounts import account, server_account
+from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.replayed import replay_base, settings_rows
+from cachedoctor.doctor.whatif.server_names import changed
+from cachedoctor.model.whatif import ReplayedConversation, Simulation
+from cachedoctor.replay.llamacpp.served import Served
+from cachedoctor.replay.llamacpp.server import serve
+
+
+def simulate(evidence: Evidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
+    """Replay under the recorded settings, and under those that ``words`` (NAME=VALUE) make of them.
+
+    Raises:
+        CacheDoctorError: a setting is not known, or the replay does not explain the log.
+    """
+    wanted = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
+    # What the model is, it is in both.
+    evidence.settings = replace(evidence.settings, memory=wanted.memory, window=wanted.window)
+    base = replay_base(evidence)
+    served = serve(evidence.traffic, wanted)
+    return Simulation(
+        cachedoctor.__version__,
+        [printable(path) for path in paths],
+        evidence.placed,
+        base.fit,
+        settings_rows(evidence, wanted),
+        server_account(evidence),
+        account(evidence, base.served, evidence.settings),
+        account(evidence, served, wanted),
+        _conversations(evidence, base.served, served),
+    )
+
+
+def _conversations(evidence: Evidence, old: Sequence[Served], new: Sequence[Served]) -> list[ReplayedConversation]:
+    """Sums of each conversation, where there are several."""
+    rows: dict[int | None, ReplayedConversation] = {}
+    for at, number in enumerate(evidence.conversations):
+        row = rows.setdefault(number, ReplayedConversation(number, 0, 0, 0 if evidence.from_log else None, 0, 0))
+        row.requests += 1
+        row.prompt_tokens += evidence.traffic.tree.length(evidence.traffic.asked[at].prompt)
+        row.replay_reused_tokens += old[at].reused
+        row.changed_reused_tokens += new[at].reused
+        reused = evidence.reused[at]
+        if row.server_reused_tokens is not None:
+            row.server_reused_tokens = None if reused is None else row.server_reused_tokens + reused
+    found = sorted(rows.values(), key=lambda row: (row.conversation is None, row.conversation or 0))
+    return found if len(found) > 1 else []
