@@ -3,13 +3,14 @@
 usage: whatif.py [DIR] [--models DIR] [--only TEXT] [--workers 2]
 
 DIR is a folder of runs as ``sh scripts/e2e days --out DIR`` writes them. A pair is a day X and X_mended of the same
-build and level that were started with other options. The log and the bodies of X are replayed under X's options and
-under those of X_mended, as ``cachedoctor simulate`` does; the reused tokens are compared with those that the server of
-X_mended reported.
+build and level that differ in options of the server that the replay knows, and in nothing else. The log and the bodies
+of X are replayed under X's options and under those of X_mended, as ``cachedoctor simulate`` does; the reused tokens are
+compared with those that the server of X_mended reported. Where the log of X hides the kind of memory, it is said with
+--set, as one who knows the model can.
 
 within     they are within 2 % of each other, or less than 100 tokens apart
 off        they are not
-order      the replay says rightly which of both days reuses more, and by more than a tenth of the difference
+ORDER      the replay says wrongly which of both days reuses more
 refused    the command refuses: the replay does not explain the log of X
 
 Exits 1 when fewer than 90 % of the pairs are within 2 %, or an order is wrong.
@@ -29,6 +30,7 @@ import runs
 from days import HERE, models_in
 
 from cachedoctor.doctor.whatif.evidence import Asking, gather
+from cachedoctor.doctor.whatif.server_names import FIELDS
 from cachedoctor.doctor.whatif.simulate import simulate
 from cachedoctor.knowledge import cmdline, flags
 from cachedoctor.model import CacheDoctorError
@@ -57,9 +59,18 @@ def pairs(folder: Path, only: str) -> list[tuple[Path, Path]]:
             continue
         situation = runs.truth(run)["situation"]
         mended = run.with_name(run.name.replace(f"-{situation}-", f"-{situation}_mended-"))
-        if (mended / "truth.json").is_file() and runs.truth(mended)["options"] != runs.truth(run)["options"]:
+        if not (mended / "truth.json").is_file() or fields(run) != fields(mended):
+            continue
+        names = [word.partition("=")[0] for word in changes(runs.truth(run)["options"], runs.truth(mended)["options"])]
+        if names and all(flags.BY_NAME[f"--{name}"][0].key in FIELDS for name in names):
             found.append((run, mended))
     return found
+
+
+def fields(run: Path) -> list[list[str]]:
+    """Keys of the bodies: a day may also be mended by what its clients ask for, such as a slot."""
+    lines = (run / "requests.jsonl").read_text(encoding="utf-8").splitlines()
+    return [sorted(json.loads(line)["body"] or {}) for line in lines]
 
 
 def words(options: list[str]) -> dict[str, Any]:
@@ -87,8 +98,12 @@ def judge(work: tuple[Path, Path, Path]) -> Row:
     model = str(models / f"{old['memory']}.gguf")
     given = cmdline.parse("llama-server " + " ".join(old["options"]))
     asking = Asking([str(run / "server.log")], [str(run / "requests.jsonl")], model, None, old["build"], given)
+    wanted = changes(old["options"], new["options"])
     try:
-        found = simulate(gather(asking), changes(old["options"], new["options"]), [run.name])
+        evidence = gather(asking)
+        if "memory" in evidence.assumed and old["memory"] != "dense":
+            wanted += [f"memory={old['memory']}", *(["window=1024"] if old["memory"] == "swa" else [])]
+        found = simulate(evidence, wanted, [run.name])
     except CacheDoctorError as error:
         return Row(run.name, "refused", real, (0, 0), False, f"{error.message} ({error.hint})")
     replayed = (found.replay.reused_tokens, found.changed.reused_tokens)
@@ -115,11 +130,13 @@ def main() -> int:
     print(f"{'day':48} {'really':>9} {'mended':>9} {'replayed':>9} {'mended':>9}")
     for row in rows:
         numbers = " ".join(f"{number:9,}" for number in (*row.real, *row.replayed))
-        print(f"{row.name:48} {numbers}  {row.verdict}{'' if row.order else ', ORDER'} {row.detail}")
+        print(f"{row.name:48} {numbers}  {row.verdict}{'' if row.order or row.detail else ', ORDER'} {row.detail}")
     if a.json:
         a.json.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
-    tally, wrong = Counter(row.verdict for row in rows), sum(not row.order for row in rows if row.verdict != "refused")
-    print(f"{len(rows)} pairs:", *(f"{count} {verdict}," for verdict, count in tally.items()), f"order wrong in {wrong}")
+    tally = Counter(row.verdict for row in rows)
+    wrong = sum(not row.order for row in rows if row.verdict != "refused")
+    words_of = ", ".join(f"{count} {verdict}" for verdict, count in tally.items())
+    print(f"{len(rows)} pairs: {words_of}; order wrong in {wrong}")
     return 0 if tally["within"] >= WANTED * len(rows) and not wrong else 1
 
 
