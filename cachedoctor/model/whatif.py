@@ -37,6 +37,11 @@ class Placed(msgspec.Struct):
     """Requests of the log that are not replayed: it does not say how long they were."""
     assumed_turns: int = 0
     """Without bodies: turns that no line says to go on with the turn before, and that are taken to."""
+    open_tokens: int = 0
+    """Computed tokens of which nothing says whether they had been sent before: of requests whose text is not known, and
+    that did not go on with what their slot held."""
+    sizes_known: bool = False
+    """The log prints what a saved prompt takes; else every prompt is taken to fit into the RAM cache."""
     images: int = 0
     """Requests with images, each of which is taken to have as many tokens as the others."""
 

@@ -30,6 +30,8 @@ from cachedoctor.sources.unpack import MAX_BYTES
 
 _LEAST_MATCHED = 0.5
 """Share of the bodies, or of the requests, below which they are not of one server."""
+_GOES_ON = 0.5
+"""Share of an earlier prompt with which another one goes on with it."""
 _LLAMA = "llama.cpp"
 _HEAD = 1 << 26
 """Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
@@ -157,9 +159,7 @@ def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evid
     return _evidence(built.traffic, settings, assumed, list(built.requests), placed, _numbered(threads))
 
 
-def _settings(
-    requests: Sequence[Request], session: Session, given: Sequence[Given]
-) -> tuple[Settings, frozenset[str]]:
+def _settings(requests: Sequence[Request], session: Session, given: Sequence[Given]) -> tuple[Settings, frozenset[str]]:
     found = recorded(session, requests)
     said = said_by(list(given))
     options = {one.option: one.value for one in given}
@@ -173,9 +173,7 @@ def _settings(
     return settings, frozenset(assumed)
 
 
-def _with_bodies(
-    asking: Asking, requests: list[Request], settings: Settings, assumed: frozenset[str]
-) -> Evidence:
+def _with_bodies(asking: Asking, requests: list[Request], settings: Settings, assumed: frozenset[str]) -> Evidence:
     sent = [found for path in asking.prompts for found in inputs.load_sent(path)]
     files = ModelFiles(asking.tokenizer, asking.template)
     try:
@@ -197,7 +195,17 @@ def _with_bodies(
     placed.images = sum(one.images for one in built.traffic.asked)
     by_body = _threads(sent)
     threads = [None if at is None else by_body[at] for at in built.sent]
-    return _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads))
+    return _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads), built.sent)
+
+
+def _open_tokens(traffic: Traffic, unknown: Sequence[bool]) -> int:
+    """Tokens that may have been sent before, of requests whose text is unknown; all but the first of the traffic."""
+    length, found = traffic.tree.length, 0
+    for at, (one, ideal) in enumerate(zip(traffic.asked, traffic.ideal, strict=True)):
+        held = 0 if ideal.owner is None else length(traffic.asked[ideal.owner].prompt)
+        if at and unknown[at] and not one.refused and ideal.tokens <= held * _GOES_ON:
+            found += length(one.prompt) - ideal.tokens
+    return found
 
 
 def _evidence(
@@ -207,11 +215,15 @@ def _evidence(
     requests: Sequence[Request | None],
     placed: Placed,
     threads: list[int | None],
+    of: Sequence[int | None] | None = None,
 ) -> Evidence:
     speed = PromptSpeed()
     for request in requests:
         if request is not None:
             speed.learn(request)
+    unknown = [placed.bodies is None] * len(requests) if of is None else [at is None for at in of]
+    placed.open_tokens = _open_tokens(traffic, unknown)
+    placed.sizes_known = settings.token_bytes > 0
     known = [one if one is not None and one.error is None else None for one in requests]
     return Evidence(
         traffic,

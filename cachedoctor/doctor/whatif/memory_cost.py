@@ -42,7 +42,8 @@ def _ram(old: Settings, new: Settings) -> MemoryCost | None:
         return None
     if before < 0 or after < 0:
         return MemoryCost(None, "a RAM cache without limit")
-    return MemoryCost(float(after - before), "limit of the RAM cache")
+    sized = "" if new.token_bytes else "; the log does not say what a saved prompt takes"
+    return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
 
 
 def _saved(old: Settings, new: Settings) -> MemoryCost | None:

@@ -42,7 +42,9 @@ def simulate(evidence: Evidence, words: Sequence[str], paths: Sequence[str]) -> 
 
 
 def _conversations(evidence: Evidence, old: Sequence[Served], new: Sequence[Served]) -> list[ReplayedConversation]:
-    """Sums of each conversation, where there are several."""
+    """Sums of each conversation, where there are several; a log alone does not tell them where much is open."""
+    if evidence.placed.open_tokens:
+        return []
     rows: dict[int | None, ReplayedConversation] = {}
     for at, number in enumerate(evidence.conversations):
         row = rows.setdefault(number, ReplayedConversation(number, 0, 0, 0 if evidence.from_log else None, 0, 0))

@@ -31,6 +31,8 @@ _ENOUGH = 0.99
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 _RAM = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """MiB."""
+_DEFAULT_RAM = (8192,)
+"""MiB; of every build that has one."""
 _SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
 _STEPS = (64, 256, 1024, 2048)
 _CONTEXTS = (2, 4)
@@ -153,11 +155,13 @@ def _families(evidence: Evidence) -> Iterator[Iterable[dict[str, Any]]]:
     if now.kv_unified:
         yield [{"context": times * now.context} for times in _CONTEXTS]
     if _has("cache_ram", build) and (now.cache_ram_mib or 0) >= 0:
-        yield [{"cache_ram_mib": mib} for mib in _RAM if mib > (now.cache_ram_mib or 0)]
+        # Where no line says what a saved prompt takes, the replay lets all of them fit: a small size would be a guess.
+        sizes = _RAM if base.token_bytes else _DEFAULT_RAM
+        yield [{"cache_ram_mib": mib} for mib in sizes if mib > (now.cache_ram_mib or 0)]
     if _has("kv_unified", build) and not now.kv_unified and (now.slots or 1) > 1:
         yield [{"kv_unified": True, "slots": now.slots}]
     yield from _going_back(now)
-    if build < builds.NEWEST:
+    if build < builds.NEWEST and "build" not in evidence.assumed:
         yield [{"build": builds.NEWEST}]
 
 
