@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cachedoctor.model import CacheDoctorError, Report
 
 _Ending = Literal["parquet", "csv", "ndjson"]
-_TRACE = "mooncake"
 
 
 class _Job(NamedTuple):
@@ -72,13 +71,11 @@ def export(
     from cachedoctor.frames.extra import require_polars
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    if format == _TRACE:
+    if format == "mooncake":
         spare_inputs(output, [*logs, requests, tokenizer, template])
         progress = Progress(logs, quiet)
-        found = dict(prompts=None, requests=requests, tokenizer=tokenizer, template=template, build=build)
-        raise typer.Exit(
-            _trace(logs, output, progress, quiet, {**found, "cmdline": None, "max_unpacked": max_unpacked})
-        )
+        beside = whatif_inputs.Beside(None, requests, tokenizer, template, build, None, max_unpacked)
+        raise typer.Exit(_trace(logs, output, quiet, progress, beside))
     if requests is not None or tokenizer is not None or template is not None:
         raise typer.BadParameter("--requests, --tokenizer and --template go with --format mooncake")
     ending = _ending(output, format)
@@ -97,13 +94,13 @@ def export(
     raise typer.Exit(status)
 
 
-def _trace(logs: list[str], output: str, progress: Progress, quiet: bool, beside: dict[str, Any]) -> int:
+def _trace(logs: list[str], output: str, quiet: bool, progress: Progress, beside: whatif_inputs.Beside) -> int:
     """Write a trace, and say on the standard error what in it is not measured."""
     from cachedoctor.doctor.whatif import trace
 
     try:
         with Interrupts(), Sink(output) as sink:
-            evidence = whatif_inputs.evidence(logs, progress, **beside)
+            evidence = whatif_inputs.evidence(logs, progress, beside)
             progress.close()
             with sink.writing() as out:
                 notes = trace.write(evidence, out)

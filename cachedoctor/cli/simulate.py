@@ -63,12 +63,10 @@ def simulate(
 
     spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
     progress = Progress(paths, quiet)
+    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
     try:
         with Interrupts(), Sink(output) as sink:
-            found = whatif_inputs.evidence(
-                paths, progress, prompts=prompts, requests=requests, tokenizer=tokenizer, template=template,
-                build=build, cmdline=cmdline, max_unpacked=max_unpacked,
-            )  # fmt: skip
+            found = whatif_inputs.evidence(paths, progress, beside)
             progress.close()
             answer = replay(found, changes or [], paths)
             with sink.writing() as out:

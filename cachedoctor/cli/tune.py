@@ -63,12 +63,10 @@ def tune(
 
     spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
     progress = Progress(paths, quiet)
+    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
     try:
         with Interrupts(), Sink(output) as sink:
-            found = whatif_inputs.evidence(
-                paths, progress, prompts=prompts, requests=requests, tokenizer=tokenizer, template=template,
-                build=build, cmdline=cmdline, max_unpacked=max_unpacked,
-            )  # fmt: skip
+            found = whatif_inputs.evidence(paths, progress, beside)
             progress.close()
             answer = search(found, paths, None if memory is None else memory / (1 << 20))
             with sink.writing() as out:

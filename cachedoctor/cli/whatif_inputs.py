@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -18,18 +18,19 @@ Inputs = Annotated[
 ]
 
 
-def evidence(
-    paths: list[str],
-    progress: Progress,
-    *,
-    prompts: str | None,
-    requests: str | None,
-    tokenizer: str | None,
-    template: str | None,
-    build: int | None,
-    cmdline: str | None,
-    max_unpacked: int | None,
-) -> Evidence:
+class Beside(NamedTuple):
+    """What was given beside the inputs."""
+
+    prompts: str | None
+    requests: str | None
+    tokenizer: str | None
+    template: str | None
+    build: int | None
+    cmdline: str | None
+    max_unpacked: int | None
+
+
+def evidence(paths: list[str], progress: Progress, beside: Beside) -> Evidence:
     """Read everything.
 
     Raises:
@@ -38,6 +39,8 @@ def evidence(
     from cachedoctor.doctor.whatif.evidence import Asking, gather
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    bodies = [path for path in (prompts, requests) if path is not None]
-    given = given_options(cmdline)
-    return gather(Asking(paths, bodies, tokenizer, template, build, given, max_unpacked or MAX_BYTES), progress.read)
+    bodies = [path for path in (beside.prompts, beside.requests) if path is not None]
+    given = given_options(beside.cmdline)
+    limit = beside.max_unpacked or MAX_BYTES
+    asking = Asking(paths, bodies, beside.tokenizer, beside.template, beside.build, given, limit)
+    return gather(asking, progress.read)

@@ -28,7 +28,7 @@ class TraceRow(msgspec.Struct):
 
 
 def rows(traffic: Traffic, timestamps: Sequence[int], outputs: Sequence[int]) -> list[TraceRow]:
-    """Make a trace of the requests that were computed; ``timestamps`` and ``outputs`` are parallel to what was asked."""
+    """Make a trace of what was computed; ``timestamps`` and ``outputs`` are parallel to what was asked."""
     blocks = _blocks(traffic)
     numbers: dict[int, int] = {}
     found = []

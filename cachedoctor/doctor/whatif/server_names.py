@@ -99,7 +99,7 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
         raise CacheDoctorError(f"--set {name}: the replay does not know what it changes", "leave it out")
     if spelt.exists(build, build) is False:
         other = None if lacking(option, build, build) else name_for(option, build, build)
-        hint = f"it is called {other} there" if other else f"it is in {by_build(option)}"
+        hint = f"it is called {other} there" if other else f"there is {by_build(option)}"
         raise CacheDoctorError(f"--set {name}: b{build} has no {written}", hint)
     read = _value(option, value, on)
     if read is None:

@@ -1,4 +1,4 @@
-"""Answers ``cachedoctor export --format mooncake``: traffic as a trace for other simulators, and what in it is made up."""
+"""Answers ``cachedoctor export --format mooncake``: a trace for other simulators, and what in it is made up."""
 
 from __future__ import annotations
 
