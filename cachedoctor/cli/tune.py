@@ -35,6 +35,14 @@ def tune(
             help="What the changes together may take more than now, e.g. 24GiB.  [default: no limit]",
         ),
     ] = None,
+    said: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="What ran and the log does not say: an option without its dashes, or memory=swa; repeatable.",
+        ),
+    ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
     tokenizer: ModelTokenizer = None,
@@ -68,7 +76,7 @@ def tune(
         with Interrupts(), Sink(output) as sink:
             found = whatif_inputs.evidence(paths, progress, beside)
             progress.close()
-            answer = search(found, paths, None if memory is None else memory / (1 << 20))
+            answer = search(found, paths, None if memory is None else memory / (1 << 20), said or [])
             with sink.writing() as out:
                 look = terminal.look(sink.path is not None, color, width)
                 whatif_forms.write_tuning(format, answer, out, look)

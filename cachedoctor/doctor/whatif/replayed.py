@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.doctor.whatif.accounts import fit
 from cachedoctor.doctor.whatif.evidence import Evidence
-from cachedoctor.doctor.whatif.server_names import FIELDS, listed
+from cachedoctor.doctor.whatif.server_names import FIELDS, changed, listed
 from cachedoctor.knowledge import flags
+from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import ReplayFit, ReplaySetting
 from cachedoctor.replay.llamacpp.served import Served
@@ -66,7 +68,11 @@ def _refuse(evidence: Evidence, found: ReplayFit) -> None:
 def _hint(evidence: Evidence) -> str:
     if evidence.placed.bodies is not None and not evidence.placed.exact:
         return "give the model's tokenizer and template: --tokenizer MODEL.gguf"
-    assumed = [flags.BY_KEY[key].names[0].text for key, field in FIELDS.items() if field in evidence.assumed]
+    build = evidence.settings.build
+    there = [flags.BY_KEY[key] for key in FIELDS if not lacking(flags.BY_KEY[key], build, build)]
+    assumed = [option.names[0].text for option in there if FIELDS[option.key] in evidence.assumed]
+    if "memory" in evidence.assumed:
+        return "say what the model is, e.g. --set memory=hybrid (attention, swa, recurrent); the log does not"
     if assumed:
         return "give what started the server: --cmdline 'llama-server ...'; the log does not say " + ", ".join(assumed)
     if evidence.placed.bodies is None:
@@ -74,9 +80,24 @@ def _hint(evidence: Evidence) -> str:
     return "are the bodies complete, and of this server?"
 
 
-def settings_rows(evidence: Evidence, changed: Settings) -> list[ReplaySetting]:
+def learn(evidence: Evidence, words: Sequence[str]) -> None:
+    """Take settings that ran, each NAME=VALUE, into what was recorded.
+
+    Raises:
+        CacheDoctorError: a setting is not known, or the log says it.
+    """
+    said = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
+    for name in Settings.__struct_fields__:
+        if getattr(said, name) != getattr(evidence.settings, name):
+            if name not in evidence.assumed and name != "window":
+                raise CacheDoctorError(f"--set: the log says otherwise of {name}", "leave it out")
+            evidence.assumed -= {name}
+    evidence.settings = said
+
+
+def settings_rows(evidence: Evidence, wanted: Settings) -> list[ReplaySetting]:
     """List the settings of both replays by the names that the server's options have."""
-    old, new = listed(evidence.settings), listed(changed)
+    old, new = listed(evidence.settings), listed(wanted)
     fields = {flags.BY_KEY[key].names[0].text.lstrip("-"): field for key, field in FIELDS.items()}
     return [
         ReplaySetting(name, old.get(name, "-"), fields.get(name, name) in evidence.assumed, new.get(name, "-"))

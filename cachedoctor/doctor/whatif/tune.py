@@ -16,7 +16,7 @@ from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.whatif.accounts import account
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.memory_cost import MemoryCost, more_memory
-from cachedoctor.doctor.whatif.replayed import replay_base, settings_rows
+from cachedoctor.doctor.whatif.replayed import learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.server_names import FIELDS, command_line
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.server_options import lacking
@@ -82,12 +82,19 @@ class _Search:
         return Candidate(options, one.saved, one.saved_ms, mib, one.memory.why)
 
 
-def tune(evidence: Evidence, paths: Sequence[str], limit_mib: float | None = None) -> Tuning:
-    """Rank settings by what they would have saved; ``limit_mib``: what all changes together may take more.
+def tune(evidence: Evidence, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()) -> Tuning:
+    """Rank settings by what they would have saved.
+
+    Args:
+        evidence: what is replayed.
+        paths: what it was read from.
+        limit_mib: MiB that all changes together may take more.
+        words: NAME=VALUE of settings that ran and that nothing else says.
 
     Raises:
-        CacheDoctorError: the replay does not explain the log.
+        CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log says it.
     """
+    learn(evidence, words)
     search = _Search(evidence, limit_mib)
     helped, over = list[_Tried](), list[_Tried]()
     for family in _families(evidence):
@@ -128,17 +135,22 @@ def _together(search: _Search, helped: Sequence[_Tried]) -> _Tried | None:
     """Merge those that helped, best first, and drop what the others made needless."""
     if not helped:
         return None
-    best = helped[0]
+    best, parts = helped[0], [helped[0].changes]
     for one in helped[1:]:
-        merged = search.tried({**one.changes, **best.changes})
+        merged = search.tried(_merged([*parts, one.changes]))
         if merged is not None and search.allowed(merged) and merged.saved >= best.saved + search.least:
-            best = merged
-    for name in list(best.changes):
-        fewer = {key: value for key, value in best.changes.items() if key != name}
-        without = search.tried(fewer) if fewer else None
+            best, parts = merged, [*parts, one.changes]
+    for part in list(parts):
+        fewer = [other for other in parts if other is not part]
+        without = search.tried(_merged(fewer)) if fewer else None
         if without is not None and search.allowed(without) and without.saved > best.saved - search.least:
-            best = without
+            best, parts = without, fewer
     return best
+
+
+def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All changes; where two are about the same setting the first counts."""
+    return {name: value for part in reversed(parts) for name, value in part.items()}
 
 
 # ---- what is tried
