@@ -134,14 +134,18 @@ def _refuse_other_servers(path: str, sessions: Sequence[Session], hearing: _Hear
         raise CacheDoctorError(
             f"{path}: what-if of {names} logs is not there yet", "llama-server's logs can be replayed", 3
         )
-    if not hearing.requests:
-        hint = "cachedoctor analyze says what is in it"
-        raise CacheDoctorError(f"{path}: holds no request of llama-server that could be replayed", hint, 3)
+    _refuse_nothing(path, len(hearing.requests))
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(
             f"{path}: is written by {len(servers):,} servers", "give the log of one: each has a cache of its own", 3
         )
+
+
+def _refuse_nothing(path: str, requests: int) -> None:
+    if not requests:
+        what = f"{path}: holds no request of llama-server that could be replayed"
+        raise CacheDoctorError(what, "cachedoctor analyze says what is in it", 3)
 
 
 # ---- a log
@@ -152,6 +156,7 @@ def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evid
     if asking.prompts:
         return _with_bodies(asking, requests, settings, assumed)
     built = from_log.build(requests)
+    _refuse_nothing(asking.paths[0], len(built.requests))
     placed = Placed(len(built.requests), None, True, requests_without_length=built.unplaced)
     placed.assumed_turns = len(built.assumed)
     placed.images = sum(one.images for one in built.requests)
@@ -181,6 +186,7 @@ def _with_bodies(asking: Asking, requests: list[Request], settings: Settings, as
         exact = files.cutter.exact
     finally:
         files.close()
+    _refuse_nothing(asking.paths[0], len(built.sent))
     bodies = sum(one is not None for one in sent)
     known = sum(at is not None and sent[at] is not None for at in built.sent)
     if known < _LEAST_MATCHED * min(bodies, len(built.sent)):

@@ -26,6 +26,8 @@ def simulate(evidence: Evidence, words: Sequence[str], paths: Sequence[str]) -> 
     wanted = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
     # What the model is, it is in both.
     evidence.settings = replace(evidence.settings, memory=wanted.memory, window=wanted.window)
+    if any(word.startswith("memory=") for word in words):
+        evidence.assumed -= {"memory"}
     base = replay_base(evidence)
     served = serve(evidence.traffic, wanted)
     return Simulation(
