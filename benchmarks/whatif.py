@@ -1,16 +1,17 @@
 """What-if against reality: days of real servers replayed under the settings of the same day without its fault.
 
-usage: whatif.py [DIR] [--models DIR] [--only TEXT] [--workers 2]
+usage: whatif.py [DIR] [--builds] [--models DIR] [--only TEXT] [--workers 2]
 
 DIR is a folder of runs as ``sh scripts/e2e days --out DIR`` writes them. A pair is a day X and X_mended of the same
 build and level that differ in options of the server that the replay knows, and in nothing else. The log and the bodies
 of X are replayed under X's options and under those of X_mended, as ``cachedoctor simulate`` does; the reused tokens are
 compared with those that the server of X_mended reported. Where the log of X hides the kind of memory, it is said with
---set, as one who knows the model can.
+--set, as one who knows the model can. With --builds a pair is the same day, with the same bodies and options, on an
+older build and on b11549; the older one is replayed as the newer.
 
 within     they are within 2 % of each other, or less than 100 tokens apart
 off        they are not
-ORDER      the replay says wrongly which of both days reuses more
+ORDER      the replay says wrongly which of both days reuses more, where they are not within 2 % of each other
 refused    the command refuses: the replay does not explain the log of X
 
 Exits 1 when fewer than 90 % of the pairs are within 2 %, or an order is wrong.
@@ -33,6 +34,7 @@ from cachedoctor.doctor.whatif.evidence import Asking, gather
 from cachedoctor.doctor.whatif.server_names import FIELDS
 from cachedoctor.doctor.whatif.simulate import simulate
 from cachedoctor.knowledge import cmdline, flags
+from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import CacheDoctorError
 
 WANTED, CLOSE, FEW = 0.90, 0.02, 100
@@ -67,6 +69,20 @@ def pairs(folder: Path, only: str) -> list[tuple[Path, Path]]:
     return found
 
 
+def built(folder: Path, only: str) -> list[tuple[Path, Path]]:
+    """The same day on an older build and on the newest."""
+    found = []
+    for run in runs.find(folder):
+        truth = runs.truth(run)
+        newer = run.with_name(run.name.replace(f"-b{truth['build']}-", f"-b{NEWEST}-"))
+        if truth["build"] == NEWEST or only not in run.name or not (newer / "truth.json").is_file():
+            continue
+        same = (run / "requests.jsonl").read_bytes() == (newer / "requests.jsonl").read_bytes()
+        if same and runs.truth(newer)["options"] == truth["options"]:
+            found.append((run, newer))
+    return found
+
+
 def fields(run: Path) -> list[list[str]]:
     """Keys of the bodies: a day may also be mended by what its clients ask for, such as a slot."""
     lines = (run / "requests.jsonl").read_text(encoding="utf-8").splitlines()
@@ -98,7 +114,8 @@ def judge(work: tuple[Path, Path, Path]) -> Row:
     model = str(models / f"{old['memory']}.gguf")
     given = cmdline.parse("llama-server " + " ".join(old["options"]))
     asking = Asking([str(run / "server.log")], [str(run / "requests.jsonl")], model, None, old["build"], given)
-    wanted = changes(old["options"], new["options"])
+    wanted = [f"build={new['build']}"] if new["build"] != old["build"] else []
+    wanted += changes(old["options"], new["options"])
     try:
         evidence = gather(asking)
         if "memory" in evidence.assumed and old["memory"] != "dense":
@@ -109,19 +126,21 @@ def judge(work: tuple[Path, Path, Path]) -> Row:
     replayed = (found.replay.reused_tokens, found.changed.reused_tokens)
     apart = abs(replayed[1] - real[1])
     verdict = "within" if apart <= max(FEW, CLOSE * real[1]) else "off"
-    order = (real[1] > real[0]) == (replayed[1] > replayed[0])
+    alike = abs(real[1] - real[0]) <= max(FEW, CLOSE * real[0])
+    order = alike or (real[1] > real[0]) == (replayed[1] > replayed[0])
     return Row(run.name, verdict, real, replayed, order)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=Path, nargs="?", default=HERE / "fixtures" / "days")
+    parser.add_argument("--builds", action="store_true", help="another build instead of other options")
     parser.add_argument("--models", type=Path, help="folder with the days' models; made where it is not given")
     parser.add_argument("--only", default="", help="runs whose name holds this")
     parser.add_argument("--workers", type=int, default=runs.WORKERS)
     parser.add_argument("--json", type=Path)
     a = parser.parse_args()
-    found = pairs(a.dir, a.only)
+    found = (built if a.builds else pairs)(a.dir, a.only)
     if not found:
         parser.error(f"no pairs below {a.dir}: sh scripts/e2e days --out {a.dir}")
     with tempfile.TemporaryDirectory() as scratch:
