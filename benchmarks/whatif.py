@@ -3,11 +3,11 @@
 usage: whatif.py [DIR] [--builds] [--models DIR] [--only TEXT] [--workers 2]
 
 DIR is a folder of runs as ``sh scripts/e2e days --out DIR`` writes them. A pair is a day X and X_mended of the same
-build and level that differ in options of the server that the replay knows, and in nothing else. The log and the bodies
-of X are replayed under X's options and under those of X_mended, as ``cachedoctor simulate`` does; the reused tokens are
-compared with those that the server of X_mended reported. Where the log of X hides the kind of memory, it is said with
---set, as one who knows the model can. With --builds a pair is the same day, with the same bodies and options, on an
-older build and on b11549; the older one is replayed as the newer.
+build and level, without cancelled requests, that differ in options of the server that the replay knows, and in nothing
+else. The log and the bodies of X are replayed under X's options and under those of X_mended, as ``cachedoctor
+simulate`` does; the reused tokens are compared with those that the server of X_mended reported. Where the log of X
+hides the kind of memory, it is said with --set, as one who knows the model can. With --builds a pair is the same day,
+with the same bodies and options, on an older build and on b11549; the older one is replayed as the newer.
 
 within     they are within 2 % of each other, or less than 100 tokens apart
 off        they are not
@@ -32,7 +32,7 @@ from days import HERE, models_in
 
 from cachedoctor.doctor.whatif.evidence import Asking, gather
 from cachedoctor.doctor.whatif.server_names import FIELDS
-from cachedoctor.doctor.whatif.simulate import simulate
+from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.knowledge import cmdline, flags
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import CacheDoctorError
@@ -64,7 +64,8 @@ def pairs(folder: Path, only: str) -> list[tuple[Path, Path]]:
         if not (mended / "truth.json").is_file() or fields(run) != fields(mended):
             continue
         names = [word.partition("=")[0] for word in changes(runs.truth(run)["options"], runs.truth(mended)["options"])]
-        if names and all(flags.BY_NAME[f"--{name}"][0].key in FIELDS for name in names):
+        known = all(flags.BY_NAME[f"--{name}"][0].key in FIELDS for name in names)
+        if names and known and counted(run) and counted(mended):
             found.append((run, mended))
     return found
 
@@ -78,9 +79,14 @@ def built(folder: Path, only: str) -> list[tuple[Path, Path]]:
         if truth["build"] == NEWEST or only not in run.name or not (newer / "truth.json").is_file():
             continue
         same = (run / "requests.jsonl").read_bytes() == (newer / "requests.jsonl").read_bytes()
-        if same and runs.truth(newer)["options"] == truth["options"]:
+        if same and runs.truth(newer)["options"] == truth["options"] and counted(run) and counted(newer):
             found.append((run, newer))
     return found
+
+
+def counted(run: Path) -> bool:
+    """Whether the server said of every request what it reused; of a cancelled one it does not."""
+    return all(one["cached"] is not None for one in runs.truth(run)["requests"])
 
 
 def fields(run: Path) -> list[list[str]]:

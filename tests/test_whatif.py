@@ -17,8 +17,8 @@ from cachedoctor.doctor.whatif.evidence import Asking, Evidence, gather, is_bodi
 from cachedoctor.doctor.whatif.memory_cost import more_memory
 from cachedoctor.doctor.whatif.replayed import replay_base
 from cachedoctor.doctor.whatif.server_names import changed, command_line, listed
-from cachedoctor.doctor.whatif.simulate import simulate
-from cachedoctor.doctor.whatif.tune import tune
+from cachedoctor.doctor.whatif.simulation import simulate
+from cachedoctor.doctor.whatif.tuning import tune
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import Placed

@@ -58,7 +58,7 @@ def simulate(
     Exit status: 0 replayed; 2 wrong usage, a setting that the build does not know, or an unreadable input; 3 the replay
     does not explain the log, or there is nothing to replay; 130 interrupted.
     """
-    from cachedoctor.doctor.whatif.simulate import simulate as replay
+    from cachedoctor.doctor.whatif.simulation import simulate as replay
     from cachedoctor.report.forms import whatif_forms
 
     spare_inputs(output, [*paths, prompts, requests, tokenizer, template])

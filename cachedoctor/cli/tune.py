@@ -66,7 +66,7 @@ def tune(
     Exit status: 0 searched, also when there is nothing to gain; 2 wrong usage or an unreadable input; 3 the replay does
     not explain the log, or there is nothing to replay; 130 interrupted.
     """
-    from cachedoctor.doctor.whatif.tune import tune as search
+    from cachedoctor.doctor.whatif.tuning import tune as search
     from cachedoctor.report.forms import whatif_forms
 
     spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
