@@ -32,6 +32,8 @@ _LEAST_MATCHED = 0.5
 """Share of the bodies, or of the requests, below which they are not of one server."""
 _GOES_ON = 0.5
 """Share of an earlier prompt with which another one goes on with it."""
+_SLOTS, _ROUND = 4, 4096
+"""Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
 _LLAMA = "llama.cpp"
 _HEAD = 1 << 26
 """Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
@@ -261,6 +263,9 @@ def _from_bodies(asking: Asking) -> Evidence:
     count = len(built.sent)
     if not count:
         raise CacheDoctorError(f"{asking.paths[0]}: holds no prompts", inputs.SHAPES)
+    tree = built.traffic.tree
+    longest = max(tree.length(one.content) for one in built.traffic.asked)
+    base = msgspec.structs.replace(base, context=_SLOTS * (longest // _ROUND + 1) * _ROUND)
     placed = Placed(count, sum(one is not None for one in sent), exact)
     placed.bodies_left_out = sum(one is None for one in sent)
     placed.images = sum(one.images for one in built.traffic.asked)

@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 import cachedoctor
 from cachedoctor.doctor.naming import printable
-from cachedoctor.doctor.whatif.accounts import account, server_account
+from cachedoctor.doctor.whatif.accounts import account, fits, server_account
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.replayed import replay_base, settings_rows
 from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.model.whatif import ReplayedConversation, Simulation
 from cachedoctor.replay.llamacpp.served import Served
 from cachedoctor.replay.llamacpp.server import serve
+from cachedoctor.replay.llamacpp.server_settings import Settings
 
 
 def simulate(evidence: Evidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
@@ -39,16 +40,24 @@ def simulate(evidence: Evidence, words: Sequence[str], paths: Sequence[str]) -> 
         server_account(evidence),
         account(evidence, base.served, evidence.settings),
         account(evidence, served, wanted),
-        _conversations(evidence, base.served, served),
+        _conversations(evidence, base.served, served, wanted),
     )
 
 
-def _conversations(evidence: Evidence, old: Sequence[Served], new: Sequence[Served]) -> list[ReplayedConversation]:
-    """Sums of each conversation, where there are several; a log alone does not tell them where much is open."""
+def _conversations(
+    evidence: Evidence, old: Sequence[Served], new: Sequence[Served], wanted: Settings
+) -> list[ReplayedConversation]:
+    """Sums of each conversation, where there are several; a log alone does not tell them where much is open.
+
+    Requests that do not fit a slot under both settings are left out.
+    """
     if evidence.placed.open_tokens:
         return []
+    both = [all(pair) for pair in zip(fits(evidence, evidence.settings), fits(evidence, wanted), strict=True)]
     rows: dict[int | None, ReplayedConversation] = {}
     for at, number in enumerate(evidence.conversations):
+        if not both[at] or evidence.traffic.asked[at].refused:
+            continue
         row = rows.setdefault(number, ReplayedConversation(number, 0, 0, 0 if evidence.from_log else None, 0, 0))
         row.requests += 1
         row.prompt_tokens += evidence.traffic.tree.length(evidence.traffic.asked[at].prompt)

@@ -140,9 +140,10 @@ def conversations(found: Sequence[ReplayedConversation]) -> tuple[list[Row], int
 def verdict(replay: Account, changed: Account, placed: Placed) -> str:
     """Say in a sentence what the change would have done."""
     saved = replay.computed_tokens - changed.computed_tokens
-    if changed.too_long > replay.too_long:
-        more = count(changed.too_long - replay.too_long, "request")
-        return f"{more} would not have fitted the context of a slot: the sums are of different requests."
+    if changed.too_long != replay.too_long:
+        fewer = count(abs(changed.too_long - replay.too_long), "request")
+        moved = "do not fit the context of a slot any more" if changed.too_long > replay.too_long else "fit only then"
+        return f"{fewer} {moved}: the sums are of different requests."
     if not saved:
         return f"Cannot tell: {open_tokens(placed)}." if is_open(replay, placed) else "Nothing changes."
     words = f"{count(abs(saved), 'prompt token')} {'fewer' if saved > 0 else 'more'} computed"
