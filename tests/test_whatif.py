@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ from cachedoctor.replay.llamacpp.server import serve
 from cachedoctor.replay.llamacpp.server_settings import Settings
 from cachedoctor.replay.prompt_tree import PromptTree
 from cachedoctor.replay.traffic import Asked, Traffic
+from cachedoctor.report.words import whatif_words
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import days
@@ -95,6 +97,9 @@ def test_a_prompt_that_does_not_fit_its_slot_is_in_no_sum() -> None:
     found = simulate(evidence(in_turn(2, 3)), ["parallel=4", "ctx-size=1000"], ["made"])  # 250 tokens each
     assert (found.replay.too_long, found.changed.too_long) == (0, 2)  # those of 300 tokens
     assert found.changed.prompt_tokens == found.replay.prompt_tokens - 2 * 300
+    assert [row.prompt_tokens for row in found.conversations] == [300, 300]
+    said = whatif_words.verdict(found.replay, found.changed, found.placed)
+    assert said == "2 requests do not fit the context of a slot any more: the sums are of different requests."
 
 
 def test_seconds_follow_the_depth() -> None:
@@ -328,6 +333,26 @@ def test_missing_and_double_bodies_are_said(models: Path, tmp_path: Path) -> Non
     found = gather(Asking([str(run / "server.log")], [str(bodies)], str(models / "dense.gguf")))
     assert (found.placed.bodies, found.placed.bodies_left_out, found.placed.requests_without_body) == (30, 1, 1)
     assert found.placed.open_tokens == 1858  # the fourth request: nothing is known of its text
+
+
+def test_bodies_alone_have_a_server_with_room_and_defaults(tmp_path: Path) -> None:
+    bodies = tmp_path / "bodies.jsonl"
+    turn = {"role": "user", "content": "one two three " * 3000}
+    lines = [json.dumps({"messages": [turn, *([{"role": "assistant", "content": "yes"}, turn] * at)]}) for at in (0, 1)]
+    bodies.write_text("\n".join([*lines, json.dumps({"input": 7})]), "utf-8")
+    found = gather(Asking([str(bodies)]))
+    longest = max(found.traffic.tree.length(one.prompt) for one in found.traffic.asked)
+    assert found.settings.resolved().slots == 4
+    assert found.settings.context >= 4 * longest > 0
+    assert (found.from_log, found.placed.exact, found.placed.bodies, found.placed.bodies_left_out) == (
+        False,
+        False,
+        2,
+        1,
+    )
+    answer = simulate(found, ["memory=recurrent", "parallel=1"], [str(bodies)])
+    assert (answer.fit, answer.server, answer.replay.prompt_ms) == (None, None, None)
+    assert {row.name: row.changed for row in answer.settings}["memory"] == "recurrent"
 
 
 def test_logs_and_bodies_are_told_apart(tmp_path: Path) -> None:
