@@ -56,7 +56,7 @@ class ReplaySetting(msgspec.Struct):
     changed: int | float | bool | str
 
 
-class Account(msgspec.Struct):
+class ReplayAccount(msgspec.Struct):
     """Prompt tokens of the replayed requests: reused, new and lost add up to all."""
 
     requests: int
@@ -95,11 +95,11 @@ class Simulation(msgspec.Struct):
     fit: ReplayFit | None
     """None without a log: there is nothing to hold the replay against."""
     settings: list[ReplaySetting]
-    server: Account | None
+    server: ReplayAccount | None
     """As the log says, of the requests in ``fit``."""
-    replay: Account
+    replay: ReplayAccount
     """By the replay, under the recorded settings."""
-    changed: Account
+    changed: ReplayAccount
     """By the replay, under the new ones."""
     conversations: list[ReplayedConversation]
 
@@ -127,7 +127,7 @@ class Tuning(msgspec.Struct):
     placed: Placed
     fit: ReplayFit | None
     settings: list[ReplaySetting]
-    replay: Account
+    replay: ReplayAccount
     """By the replay, under the recorded settings."""
     least_tokens: int
     """What a setting must save to be listed: more than the replay's own error, and more than 1 % of what is

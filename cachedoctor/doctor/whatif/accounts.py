@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
 from cachedoctor.doctor.whatif.evidence import Evidence
-from cachedoctor.model.whatif import Account, ReplayFit
+from cachedoctor.model.whatif import ReplayAccount, ReplayFit
 from cachedoctor.replay.llamacpp.served import Served
 from cachedoctor.replay.llamacpp.server_settings import Settings
 
@@ -19,9 +19,9 @@ def fits(evidence: Evidence, settings: Settings) -> list[bool]:
     return [length(one.prompt) < room for one in evidence.traffic.asked]
 
 
-def account(evidence: Evidence, served: Sequence[Served], settings: Settings) -> Account:
+def account(evidence: Evidence, served: Sequence[Served], settings: Settings) -> ReplayAccount:
     """Sum up a replay."""
-    found = Account(0, 0, 0, 0, 0, {}, None)
+    found = ReplayAccount(0, 0, 0, 0, 0, {}, None)
     new, lost, ms = 0, dict[str, int](), 0.0
     room = fits(evidence, settings)
     for one, asked, enough in zip(served, evidence.traffic.asked, room, strict=True):
@@ -55,11 +55,11 @@ def span_ms(speed: PromptSpeed, start: int, end: int) -> float:
     return speed.per_token / weighted * (end - start) * (1 + slope * (start + end) / 2)
 
 
-def server_account(evidence: Evidence) -> Account | None:
+def server_account(evidence: Evidence) -> ReplayAccount | None:
     """Sum up what the server said, of the requests of which it did; None without a log."""
     if not evidence.from_log:
         return None
-    found = Account(0, 0, 0, 0, None, None, None)
+    found = ReplayAccount(0, 0, 0, 0, None, None, None)
     times = list[float | None]()
     for asked, reused, ms in zip(evidence.traffic.asked, evidence.reused, evidence.prompt_ms, strict=True):
         if reused is None:

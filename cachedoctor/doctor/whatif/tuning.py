@@ -20,7 +20,7 @@ from cachedoctor.doctor.whatif.replayed import learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.server_names import FIELDS, command_line
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.server_options import lacking
-from cachedoctor.model.whatif import Account, Candidate, ReplayFit, Tuning
+from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
 from cachedoctor.replay.llamacpp.server import serve
 from cachedoctor.replay.llamacpp.server_settings import Settings
 
@@ -54,7 +54,7 @@ class _Search:
         self.evidence, self.limit = evidence, limit
         base = replay_base(evidence)
         self.fit: ReplayFit | None = base.fit
-        self.base: Account = account(evidence, base.served, evidence.settings)
+        self.base: ReplayAccount = account(evidence, base.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
 

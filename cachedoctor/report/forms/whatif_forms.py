@@ -12,9 +12,9 @@ from typing import IO, Literal
 import msgspec
 
 from cachedoctor.model.whatif import (
-    Account,
     Candidate,
     Placed,
+    ReplayAccount,
     ReplayedConversation,
     ReplayFit,
     ReplaySetting,
@@ -40,11 +40,11 @@ class SimulateDocument(msgspec.Struct):
     fit: ReplayFit | None
     """None without a log."""
     settings: list[ReplaySetting]
-    server: Account | None
+    server: ReplayAccount | None
     """As the log says; None without one."""
-    replay: Account
+    replay: ReplayAccount
     """By the replay, under the recorded settings."""
-    changed: Account
+    changed: ReplayAccount
     """By the replay, under the new ones."""
     conversations: list[ReplayedConversation]
     """Empty where there is one conversation only."""
@@ -61,7 +61,7 @@ class TuneDocument(msgspec.Struct):
     """None without a log."""
     settings: list[ReplaySetting]
     """``changed`` is the value in the best set."""
-    replay: Account
+    replay: ReplayAccount
     """By the replay, under the recorded settings."""
     least_tokens: int
     """What a setting must save to be listed."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cachedoctor.model.whatif import Account, Candidate, Placed, ReplayedConversation, ReplayFit, ReplaySetting, Tuning
+from cachedoctor.model.whatif import (
+    Candidate,
+    Placed,
+    ReplayAccount,
+    ReplayedConversation,
+    ReplayFit,
+    ReplaySetting,
+    Tuning,
+)
 from cachedoctor.report.words.numbers import count, duration, number, percent
 from cachedoctor.report.words.table_parts import Heading, Row
 
@@ -86,7 +94,7 @@ def _value(value: int | float | bool | str) -> str:
     return str(value)
 
 
-def rows(server: Account | None, replay: Account, changed: Account) -> list[Row]:
+def rows(server: ReplayAccount | None, replay: ReplayAccount, changed: ReplayAccount) -> list[Row]:
     """Write the three accounts side by side; what is unknown is a dash."""
     three = (server, replay, changed)
     causes = dict.fromkeys([*(replay.lost_tokens or {}), *(changed.lost_tokens or {})])
@@ -104,16 +112,16 @@ def rows(server: Account | None, replay: Account, changed: Account) -> list[Row]
     return found
 
 
-def _cell(one: Account | None, field: str) -> str:
+def _cell(one: ReplayAccount | None, field: str) -> str:
     value = None if one is None else getattr(one, field)
     return UNKNOWN if value is None else number(value)
 
 
-def _lost(one: Account | None, cause: str) -> str:
+def _lost(one: ReplayAccount | None, cause: str) -> str:
     return UNKNOWN if one is None or one.lost_tokens is None else number(one.lost_tokens.get(cause, 0))
 
 
-def _time(one: Account | None) -> str:
+def _time(one: ReplayAccount | None) -> str:
     return UNKNOWN if one is None or one.prompt_ms is None else duration(one.prompt_ms)
 
 
@@ -137,7 +145,7 @@ def conversations(found: Sequence[ReplayedConversation]) -> tuple[list[Row], int
     return cells, len(found) - len(order)
 
 
-def verdict(replay: Account, changed: Account, placed: Placed) -> str:
+def verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> str:
     """Say in a sentence what the change would have done."""
     saved = replay.computed_tokens - changed.computed_tokens
     if changed.too_long != replay.too_long:
@@ -153,7 +161,7 @@ def verdict(replay: Account, changed: Account, placed: Placed) -> str:
     return f"{words}; {open_tokens(placed)}." if is_open(replay, placed) else f"{words}."
 
 
-def is_open(replay: Account, placed: Placed) -> bool:
+def is_open(replay: ReplayAccount, placed: Placed) -> bool:
     """Whether much of what was computed may have been sent before, and nobody knows."""
     return placed.open_tokens > OPEN_SHARE * replay.computed_tokens
 
