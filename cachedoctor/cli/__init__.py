@@ -22,8 +22,10 @@ from cachedoctor.cli import (
     redact,
     report,
     rules,
+    simulate,
     stats,
     terminal,
+    tune,
     watch,
 )
 from cachedoctor.cli.arguments import Command, Group
@@ -49,6 +51,8 @@ app.command("stats", cls=Command, short_help="Sum up requests over many logs and
 app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
     compare.compare
 )
+app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
+app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
 app.command("config", cls=Command)(config.config)
 
 

@@ -19,9 +19,13 @@ from cachedoctor.cli.common_options import (
     FailOn,
     Ignore,
     MaxUnpacked,
+    ModelTokenizer,
     NoConfig,
+    Prompts,
     Quiet,
+    Requests,
     Select,
+    Template,
     Width,
     given_options,
     given_or_piped,
@@ -77,18 +81,10 @@ def analyze(
     slots: Annotated[
         list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
     ] = None,
-    prompts: Annotated[
-        str | None, typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.")
-    ] = None,
-    requests: Annotated[
-        str | None, typer.Option("--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option("--tokenizer", metavar="FILE|URL", help="Makes the match of prompts exact; see diff.")
-    ] = None,
-    template: Annotated[
-        str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
-    ] = None,
+    prompts: Prompts = None,
+    requests: Requests = None,
+    tokenizer: ModelTokenizer = None,
+    template: Template = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option("--metrics", metavar="FILE", help="Dump of /metrics of vLLM or SGLang; repeatable."),

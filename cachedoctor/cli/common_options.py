@@ -91,3 +91,15 @@ Config = Annotated[
     ),
 ]
 NoConfig = Annotated[bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.")]
+Prompts = Annotated[
+    str | None, typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.")
+]
+Requests = Annotated[
+    str | None, typer.Option("--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.")
+]
+ModelTokenizer = Annotated[
+    str | None, typer.Option("--tokenizer", metavar="FILE|URL", help="Makes the match of prompts exact; see diff.")
+]
+Template = Annotated[
+    str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
+]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet
+from cachedoctor.cli import terminal, whatif_inputs
+from cachedoctor.cli.common_options import Build, MaxUnpacked, ModelTokenizer, Quiet, Requests, Template
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.read_progress import Progress
@@ -48,8 +48,16 @@ def export(
         ),
     ] = "requests",
     format: Annotated[
-        _Ending | None, typer.Option("--format", "-f", help="Format of the table.  [default: by the name of FILE]")
+        Literal["parquet", "csv", "ndjson", "mooncake"] | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Format of the table, or mooncake: a trace for simulators of caches.  [default: by the name of FILE]",
+        ),
     ] = None,
+    requests: Requests = None,
+    tokenizer: ModelTokenizer = None,
+    template: Template = None,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
@@ -63,6 +71,13 @@ def export(
     from cachedoctor.frames.extra import require_polars
     from cachedoctor.sources.unpack import MAX_BYTES
 
+    if format == "mooncake":
+        spare_inputs(output, [*logs, requests, tokenizer, template])
+        progress = Progress(logs, quiet)
+        beside = whatif_inputs.Beside(None, requests, tokenizer, template, build, None, max_unpacked)
+        raise typer.Exit(_trace(logs, output, quiet, progress, beside))
+    if requests is not None or tokenizer is not None or template is not None:
+        raise typer.BadParameter("--requests, --tokenizer and --template go with --format mooncake")
     ending = _ending(output, format)
     if ending == "parquet":
         require_polars("parquet")
@@ -77,6 +92,25 @@ def export(
     finally:
         job.progress.close()
     raise typer.Exit(status)
+
+
+def _trace(logs: list[str], output: str, quiet: bool, progress: Progress, beside: whatif_inputs.Beside) -> int:
+    """Write a trace, and say on the standard error what in it is not measured."""
+    from cachedoctor.doctor.whatif import trace
+
+    try:
+        with Interrupts(), Sink(output) as sink:
+            evidence = whatif_inputs.evidence(logs, progress, beside)
+            progress.close()
+            with sink.writing() as out:
+                notes = trace.write(evidence, out)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        progress.close()
+    for note in notes if not quiet else ():
+        terminal.complain(note, "", "note")
+    return 0
 
 
 def _ending(output: str, format: _Ending | None) -> _Ending:

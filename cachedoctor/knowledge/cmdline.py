@@ -107,7 +107,7 @@ def _environment(words: list[str]) -> Iterator[Given]:
         if found is None or found[1] not in flags.BY_NAME:
             continue
         option, _, _ = flags.BY_NAME[found[1]]
-        value = None if found[1] in flags.UNREAD_ENV else _value(option, found[2])
+        value = None if found[1] in flags.UNREAD_ENV else read_value(option, found[2])
         yield Given(found[1], option.key, value, env=True)
 
 
@@ -123,12 +123,12 @@ def _options(words: list[str]) -> Iterator[Given]:
             option, _, on = flags.BY_NAME[name]
             value: Value = on
             if option.kind != "switch" and on:
-                value = _value(option, words[at]) if at < len(words) else None
+                value = read_value(option, words[at]) if at < len(words) else None
                 at += 1
             yield Given(word, option.key, value)
 
 
-def _value(option: Option, text: str) -> Value:
+def read_value(option: Option, text: str) -> Value:
     """Return the value as the server reads it; None for what is no such value (``$N`` of a script)."""
     if option.kind == "text":
         return text

@@ -47,18 +47,49 @@ def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt
     """
     if path != "-" and Path(path).is_dir():
         return _directory(Path(path))
+    return parse(_read(path), "<stdin>" if path == "-" else path, slot, reply)
+
+
+def load_sent(path: str) -> list[Prompt | None]:
+    """Read what was sent to a server, in its order: JSONL of bodies, or a directory of --log-prompts-dir.
+
+    None stands for what holds no prompt: an embedding, a slot file.
+
+    Raises:
+        CacheDoctorError: it cannot be read, or holds no request body.
+    """
+    if path != "-" and Path(path).is_dir():
+        return [*_directory(Path(path))]
+    found = sent(_read(path), path)
+    if not any(prompt is not None for prompt in found):
+        raise CacheDoctorError(f"{path}: holds no request bodies", SHAPES)
+    return found
+
+
+def sent(data: bytes, path: str) -> list[Prompt | None]:
+    """Give the prompts of the request bodies in the bytes of a file, None for each without one; [] of no bodies."""
+    values = _values(_decode(data, path), path) or []
+    if len(values) == 1 and isinstance(values[0], list) and request_bodies.find(values[0]) is None:
+        values = values[0]
+    found: list[Prompt | None] = []
+    for number, value in enumerate(values, 1):
+        body = request_bodies.find(value)
+        found += [None] if body is None else request_bodies.prompts_of(body.body, body.kind, f"{path}#{number}")
+    return found if any(prompt is not None for prompt in found) else []
+
+
+def _read(path: str) -> bytes:
+    """Bytes of a file, or of standard input (``-``)."""
     try:
         if path != "-":
-            data = read_file(path, MAX_BYTES, _PART, pipes=True)
-        elif sys.stdin is None:
+            return read_file(path, MAX_BYTES, _PART, pipes=True)
+        if sys.stdin is None:
             raise OSError(0, "the standard input is closed")
-        else:
-            data = read_all(sys.stdin.buffer, "<stdin>", MAX_BYTES, _PART)
+        return read_all(sys.stdin.buffer, "<stdin>", MAX_BYTES, _PART)
     except (OSError, ValueError) as error:  # ValueError: a name that holds NUL
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         hint = "give a file or a directory that may be read, or pipe a prompt in"
         raise CacheDoctorError(f"{path}: cannot be read: {reason}", hint) from error
-    return parse(data, "<stdin>" if path == "-" else path, slot, reply)
 
 
 def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) -> list[Prompt]:

@@ -1,0 +1,300 @@
+"""What a what-if works on: traffic, the settings that it ran under, and what the server said of every request.
+
+Out of a log, a log with the bodies beside it, or bodies alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.listener import Listener
+from cachedoctor.doctor.analysis.run import feed_all
+from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.doctor.replaying import from_bodies, from_log
+from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.knowledge.cmdline import settings as said_by
+from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
+from cachedoctor.model.whatif import Placed
+from cachedoctor.prompts import conversations, inputs
+from cachedoctor.prompts.model_files import ModelFiles
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.replay.llamacpp.server_settings import Settings
+from cachedoctor.replay.traffic import Traffic
+from cachedoctor.sources.base import Told, unheard
+from cachedoctor.sources.unpack import MAX_BYTES
+
+_LEAST_MATCHED = 0.5
+"""Share of the bodies, or of the requests, below which they are not of one server."""
+_GOES_ON = 0.5
+"""Share of an earlier prompt with which another one goes on with it."""
+_SLOTS, _ROUND = 4, 4096
+"""Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
+_LLAMA = "llama.cpp"
+_HEAD = 1 << 26
+"""Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
+
+
+class Asking(NamedTuple):
+    """What the user gave."""
+
+    paths: list[str]
+    """Logs of one server, or files of request bodies."""
+    prompts: list[str] = []  # noqa: RUF012  # never written
+    """Bodies beside a log."""
+    tokenizer: str | None = None
+    template: str | None = None
+    build: int | None = None
+    given: list[Given] = []  # noqa: RUF012
+    max_unpacked: int = MAX_BYTES
+
+
+class Evidence(msgspec.Struct):
+    """Traffic of one server, and what is known beside it; lists are parallel to what was asked."""
+
+    traffic: Traffic
+    settings: Settings
+    assumed: frozenset[str]
+    """Fields of the settings that nothing says."""
+    reused: list[int | None]
+    """As the server says."""
+    prompt_ms: list[float | None]
+    conversations: list[int | None]
+    generated: list[int | None]
+    """Tokens of the reply."""
+    times: list[str | None]
+    """When it was asked, ISO 8601."""
+    placed: Placed
+    speed: PromptSpeed
+    from_log: bool
+
+
+class _Hearing(Listener):
+    """Keeps every request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[Request] = []
+        self.sessions: dict[int, Session] = {}
+
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
+        """Take requests, revised ones as well."""
+        for one, session in judged:
+            self.requests.append(one.request)
+            self.sessions[one.request.session] = session
+
+
+def gather(asking: Asking, told: Told = unheard) -> Evidence:
+    """Read what was given, and make traffic of it.
+
+    Raises:
+        CacheDoctorError: it cannot be read, holds no requests, is of several servers, or of one that is not replayed.
+    """
+    bodies = [path for path in asking.paths if is_bodies(path)]
+    if bodies and len(bodies) < len(asking.paths):
+        raise CacheDoctorError(f"{bodies[0]}: holds request bodies, beside a log", "give it with --requests")
+    if bodies:
+        return _from_bodies(asking._replace(prompts=[*bodies, *asking.prompts]))
+    hearing = _Hearing()
+    analyzer = Analyzer(asking.build, None, asking.given, listener=hearing)
+    errors = feed_all(analyzer, asking.paths, asking.max_unpacked, told)
+    report = analyzer.finish()
+    if errors:
+        raise errors[0]
+    _refuse_other_servers(asking.paths[0], report.sessions, hearing)
+    session = hearing.sessions[max(one.session for one in hearing.requests)]
+    return _from_log(asking, hearing.requests, session)
+
+
+def is_bodies(path: str) -> bool:
+    """Whether there are request bodies at ``path``, or prompts that the server wrote to a folder; ``-`` is a log."""
+    if path == "-":
+        return False
+    if os.path.isdir(path):
+        return True
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(_HEAD).lstrip()
+    except OSError:
+        return False
+    if not line.startswith((b"{", b"[")):
+        return False
+    try:
+        return bool(inputs.sent(line, path))
+    except CacheDoctorError:
+        return line.strip() in (b"{", b"[")
+
+
+def _refuse_other_servers(path: str, sessions: Sequence[Session], hearing: _Hearing) -> None:
+    others = sorted({one.engine for one in sessions} - {_LLAMA})
+    if others and not hearing.requests:
+        names = " and ".join({"vllm": "vLLM", "sglang": "SGLang"}.get(name, name) for name in others)
+        raise CacheDoctorError(
+            f"{path}: what-if of {names} logs is not there yet", "llama-server's logs can be replayed", 3
+        )
+    _refuse_nothing(path, len(hearing.requests))
+    servers = {(one.origin or "") for one in hearing.sessions.values()}
+    if len(servers) > 1:
+        raise CacheDoctorError(
+            f"{path}: is written by {len(servers):,} servers", "give the log of one: each has a cache of its own", 3
+        )
+
+
+def _refuse_nothing(path: str, requests: int) -> None:
+    if not requests:
+        what = f"{path}: holds no request of llama-server that could be replayed"
+        raise CacheDoctorError(what, "cachedoctor analyze says what is in it", 3)
+
+
+# ---- a log
+
+
+def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evidence:
+    settings, assumed = _settings(requests, session, asking.given)
+    if asking.prompts:
+        return _with_bodies(asking, requests, settings, assumed)
+    built = from_log.build(requests)
+    _refuse_nothing(asking.paths[0], len(built.requests))
+    placed = Placed(len(built.requests), None, True, requests_without_length=built.unplaced)
+    placed.assumed_turns = len(built.assumed)
+    placed.images = sum(one.images for one in built.requests)
+    threads = [None if one.thread is None else (one.session, one.thread) for one in built.requests]
+    return _evidence(built.traffic, settings, assumed, list(built.requests), placed, _numbered(threads))
+
+
+def _settings(requests: Sequence[Request], session: Session, given: Sequence[Given]) -> tuple[Settings, frozenset[str]]:
+    found = recorded(session, requests)
+    said = said_by(list(given))
+    options = {one.option: one.value for one in given}
+    settings = msgspec.structs.replace(found.settings, cache_reuse=int(said.get("cache_reuse", 0)))
+    similarity = options.get("slot_prompt_similarity")
+    if isinstance(similarity, int | float):
+        settings = msgspec.structs.replace(settings, slot_prompt_similarity=float(similarity))
+    assumed = {"cache_ram_mib" if name == "cache_ram" else name for name in found.assumed}
+    if similarity is None:
+        assumed.add("slot_prompt_similarity")
+    return settings, frozenset(assumed)
+
+
+def _with_bodies(asking: Asking, requests: list[Request], settings: Settings, assumed: frozenset[str]) -> Evidence:
+    sent = [found for path in asking.prompts for found in inputs.load_sent(path)]
+    files = ModelFiles(asking.tokenizer, asking.template)
+    try:
+        built = from_bodies.build([from_bodies.Sent(one) for one in sent], files, settings.build, requests)
+        exact = files.cutter.exact
+    finally:
+        files.close()
+    _refuse_nothing(asking.paths[0], len(built.sent))
+    bodies = sum(one is not None for one in sent)
+    known = sum(at is not None and sent[at] is not None for at in built.sent)
+    if known < _LEAST_MATCHED * min(bodies, len(built.sent)):
+        hint = "are they of this server?" if exact else "give the model's tokenizer: --tokenizer MODEL.gguf"
+        what = f"{known:,} of {bodies:,} request bodies fit the lengths of the log's {len(built.sent):,} requests"
+        raise CacheDoctorError(what, hint, 3)
+    placed = Placed(len(built.requests), bodies, exact)
+    placed.bodies_left_out = bodies - known
+    placed.requests_without_body = sum(at is None for at in built.sent)
+    numbers = {(one.session, one.index) for one in requests if one.parent is None}
+    placed.requests_without_length = max(0, len(numbers) - len(built.requests))
+    placed.images = sum(one.images for one in built.traffic.asked)
+    by_body = _threads(sent)
+    threads = [None if at is None else by_body[at] for at in built.sent]
+    return _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads), built.sent)
+
+
+def _open_tokens(traffic: Traffic, unknown: Sequence[bool]) -> int:
+    """Tokens that may have been sent before, of requests whose text is unknown; all but the first of the traffic."""
+    length, found = traffic.tree.length, 0
+    for at, (one, ideal) in enumerate(zip(traffic.asked, traffic.ideal, strict=True)):
+        held = 0 if ideal.owner is None else length(traffic.asked[ideal.owner].prompt)
+        if at and unknown[at] and not one.refused and ideal.tokens <= held * _GOES_ON:
+            found += length(one.prompt) - ideal.tokens
+    return found
+
+
+def _evidence(
+    traffic: Traffic,
+    settings: Settings,
+    assumed: frozenset[str],
+    requests: Sequence[Request | None],
+    placed: Placed,
+    threads: list[int | None],
+    of: Sequence[int | None] | None = None,
+) -> Evidence:
+    speed = PromptSpeed()
+    for request in requests:
+        if request is not None:
+            speed.learn(request)
+    unknown = [placed.bodies is None] * len(requests) if of is None else [at is None for at in of]
+    placed.open_tokens = _open_tokens(traffic, unknown)
+    placed.sizes_known = settings.token_bytes > 0
+    known = [one if one is not None and one.error is None else None for one in requests]
+    return Evidence(
+        traffic,
+        settings,
+        assumed,
+        [None if one is None else one.cached_tokens for one in known],
+        [None if one is None else one.prompt_ms for one in known],
+        threads,
+        [None if one is None else one.generated_tokens for one in known],
+        [None if one is None else one.time for one in known],
+        placed,
+        speed,
+        True,
+    )
+
+
+# ---- bodies alone
+
+
+def _from_bodies(asking: Asking) -> Evidence:
+    sent = [found for path in asking.prompts for found in inputs.load_sent(path)]
+    files = ModelFiles(asking.tokenizer, asking.template)
+    base = Settings() if asking.build is None else Settings(build=asking.build)
+    try:
+        built = from_bodies.build([from_bodies.Sent(one) for one in sent], files, base.build)
+        exact = files.cutter.exact
+    finally:
+        files.close()
+    count = len(built.sent)
+    if not count:
+        raise CacheDoctorError(f"{asking.paths[0]}: holds no prompts", inputs.SHAPES)
+    tree = built.traffic.tree
+    longest = max(tree.length(one.content) for one in built.traffic.asked)
+    base = msgspec.structs.replace(base, context=_SLOTS * (longest // _ROUND + 1) * _ROUND)
+    placed = Placed(count, sum(one is not None for one in sent), exact)
+    placed.bodies_left_out = sum(one is None for one in sent)
+    placed.images = sum(one.images for one in built.traffic.asked)
+    by_body = _threads(sent)
+    threads = _numbered([None if at is None else by_body[at] for at in built.sent])
+    nothing: list[None] = [None] * count
+    said = {"window"} | ({"build"} if asking.build is not None else set())
+    assumed = frozenset(set(Settings.__struct_fields__) - said)
+    return Evidence(
+        built.traffic, base, assumed, [*nothing], [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(),
+        False,
+    )  # fmt: skip
+
+
+# ---- conversations
+
+
+def _threads(sent: Sequence[Prompt | None]) -> list[int | None]:
+    """Of each body the number of the one that its conversation began with; None of one that no other belongs to."""
+    places = [at for at, one in enumerate(sent) if one is not None]
+    first = {at: at for at in places}
+    several = set()
+    for earlier, later in conversations.walk([one for one in sent if one is not None]):
+        first[places[later]] = first[places[earlier]]
+        several.add(first[places[later]])
+    return [first[at] if first.get(at) in several else None for at in range(len(sent))]
+
+
+def _numbered(found: Sequence[object | None]) -> list[int | None]:
+    """Number conversations from 0 by their first requests."""
+    numbers: dict[object, int] = {}
+    return [None if one is None else numbers.setdefault(one, len(numbers)) for one in found]

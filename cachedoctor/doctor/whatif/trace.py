@@ -1,0 +1,54 @@
+"""Answers ``cachedoctor export --format mooncake``: a trace for other simulators, and what in it is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import IO
+
+import msgspec
+
+from cachedoctor.doctor.replaying.mooncake import rows
+from cachedoctor.doctor.whatif.evidence import Evidence
+
+_APART = 1000
+"""Milliseconds between two requests of which nothing says when they came."""
+_LEAST_OUTPUT = 1
+"""Tokens: what a server generates at least."""
+
+
+def write(evidence: Evidence, out: IO[bytes]) -> list[str]:
+    """Write one line per request; give, in words, what of it is not measured."""
+    notes = []
+    if evidence.placed.bodies is None:
+        notes.append("hash_ids are invented: they keep the lengths and the common prefixes that the log tells, no text")
+    elif not evidence.placed.exact:
+        notes.append("lengths are counted in words and signs: --tokenizer makes them exact")
+    stamps = _timestamps(evidence.times)
+    if stamps is None:
+        notes.append(f"nothing says when the requests came: timestamps are their order, {_APART} ms apart")
+        stamps = [_APART * at for at in range(len(evidence.times))]
+    outputs = [_LEAST_OUTPUT if tokens is None else tokens for tokens in evidence.generated]
+    unknown = sum(tokens is None for tokens in evidence.generated)
+    if unknown:
+        notes.append(f"of {unknown:,} requests nothing says how long the reply was: output_length is {_LEAST_OUTPUT}")
+    left_out = evidence.placed.requests_without_length + evidence.placed.bodies_left_out
+    if left_out:
+        notes.append(f"{left_out:,} requests or bodies could not be placed and are left out")
+    for row in rows(evidence.traffic, stamps, outputs):
+        out.write(msgspec.json.encode(row) + b"\n")
+    return notes
+
+
+def _timestamps(times: Sequence[str | None]) -> list[int] | None:
+    """Milliseconds since the earliest; None unless all are known."""
+    moments = list[datetime]()
+    for time in times:
+        try:
+            moments.append(datetime.fromisoformat(time or ""))
+        except ValueError:
+            return None
+    if len({one.tzinfo is None for one in moments}) > 1:
+        return None
+    first = min(moments)
+    return [round((one - first).total_seconds() * 1000) for one in moments]

@@ -1,0 +1,206 @@
+"""Answers ``cachedoctor tune``: which settings would have saved most, alone and together, within a limit of memory.
+
+Small and honest: single changes first, of each setting the smallest value that gives about all it can; then those that
+helped are put together one by one, as long as each adds something, and what adds nothing any more is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+import cachedoctor
+from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.memory_cost import MemoryCost, more_memory
+from cachedoctor.doctor.whatif.replayed import learn, replay_base, settings_rows
+from cachedoctor.doctor.whatif.server_names import FIELDS, command_line
+from cachedoctor.knowledge import builds, flags
+from cachedoctor.knowledge.server_options import lacking
+from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
+from cachedoctor.replay.llamacpp.server import serve
+from cachedoctor.replay.llamacpp.server_settings import Settings
+
+LEAST_SHARE = 0.01
+"""Of the computed tokens: what saves less is not worth a restart."""
+_ENOUGH = 0.99
+"""Share of the best saving of a setting with which its smallest value is taken."""
+_SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+_RAM = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+"""MiB."""
+_DEFAULT_RAM = (8192,)
+"""MiB; of every build that has one."""
+_SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
+_STEPS = (64, 256, 1024, 2048)
+_CONTEXTS = (2, 4)
+"""Times what there is."""
+
+
+class _Tried(NamedTuple):
+    changes: dict[str, Any]
+    settings: Settings
+    saved: int
+    saved_ms: float | None
+    memory: MemoryCost
+
+
+class _Search:
+    """Replays settings, each once."""
+
+    def __init__(self, evidence: Evidence, limit: float | None) -> None:
+        self.evidence, self.limit = evidence, limit
+        base = replay_base(evidence)
+        self.fit: ReplayFit | None = base.fit
+        self.base: ReplayAccount = account(evidence, base.served, evidence.settings)
+        wrong = 0 if base.fit is None else base.fit.wrong_tokens
+        self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
+
+    def tried(self, changes: dict[str, Any]) -> _Tried | None:
+        """Replay with changes; None where prompts do not fit any more."""
+        base = self.evidence.settings
+        settings = replace(base, **changes)
+        found = account(self.evidence, serve(self.evidence.traffic, settings), settings)
+        if found.too_long > self.base.too_long or found.requests != self.base.requests:
+            return None
+        ms = None
+        if found.prompt_ms is not None and self.base.prompt_ms is not None:
+            ms = round(self.base.prompt_ms - found.prompt_ms, 3)
+        saved = found.reused_tokens - self.base.reused_tokens
+        return _Tried(changes, settings, saved, ms, more_memory(base, settings))
+
+    def allowed(self, one: _Tried) -> bool:
+        """Whether it stays within the limit of memory."""
+        return self.limit is None or (one.memory.mib is not None and one.memory.mib <= self.limit)
+
+    def candidate(self, one: _Tried) -> Candidate:
+        """Put it in words."""
+        mib = None if one.memory.mib is None else round(one.memory.mib, 1)
+        options = command_line(self.evidence.settings, one.settings)
+        return Candidate(options, one.saved, one.saved_ms, mib, one.memory.why)
+
+
+def tune(evidence: Evidence, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()) -> Tuning:
+    """Rank settings by what they would have saved.
+
+    Args:
+        evidence: what is replayed.
+        paths: what it was read from.
+        limit_mib: MiB that all changes together may take more.
+        words: NAME=VALUE of settings that ran and that nothing else says.
+
+    Raises:
+        CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log says it.
+    """
+    learn(evidence, words)
+    search = _Search(evidence, limit_mib)
+    helped, over = list[_Tried](), list[_Tried]()
+    for family in _families(evidence):
+        found = [one for changes in family if (one := search.tried(changes)) and one.saved >= search.least]
+        within = [one for one in found if search.allowed(one)]
+        chosen = _smallest(within or found)
+        if chosen is not None:
+            (helped if within else over).append(chosen)
+    helped.sort(key=_rank)
+    best = _together(search, helped)
+    return Tuning(
+        cachedoctor.__version__,
+        [printable(path) for path in paths],
+        evidence.placed,
+        search.fit,
+        settings_rows(evidence, evidence.settings if best is None else best.settings),
+        search.base,
+        search.least,
+        limit_mib,
+        [search.candidate(one).options for one in over],
+        [search.candidate(one) for one in helped],
+        None if best is None else search.candidate(best),
+    )
+
+
+def _rank(one: _Tried) -> tuple[float, float]:
+    """By tokens saved, then by memory, what is not known last."""
+    return -one.saved, float("inf") if one.memory.mib is None else one.memory.mib
+
+
+def _smallest(found: Sequence[_Tried]) -> _Tried | None:
+    """Of values that save about the same the first, which is the smallest."""
+    most = max((one.saved for one in found), default=0)
+    return next((one for one in found if one.saved >= _ENOUGH * most), None)
+
+
+def _together(search: _Search, helped: Sequence[_Tried]) -> _Tried | None:
+    """Merge those that helped, best first, and drop what the others made needless."""
+    if not helped:
+        return None
+    best, parts = helped[0], [helped[0].changes]
+    for one in helped[1:]:
+        merged = search.tried(_merged([*parts, one.changes]))
+        if merged is not None and search.allowed(merged) and merged.saved >= best.saved + search.least:
+            best, parts = merged, [*parts, one.changes]
+    for part in list(parts):
+        fewer = [other for other in parts if other is not part]
+        without = search.tried(_merged(fewer)) if fewer else None
+        if without is not None and search.allowed(without) and without.saved > best.saved - search.least:
+            best, parts = without, fewer
+    return best
+
+
+def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All changes; where two are about the same setting the first counts."""
+    return {name: value for part in reversed(parts) for name, value in part.items()}
+
+
+# ---- what is tried
+
+
+def _families(evidence: Evidence) -> Iterator[Iterable[dict[str, Any]]]:
+    """Values of one setting after the other, the cheapest first; only what the build has."""
+    base = evidence.settings
+    now, build = base.resolved(), base.build
+    yield list(_slots(evidence, now))
+    if _has("slot_prompt_similarity", build):
+        close = sorted(_SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
+        yield [{"slot_prompt_similarity": value} for value in close if value != now.slot_prompt_similarity]
+    if now.kv_unified:
+        yield [{"context": times * now.context} for times in _CONTEXTS]
+    if _has("cache_ram", build) and (now.cache_ram_mib or 0) >= 0:
+        # Where no line says what a saved prompt takes, the replay lets all of them fit: a small size would be a guess.
+        sizes = _RAM if base.token_bytes else _DEFAULT_RAM
+        yield [{"cache_ram_mib": mib} for mib in sizes if mib > (now.cache_ram_mib or 0)]
+    if _has("kv_unified", build) and not now.kv_unified and (now.slots or 1) > 1:
+        yield [{"kv_unified": True, "slots": now.slots}]
+    yield from _going_back(now)
+    if build < builds.NEWEST and "build" not in evidence.assumed:
+        yield [{"build": builds.NEWEST}]
+
+
+def _slots(evidence: Evidence, now: Settings) -> Iterator[dict[str, Any]]:
+    """More slots, up to the conversations that there are; each keeps the context that it has."""
+    slots = now.slots or 1
+    known = {number for number in evidence.conversations if number is not None}
+    most = max(len(known) + 1, 2)
+    for number in _SLOTS:
+        if slots < number and (number <= most or number == next(n for n in (*_SLOTS, most) if n >= most)):
+            context = now.context if now.kv_unified else now.context // slots * number
+            yield {"slots": number, "context": context, "kv_unified": now.kv_unified}
+
+
+def _going_back(now: Settings) -> Iterator[Iterable[dict[str, Any]]]:
+    """What is needed only where the memory cannot go back anywhere."""
+    if now.kind == "attention":
+        return
+    if _has("ctx_checkpoints", now.build):
+        limit = now.ctx_checkpoints or 0
+        yield [{"ctx_checkpoints": number} for number in (3, 8, 32, 64, 128) if number > limit]
+    if _has("checkpoint_min_step", now.build):
+        step = now.checkpoint_min_step or 0
+        yield [{"checkpoint_min_step": tokens} for tokens in sorted(_STEPS, reverse=True) if tokens < step]
+    if now.memory == "swa" and _has("swa_full", now.build):
+        yield [{"swa_full": True}]
+
+
+def _has(key: str, build: int) -> bool:
+    return key in FIELDS and not lacking(flags.BY_KEY[key], build, build)

@@ -1,0 +1,141 @@
+"""What a server would have reused under other settings, by replay; and which settings are worth changing."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ReplayFit(msgspec.Struct):
+    """How far the replay, under the recorded settings, agrees with what the server said that it reused."""
+
+    requests: int
+    """Requests of which the log says what was reused."""
+    equal: int
+    """Of these, those of which the replay says the same, to the token."""
+    prompt_tokens: int
+    """Of these requests, all together."""
+    server_reused_tokens: int
+    replay_reused_tokens: int
+    wrong_tokens: int
+    """Sum over the requests of how far the replay is off, whichever way."""
+
+
+class Placed(msgspec.Struct):
+    """What the traffic was made of, and what could not be placed in it."""
+
+    requests: int
+    """Requests that were replayed."""
+    bodies: int | None
+    """Request bodies that were given; None without any: texts are then not known."""
+    exact: bool
+    """Lengths are those of the model's tokenizer, or of the log; else tokens are words and signs."""
+    bodies_left_out: int = 0
+    """Bodies that no request of the log fits, or that hold no prompt."""
+    requests_without_body: int = 0
+    """Replayed as a prompt that shares nothing."""
+    requests_without_length: int = 0
+    """Requests of the log that are not replayed: it does not say how long they were."""
+    assumed_turns: int = 0
+    """Without bodies: turns that no line says to go on with the turn before, and that are taken to."""
+    open_tokens: int = 0
+    """Computed tokens of which nothing says whether they had been sent before: of requests whose text is not known, and
+    that did not go on with what their slot held."""
+    sizes_known: bool = False
+    """The log prints what a saved prompt takes; else every prompt is taken to fit into the RAM cache."""
+    images: int = 0
+    """Requests with images, each of which is taken to have as many tokens as the others."""
+
+
+class ReplaySetting(msgspec.Struct):
+    """A setting under the name that the server's own option has."""
+
+    name: str
+    recorded: int | float | bool | str
+    assumed: bool
+    """Nothing says it: the default of the build."""
+    changed: int | float | bool | str
+
+
+class ReplayAccount(msgspec.Struct):
+    """Prompt tokens of the replayed requests: reused, new and lost add up to all."""
+
+    requests: int
+    prompt_tokens: int
+    reused_tokens: int
+    computed_tokens: int
+    new_tokens: int | None
+    """Never sent before, or the last of a prompt, which is always computed; None of the server, which does not say."""
+    lost_tokens: dict[str, int] | None
+    """Sent before and computed again, by the cause; None of the server."""
+    prompt_ms: float | None
+    """Milliseconds; of the server as printed, of the replay by its speed at each depth. None where there are no
+    times."""
+    too_long: int = 0
+    """Requests that did not fit the context of a slot; they are in no sum."""
+
+
+class ReplayedConversation(msgspec.Struct):
+    """One conversation under both settings."""
+
+    conversation: int | None
+    """Numbered from 0 by their first requests; None: requests that belong to none."""
+    requests: int
+    prompt_tokens: int
+    server_reused_tokens: int | None
+    replay_reused_tokens: int
+    changed_reused_tokens: int
+
+
+class Simulation(msgspec.Struct):
+    """The account of a log, or of request bodies, under other settings."""
+
+    tool_version: str
+    inputs: list[str]
+    placed: Placed
+    fit: ReplayFit | None
+    """None without a log: there is nothing to hold the replay against."""
+    settings: list[ReplaySetting]
+    server: ReplayAccount | None
+    """As the log says, of the requests in ``fit``."""
+    replay: ReplayAccount
+    """By the replay, under the recorded settings."""
+    changed: ReplayAccount
+    """By the replay, under the new ones."""
+    conversations: list[ReplayedConversation]
+
+
+class Candidate(msgspec.Struct):
+    """Settings that the replay was asked about."""
+
+    options: str
+    """In the form of the command line."""
+    saved_tokens: int
+    """Prompt tokens that are not computed any more."""
+    saved_ms: float | None
+    """Milliseconds; None where the log has no times."""
+    memory_mib: float | None
+    """MiB that it may take more than now, at most; None where the log prints no sizes."""
+    memory_why: str
+    """What the memory is taken for, or which size is not known."""
+
+
+class Tuning(msgspec.Struct):
+    """Settings ranked by what they would have saved."""
+
+    tool_version: str
+    inputs: list[str]
+    placed: Placed
+    fit: ReplayFit | None
+    settings: list[ReplaySetting]
+    replay: ReplayAccount
+    """By the replay, under the recorded settings."""
+    least_tokens: int
+    """What a setting must save to be listed: more than the replay's own error, and more than 1 % of what is
+    computed."""
+    memory_limit_mib: float | None
+    over_limit: list[str]
+    """Options that save tokens and need more memory than the limit, or nobody knows how much."""
+    singles: list[Candidate]
+    """Single changes that help, the best first."""
+    best: Candidate | None
+    """The merged set; None when there is nothing to gain."""

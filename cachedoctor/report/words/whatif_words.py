@@ -1,0 +1,201 @@
+"""What-if in words: what was replayed, how far it can be trusted, what would change. Knows no output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cachedoctor.model.whatif import (
+    Candidate,
+    Placed,
+    ReplayAccount,
+    ReplayedConversation,
+    ReplayFit,
+    ReplaySetting,
+    Tuning,
+)
+from cachedoctor.report.words.numbers import count, duration, number, percent
+from cachedoctor.report.words.table_parts import Heading, Row
+
+ACCOUNTS = [Heading("server"), Heading("replay"), Heading("changed")]
+CANDIDATES = [Heading("tokens saved"), Heading("prompt time"), Heading("memory")]
+CONVERSATIONS = [Heading("requests"), Heading("prompt"), *ACCOUNTS]
+UNKNOWN = "-"
+OPEN_SHARE = 0.25
+"""Of the computed tokens: with more of them open, what a change would do is not known."""
+_MOST = 20
+"""Conversations that a person reads."""
+
+
+def traffic(inputs: Sequence[str], placed: Placed) -> str:
+    """Say what was replayed."""
+    bodies = "from the log alone" if placed.bodies is None else f"with {_bodies(placed.bodies)}"
+    return f"{', '.join(inputs)}: {count(placed.requests, 'request')} replayed, {bodies}"
+
+
+def _bodies(number_of: int) -> str:
+    return "1 request body" if number_of == 1 else f"{number_of:,} request bodies"
+
+
+def fit(found: ReplayFit | None) -> str:
+    """Say how far the replay agrees with the server under the recorded settings."""
+    if found is None:
+        return "no log is there to hold the replay against: its error is not known"
+    off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
+    return (
+        f"{found.equal:,} of {count(found.requests, 'request')} equal; it reuses "
+        f"{count(found.replay_reused_tokens, 'token')}, the server {number(found.server_reused_tokens)}; "
+        f"request by request off by {off} of the prompt tokens"
+    )
+
+
+def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
+    """Say what could not be placed, and what was taken for granted."""
+    found = []
+    if not placed.exact:
+        found.append("without --tokenizer tokens are words and signs: numbers are rough")
+    if placed.bodies is None:
+        found.append(
+            "from the log alone: what no line prints as shared counts as not shared; --requests gives the texts"
+        )
+    if placed.assumed_turns:
+        turns = count(placed.assumed_turns, "turn")
+        found.append(f"{turns} taken to go on with all of the turn before, as no line says what they share")
+    if placed.bodies_left_out:
+        found.append(f"{_bodies(placed.bodies_left_out)} not placed: no request of the log fits, or there is no prompt")
+    if placed.requests_without_body:
+        found.append(f"{count(placed.requests_without_body, 'request')} without a body, taken to share nothing")
+    if placed.requests_without_length:
+        found.append(f"{count(placed.requests_without_length, 'request')} left out: the log does not say how long")
+    if placed.images:
+        found.append(f"{count(placed.images, 'request')} with images, all taken to have as many tokens")
+    ram = next((row.changed for row in settings if row.name == "cache-ram"), 0)
+    if ram and not placed.sizes_known:
+        found.append("the size of saved prompts is not known: all are taken to fit into the RAM cache")
+    return found
+
+
+def changes(settings: Sequence[ReplaySetting]) -> list[str]:
+    """Name the settings that differ."""
+    return [
+        f"{row.name}: {_value(row.recorded)} -> {_value(row.changed)}"
+        for row in settings
+        if row.recorded != row.changed
+    ]
+
+
+def assumed(settings: Sequence[ReplaySetting]) -> str:
+    """Name what nothing says, with the defaults that were taken."""
+    return ", ".join(f"{row.name} {_value(row.recorded)}" for row in settings if row.assumed)
+
+
+def _value(value: int | float | bool | str) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def rows(server: ReplayAccount | None, replay: ReplayAccount, changed: ReplayAccount) -> list[Row]:
+    """Write the three accounts side by side; what is unknown is a dash."""
+    three = (server, replay, changed)
+    causes = dict.fromkeys([*(replay.lost_tokens or {}), *(changed.lost_tokens or {})])
+    found = [
+        Row("requests", [_cell(one, "requests") for one in three]),
+        Row("prompt tokens", [_cell(one, "prompt_tokens") for one in three]),
+        Row("reused", [_cell(one, "reused_tokens") for one in three]),
+        Row("computed", [_cell(one, "computed_tokens") for one in three]),
+        Row("  new", [_cell(one, "new_tokens") for one in three]),
+        *(Row(f"  lost: {cause}", [_lost(one, cause) for one in three]) for cause in causes),
+        Row("prompt time", [_time(one) for one in three]),
+    ]
+    if replay.too_long or changed.too_long:
+        found.append(Row("too long for a slot", [_cell(one, "too_long") for one in (None, replay, changed)]))
+    return found
+
+
+def _cell(one: ReplayAccount | None, field: str) -> str:
+    value = None if one is None else getattr(one, field)
+    return UNKNOWN if value is None else number(value)
+
+
+def _lost(one: ReplayAccount | None, cause: str) -> str:
+    return UNKNOWN if one is None or one.lost_tokens is None else number(one.lost_tokens.get(cause, 0))
+
+
+def _time(one: ReplayAccount | None) -> str:
+    return UNKNOWN if one is None or one.prompt_ms is None else duration(one.prompt_ms)
+
+
+def conversations(found: Sequence[ReplayedConversation]) -> tuple[list[Row], int]:
+    """Write the conversations in which most changes, in their order, and how many are left out."""
+    shown = sorted(found, key=lambda one: -abs(one.changed_reused_tokens - one.replay_reused_tokens))[:_MOST]
+    order = [one for one in found if one in shown]
+    cells = [
+        Row(
+            "no conversation" if one.conversation is None else f"conversation {one.conversation}",
+            [
+                number(one.requests),
+                number(one.prompt_tokens),
+                UNKNOWN if one.server_reused_tokens is None else number(one.server_reused_tokens),
+                number(one.replay_reused_tokens),
+                number(one.changed_reused_tokens),
+            ],
+        )
+        for one in order
+    ]
+    return cells, len(found) - len(order)
+
+
+def verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> str:
+    """Say in a sentence what the change would have done."""
+    saved = replay.computed_tokens - changed.computed_tokens
+    if changed.too_long != replay.too_long:
+        fewer = count(abs(changed.too_long - replay.too_long), "request")
+        moved = "do not fit the context of a slot any more" if changed.too_long > replay.too_long else "fit only then"
+        return f"{fewer} {moved}: the sums are of different requests."
+    if not saved:
+        return f"Cannot tell: {open_tokens(placed)}." if is_open(replay, placed) else "Nothing changes."
+    words = f"{count(abs(saved), 'prompt token')} {'fewer' if saved > 0 else 'more'} computed"
+    words += f" ({number(replay.computed_tokens)} -> {number(changed.computed_tokens)})"
+    if replay.prompt_ms is not None and changed.prompt_ms is not None:
+        words += f", {duration(abs(replay.prompt_ms - changed.prompt_ms))} of prompt time"
+    return f"{words}; {open_tokens(placed)}." if is_open(replay, placed) else f"{words}."
+
+
+def is_open(replay: ReplayAccount, placed: Placed) -> bool:
+    """Whether much of what was computed may have been sent before, and nobody knows."""
+    return placed.open_tokens > OPEN_SHARE * replay.computed_tokens
+
+
+def open_tokens(placed: Placed) -> str:
+    """Say of how many tokens it is not known whether they had been sent before."""
+    return (
+        f"of {count(placed.open_tokens, 'computed token')} the log does not say whether they had been sent before: "
+        "give the bodies with --requests and the model with --tokenizer"
+    )
+
+
+def candidate(one: Candidate) -> Row:
+    """Write a candidate as a row."""
+    memory = "unknown" if one.memory_mib is None else f"{one.memory_mib:+,.0f} MiB" if one.memory_mib else "0 MiB"
+    time = UNKNOWN if one.saved_ms is None else f"{'-' if one.saved_ms >= 0 else '+'}{duration(abs(one.saved_ms))}"
+    return Row(one.options, [number(one.saved_tokens), time, memory])
+
+
+def advice(shown: Tuning) -> str:
+    """Say in a sentence what the best set does, or that there is nothing to gain."""
+    best, computed = shown.best, shown.replay.computed_tokens
+    if best is None and shown.over_limit:
+        return "Nothing to gain within the limit of memory."
+    if best is None:
+        tried = f"no setting that was tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
+        if is_open(shown.replay, shown.placed):
+            return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
+        return f"Nothing to gain: {tried}."
+    words = (
+        f"saves {count(best.saved_tokens, 'prompt token')}, {percent(best.saved_tokens, computed)} of those computed"
+    )
+    if best.saved_ms is not None:
+        words += f", {duration(best.saved_ms)} of prompt time"
+    memory = "an unknown amount of" if best.memory_mib is None else f"at most {best.memory_mib:,.0f} MiB"
+    why = f" ({best.memory_why})" if best.memory_why else ""
+    return f"{words}; takes no more memory." if best.memory_mib == 0 else f"{words}; takes {memory} more memory{why}."

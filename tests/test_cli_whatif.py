@@ -1,0 +1,105 @@
+"""simulate, tune and export --format mooncake as commands: what they print, their JSON, their refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command import one_line, run
+from conftest import ROOT
+from schemas import schema_of
+
+DAY = ROOT / "fixtures/days/dense-eight_on_four-b9713-default"
+"""Its log prints lengths and reuse, so that it can be replayed without bodies."""
+LOG = DAY / "server.log"
+TRUTH = json.loads((DAY / "truth.json").read_text("utf-8"))
+
+
+def test_simulate_says_its_own_error_first_and_what_changes() -> None:
+    done = run("simulate", LOG, "--set", "cache-ram=8192", "--width", "100")
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = " ".join(done.stdout.decode().split())
+    assert "server.log: 32 requests replayed, from the log alone replay " in text
+    assert re.search(
+        r" \d\d of 32 requests equal; it reuses [\d,]+ tokens, the server 37,401; request by request off by", text
+    )
+    assert "changed cache-ram: 0 -> 8192 server replay changed" in text
+    assert "the log does not say whether they had been sent before" in text
+
+
+def test_simulate_as_json_keeps_its_contract() -> None:
+    done = run("simulate", LOG, "--set", "cache-ram=8192", "--set", "parallel=2", "-f", "json")
+    found = json.loads(done.stdout)
+    schema_of("simulate").validate(found)
+    assert found["server"]["reused_tokens"] == TRUTH["total"]["reused"] == found["fit"]["server_reused_tokens"]
+    off = abs(found["replay"]["reused_tokens"] - TRUTH["total"]["reused"])
+    assert off <= found["fit"]["wrong_tokens"] < 0.05 * found["fit"]["prompt_tokens"]
+    assert (found["fit"]["requests"], found["placed"]["bodies"]) == (32, None)
+    assert found["server"]["lost_tokens"] is None
+    assert {"name": "cache-ram", "recorded": 0, "assumed": False, "changed": 8192} in found["settings"]
+
+
+def test_tune_as_json_keeps_its_contract() -> None:
+    done = run("tune", LOG, "-f", "json", "--memory", "16GiB")
+    found = json.loads(done.stdout)
+    schema_of("tune").validate(found)
+    assert found["memory_limit_mib"] == 16384
+    assert found["best"]["options"] == "--cache-ram 8192"
+    assert found["best"]["saved_tokens"] > found["least_tokens"] > 0
+
+
+def test_tune_prints_one_set_of_options_that_can_be_copied() -> None:
+    done = run("tune", LOG)
+    assert done.returncode == 0
+    assert b"\n--cache-ram 8192\nsaves " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["simulate", LOG, "--set", "cache-rum=1"], 2, "no option of llama-server"),
+        (["simulate", LOG, "--set", "parallel=\x1b[2J"], 2, "is not a number"),
+        (["simulate", ROOT / "fixtures/vllm/vllm032_dense_billing.log"], 3, "what-if of vLLM logs is not there yet"),
+        (["tune", ROOT / "fixtures/measured/sglang-busy.log"], 3, "what-if of SGLang logs is not there yet"),
+        (["tune", LOG, "--set", "cache-ram=512"], 2, "the log says otherwise"),
+        (["tune", ROOT / "README.md"], 3, "no request of llama-server"),
+        (["simulate", "missing.log"], 2, "no such file"),
+        (["simulate", DAY / "requests.jsonl", LOG], 2, "beside a log"),
+        (["export", ROOT / "README.md", "-f", "mooncake", "-o", "-"], 3, "no request of llama-server"),
+    ],
+    ids=lambda words: str(words)[-30:],
+)
+def test_what_cannot_be_answered_is_one_line(words: list[object], status: int, said: str) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (status, b"")
+    one_line(done, said)
+    assert b"\x1b" not in done.stderr
+
+
+def test_a_replay_that_does_not_explain_the_log_is_refused() -> None:
+    """Eight people on four slots: at this level the log alone does not tell who is who."""
+    done = run("tune", ROOT / "fixtures/days/dense-eight_auto_ram_small-b11549-default/server.log")
+    assert (done.returncode, done.stdout) == (3, b"")
+    one_line(done, "does not explain the log", "more than 5 %")
+
+
+def test_export_as_a_trace(tmp_path: Path) -> None:
+    target = tmp_path / "trace.jsonl"
+    done = run("export", LOG, "-f", "mooncake", "-o", target)
+    assert done.returncode == 0
+    assert b"hash_ids are invented" in done.stderr
+    assert b"timestamps are their order" in done.stderr
+    rows = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert [list(row) for row in rows] == [["timestamp", "input_length", "output_length", "hash_ids"]] * 32
+    assert [row["input_length"] for row in rows] == [one["prompt"] for one in TRUTH["requests"]]
+    assert all(len(row["hash_ids"]) == -(-row["input_length"] // 512) for row in rows)
+    assert run("export", LOG, "-f", "mooncake", "-o", target, "-q").stderr == b""
+
+
+def test_options_of_a_trace_go_with_a_trace() -> None:
+    done = run("export", LOG, "-o", "x.csv", "--requests", DAY / "requests.jsonl")
+    assert done.returncode == 2
+    assert b"go with --format mooncake" in done.stderr
+    assert not Path("x.csv").exists()
