@@ -130,7 +130,7 @@ def test_what_is_lost_without_a_cause() -> None:
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
     ledger = Ledger()
     for codes in ((), ("CD901",), ("CD111",), ("CD202",)):
-        ledger.add(Judged(lost, Verdict(codes)))
+        ledger.add(Judged(lost, Verdict(codes, named=codes in {("CD111",), ("CD202",)})))
     found = ledger.undecided(lost.session)
     assert found is not None
     assert (found.lost, found.tokens) == (4000, 0)

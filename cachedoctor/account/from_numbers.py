@@ -18,7 +18,7 @@ ALIKE = 0.25
 conversation, of which the client dropped or changed some."""
 _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 """History changed; the request itself asked for no cache; several requests with one beginning came at once."""
-_CLIENT, INPUT, _SLOTS = "CD1", "CD9", "CD3"
+_CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
 """How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
 
@@ -76,7 +76,7 @@ def place(judged: Judged) -> list[Placed]:
 
 def _first(codes: Sequence[str], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(INPUT)), None)
+    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:

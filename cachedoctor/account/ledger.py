@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from cachedoctor.account.from_numbers import INPUT, Placed, place
+from cachedoctor.account.from_numbers import Placed, place
 from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
@@ -81,7 +81,7 @@ class Unexplained(msgspec.Struct):
     def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
         r = judged.request
-        if all(code.startswith(INPUT) for code in judged.verdict.codes):
+        if not judged.verdict.named:
             self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
         undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
         if undecided and r.outcome == "cold" and not r.other_candidates:

@@ -21,6 +21,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """What the fix of its costliest cause would have saved."""
     slot_lost: bool = False
     """Every cause is one of the slot's: the client changed nothing."""
+    named: bool = False
+    """A rule names a cause, be it one that is switched off."""
 
 
 NO_VERDICT = Verdict()
