@@ -14,9 +14,10 @@ import pytest
 from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts_of, report_of
 
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
-from cachedoctor.model import PromptDiff, Request
+from cachedoctor.model import Mark, PromptDiff, Request
 from cachedoctor.prompts.tokenizers import tokenize
 
+START = {"start": Mark(1, b"start")}
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
 TEMPLATE = str(FIXTURES / "prompts" / "template.jinja")
 HEAD = "You are the clerk of a small harbour office. " * 40
@@ -48,7 +49,7 @@ def given(folder: Path, *values: object, tokenizer: str | None = None, template:
 
 def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any) -> Request:
     """A finished request of the log."""
-    return made.request(last_line=9, slot=slot, prompt_tokens=tokens, thread=thread, **more)
+    return made.request(last_line=9, marks=START, slot=slot, prompt_tokens=tokens, thread=thread, **more)
 
 
 def pieces(body: dict[str, Any]) -> int:

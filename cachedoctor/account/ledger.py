@@ -113,7 +113,7 @@ class Ledger(msgspec.Struct):
         for key in _keys(r):
             found = self.sums.get(key)
             if found is None:
-                if len(self.sums) >= KEPT and key[0] in ("conversation", "client"):
+                if len(self.sums) >= KEPT and key[0] == "conversation":
                     continue
                 found = self.sums[key] = Sum()
             found.add(placed, sign)
@@ -122,6 +122,12 @@ class Ledger(msgspec.Struct):
         before = self.worst.get(r.session)
         if sign > 0 and left and (before is None or left > before.tokens):
             self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+
+    def add_client(self, judged: Judged) -> None:
+        """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
+        key = _client(judged.request)
+        if key is not None and (key in self.sums or len(self.sums) < KEPT):
+            self.sums.setdefault(key, Sum()).add(place(judged), 1)
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
@@ -145,10 +151,19 @@ class Ledger(msgspec.Struct):
             found.requests, found.of("reused"), found.of(), worst.mark,
         )  # fmt: skip
 
-    def accounts(self, names: Mapping[str, str]) -> list[Account]:
-        """The whole log first, then servers, conversations, clients; ``names``: of the rules, by code."""
+    def accounts(self, names: Mapping[str, str], recent: Iterable[Judged] = ()) -> list[Account]:
+        """The whole log first, then servers, conversations, clients.
+
+        ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet.
+        """
+        pending = Ledger()
+        for judged in recent:
+            pending.add_client(judged)
+        for key, found in pending.sums.items():
+            if key in self.sums:
+                found.merge(self.sums[key])
         by_scope: dict[Scope, list[tuple[Key, Sum]]] = {}
-        for key, found in self.sums.items():
+        for key, found in {**self.sums, **pending.sums}.items():
             if found.requests or found.not_placed:
                 by_scope.setdefault(key[0], []).append((key, found))
         shown = [*by_scope.get("log", []), *sorted(by_scope.get("server", []))]
@@ -163,8 +178,10 @@ def _keys(r: Request) -> Iterable[Key]:
     yield ("server", r.session, -1, "")
     if r.thread is not None:
         yield ("conversation", r.session, r.thread, "")
-    if r.client is not None:
-        yield ("client", r.session, -1, r.client)
+
+
+def _client(r: Request) -> Key | None:
+    return None if r.client is None or r.parent is not None else ("client", r.session, -1, r.client)
 
 
 def _again(found: Sum) -> int:

@@ -271,7 +271,7 @@ class Analyzer:
         self._ledger.add(judged)
         self._told[number] = judged
         if len(self._told) > OPEN:
-            del self._told[next(iter(self._told))]
+            self._ledger.add_client(self._told.pop(next(iter(self._told))))
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
@@ -364,6 +364,8 @@ class Analyzer:
         self._close_trackers()
         self._diagnosis.groups.finish()
         self._reuse.finish()
+        while self._told:
+            self._ledger.add_client(self._told.popitem()[1])
         with open(path, "wb") as file:
             self._spool.copy_to(file)
         return Shard(
@@ -430,7 +432,7 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts({rule.code: rule.name for rule in by_code}),
+            self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
         )  # fmt: skip
 
 

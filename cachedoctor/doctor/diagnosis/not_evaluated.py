@@ -60,4 +60,4 @@ def _need(rule: AnyRule, sessions: Sequence[Session], lost: bool) -> tuple[str, 
 
 def _of_loss(rule: AnyRule) -> bool:
     """Whether a rule has nothing to say where nothing was lost; then a command line is of no use either."""
-    return not isinstance(rule, RequestRule) or OF_LOSS.issuperset(rule.on)
+    return not isinstance(rule, RequestRule) or (OF_LOSS | {"together"}).issuperset(rule.on)

@@ -87,7 +87,9 @@ def _added(spec: _Spec, normal: Change | None) -> tuple[Specials, Specials | Non
     for token in spec.get("added_tokens") or []:
         text = str(token["content"])
         # the library prefers the id in the vocabulary to the one written here
-        number = int(vocab.get(text, token["id"]))
+        number = vocab.get(text, token["id"])
+        if not isinstance(number, int):
+            raise ValueError("the id of an added token is no whole number")
         strips = bool(token.get("lstrip")), bool(token.get("rstrip"))
         alone = bool(token.get("single_word"))
         if token.get("normalized"):
