@@ -61,6 +61,7 @@ def test_without_a_log():
     (server,) = sessions("--metrics", metrics(BILLING))
     assert (server["path"], server["engine"], server["model"]) == (str(metrics(BILLING)), "vllm", "tiny")
     facts = {"prefix_caching": True, "block_size": 128, "kv_tokens": 1_048_576, "mamba_mode": "none"}
+    facts["retention_interval"] = 0
     assert server["settings"] == {name: {"value": value, "line": None} for name, value in facts.items()}
     assert server["answers"] == []
     (server,) = sessions("--responses", usage(BILLING), stdin=b"")  # what is piped in is not asked for

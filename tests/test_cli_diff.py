@@ -28,7 +28,7 @@ CONTRACT = {
     "a": "path kind chars tokens",
     "b": "path kind chars tokens",
     "tokenizer": "name exact",
-    "first": "token char line column place kind field a b advice",
+    "first": "token char line column place kind field a b advice client",
     "reusable": "attention swa hybrid",
 }
 OLD = "The harbour opens at 08:15:01 and the tide tables hang beside the door.\n"

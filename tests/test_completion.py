@@ -118,4 +118,5 @@ def test_what_is_installed_works(env, tmp_path, shell):
             "CD901",
             "CD902",
             "CD903",
+            "CD904",
         ]

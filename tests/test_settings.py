@@ -198,10 +198,10 @@ def test_config_says_what_holds_and_why(project):
         "min-prompt-tokens": (10, "environment", "CACHEDOCTOR_MIN_PROMPT_TOKENS", "tokens"),
         "hide": ([], "default", None, None),
     }
-    assert [code for code in said["ignored"] if code.startswith(("CD1", "CD9"))] == ["CD901", "CD902", "CD903"]
+    assert [code for code in said["ignored"] if code.startswith(("CD1", "CD9"))] == ["CD901", "CD902", "CD903", "CD904"]
     text = " ".join(here(project, "config").stdout.decode().split())
     assert f"warn-tokens 5,000 tokens (file: {path}:1)" in text
-    assert text.endswith("switched off CD901, CD902, CD903")
+    assert text.endswith("switched off CD901, CD902, CD903, CD904")
     assert here(project, "config", "--no-config").stdout.startswith(b"file  none\n")
 
 

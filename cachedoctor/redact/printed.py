@@ -17,7 +17,9 @@ FIELDS = ("cch", "cc_version", "cc_entrypoint", OTHER_FIELD)
 """Fields of a billing header that are named; any other is called ``cc_field``."""
 _READ_MAX = 2000
 """Characters of a text that the analysis reads; a bar behind them is none to it."""
-_BEFORE = ("", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header:", " cc_version=0; behind it")
+_BEFORE = (
+    "", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header:", " cc_version=0; behind it", " cch= 0",
+)  # fmt: skip
 _AFTER = (
     "", "a ", "0 ", "0:00 ", "a date ", "0a0a0a0a-0a0a ", "a0a0a0a0-a0a0 ", "0a0a0a ", "a0a0a0 ",
 )  # fmt: skip

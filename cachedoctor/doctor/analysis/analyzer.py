@@ -337,7 +337,8 @@ class Analyzer:
         found = self._diagnosis.findings()
         asked = self._lives.reported() if sessions is None else sessions
         for session in asked:
-            session.undecided = self._ledger.undecided(session.index)
+            # what a rule that is switched off would name is not left open
+            session.undecided = None if self._ignored else self._ledger.undecided(session.index)
         found += self._diagnosis.inspect(asked, ended=ended)
         found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
         return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])

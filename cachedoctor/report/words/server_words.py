@@ -77,8 +77,6 @@ def parts(session: Session) -> list[str]:
     if session.memory not in (None, "attention"):
         found.append(f"{session.memory} memory")
     found += cache(session)
-    if {"stats_v0", "hit_rate_v0"} & session.seen:
-        found.append("V0 engine")
     block = session.setting("attention_block") or session.setting("block_size")
     if session.engine == "vllm" and isinstance(block, int):
         found.append(f"blocks of {count(block, 'token')}")

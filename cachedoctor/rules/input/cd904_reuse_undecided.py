@@ -86,7 +86,7 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
             RuledOut("slot-contention", "not excluded: more conversations than slots, and no copy in RAM to come back"),
             RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
             RuledOut(
-                "one-shot prompts", "not excluded: prompts without a beginning in common; nothing is to mend then"
+                "one-shot-prompts", "not excluded: prompts without a beginning in common; nothing is to mend then"
             ),
         ],
     )
