@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model.account import Account, AccountEntry, AccountRow
 from cachedoctor.model.batch import PrefillBatch
+from cachedoctor.model.cause import Cause, causes
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -66,6 +67,7 @@ __all__ = [
     "By",
     "CacheDoctorError",
     "CacheSample",
+    "Cause",
     "Change",
     "Check",
     "CheckpointRow",
@@ -146,6 +148,7 @@ __all__ = [
     "Verdict",
     "View",
     "Wording",
+    "causes",
     "counted",
     "read_rows",
     "release",
