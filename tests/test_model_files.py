@@ -75,8 +75,8 @@ def test_hostile_tokenizers(name: str, tmp_path: Path, rushed: None) -> None:
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "1.5", '"7"', "null", "[]", "true"])
 def test_the_id_of_an_added_token_is_a_whole_number(number: str, tmp_path: Path) -> None:
-    tokens = [{"id": "@id", "content": "<added>"}]
-    path = made.write(json.dumps(made.SPEC | {"added_tokens": tokens}).replace('"@id"', number).encode(), tmp_path / "t")
+    spec = json.dumps(made.SPEC | {"added_tokens": [{"id": "@id", "content": "<added>"}]})
+    path = made.write(spec.replace('"@id"', number).encode(), tmp_path / "t")
     with pytest.raises(CacheDoctorError) as caught:
         from_path(path).encode("an <added> token")
     refused(caught.value)
