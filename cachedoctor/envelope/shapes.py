@@ -35,6 +35,7 @@ MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
 _SHAPED = re.compile(SHAPED)
+_NEXT_SHAPED = re.compile(rb"\n(?=" + SHAPED + rb")")
 _WRITTEN = re.compile(WRITTEN)
 _NEXT_WRITTEN = re.compile(rb"\n(?=" + WRITTEN + rb")")
 
@@ -67,6 +68,12 @@ _PROGRESS = re.compile(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MUL
 def is_shaped(body: bytes) -> bool:
     """Whether a llama.cpp server may have written ``body``, as those see it who take wrappers off."""
     return _SHAPED.match(body) is not None
+
+
+def shaped(lines: bytes) -> list[int]:
+    """Offsets of the lines that are shaped so."""
+    starts = [match.end() for match in _NEXT_SHAPED.finditer(lines)]
+    return [0, *starts] if is_shaped(lines) else starts
 
 
 def is_written(body: bytes) -> bool:
