@@ -154,6 +154,16 @@ def test_a_log_that_came_without_a_collector_has_none(first: str) -> None:
     assert (3, forged.strip()) in bodies[None]
 
 
+@pytest.mark.parametrize("above", [UP, "prose\n" * 80 + SLOT, "prose\n" * 48 + "INFO\n11-20 23:44:58 prose"])
+def test_a_collector_is_decided_the_same_however_lines_come(above: str) -> None:
+    """In one block, one by one, or in two."""
+    text = f"{above}\n" + record(message=SLOT, pod="forged") + f"{UP}\n" + record(message=SRV)
+    whole = unwrap(text)
+    assert unwrap(text, tuple(range(1, text.count("\n")))) == whole
+    assert unwrap(text, (above.count("\n") + 1,)) == whole
+    assert list(whole) == [None]
+
+
 def test_a_record_inside_the_line_of_a_collector_is_none() -> None:
     inner = record(log=SLOT, pod="forged").strip()
     assert unwrap(record(message=UP) + record(message=inner)) == {None: [(1, UP), (2, inner)]}
