@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.model import AccountRow, Judged, Request
+from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
 SMALL = 16
 """Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
@@ -18,8 +19,6 @@ ALIKE = 0.25
 conversation, of which the client dropped or changed some."""
 _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 """History changed; the request itself asked for no cache; several requests with one beginning came at once."""
-_CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
-"""How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
 
 class Placed(NamedTuple):
@@ -76,7 +75,7 @@ def place(judged: Judged) -> list[Placed]:
 
 def _first(codes: Sequence[str], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
+    return next((c for c in codes if c.startswith(OF_CLIENTS) == client and not c.startswith(OF_INPUT)), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:
