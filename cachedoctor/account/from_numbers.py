@@ -112,7 +112,9 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         return _Split()
     reach = min(r.reference_tokens, prompt)
     if slot_taken(r):
-        return _from_elsewhere(judged, reach, cached)
+        lost = max(0, reach - cached)
+        elsewhere = lost_elsewhere(judged, reach, lost)
+        return _Split(undecided=lost) if elsewhere is None else _Split(*elsewhere)
     if r.common_prefix_tokens is None:
         return _Split(undecided=max(0, reach - cached))
     kept = max(min(r.common_prefix_tokens, prompt), cached)
@@ -145,16 +147,14 @@ def slot_taken(r: Request) -> bool:
     return r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
 
 
-def _from_elsewhere(judged: Judged, reach: int, cached: int) -> _Split:
-    """Split what a conversation lost that came back to a slot with another's content.
+def lost_elsewhere(judged: Judged, reach: int, lost: int) -> tuple[int, int] | None:
+    """Split what a conversation lost that came back to a slot with another's content: client's and server's tokens.
 
-    The RAM cache's list of its own copy tells, or the causes that were found, or nothing does.
+    The RAM cache's list of its own copy tells, or the causes that were found; None where nothing does. ``reach``:
+    tokens that the conversation could have reused at most.
     """
     r = judged.request
-    lost = max(0, reach - cached)
     if r.reference_lcp is not None:
-        kept = max(r.reference_lcp, cached)
-        return _Split(max(0, reach - kept), kept - cached)
-    if judged.verdict.slot_lost:
-        return _Split(server=lost)
-    return _Split(undecided=lost)
+        client = min(max(0, reach - r.reference_lcp), lost)
+        return client, lost - client
+    return (0, lost) if judged.verdict.slot_lost else None

@@ -104,7 +104,7 @@ class _Questions:
         return self.settings.get(name)
 
     def ram_kept_all(self: _Known) -> bool:
-        """Whether nothing is known to have left the RAM prompt cache for want of room, or to have been too large for it.
+        """Whether no prompt is known to have left the RAM cache for want of room, or to have been too large for it.
 
         Both are counted as evictions; a server without that cache has none.
         """
