@@ -202,7 +202,7 @@ def test_two_parts_of_a_log_add_up_to_the_whole() -> None:
     assert part.undecided(0) == whole.undecided(0)
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
 def test_the_account_of_a_case(case: Path) -> None:
     """The whole log's rows are those of its servers together, and hold all tokens of the totals."""

@@ -105,6 +105,7 @@ def test_a_life_without_requests_does_not_hide_that_the_server_was_restarted(
     assert report.count('"restarted":{"value":true') == 11
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("quote", ["\r0.01.002.003 I srv  get_availabl: updating prompt cache", "\r", "\x1b[0m", "\0"])
 def test_a_line_that_another_one_overwrites_begins_no_life(
     seen: list[tuple[int, int]], tmp_path: Path, quote: str
@@ -113,7 +114,7 @@ def test_a_line_that_another_one_overwrites_begins_no_life(
     assert len(seen) == 1
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "line",
     [
