@@ -200,6 +200,7 @@ def test_two_logs_of_one_request(folder: Path, format: str) -> None:
 
 STOPPED = """
 import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 from cachedoctor.doctor.parallel import parallel
 def stop(unit, terms, folder, work=parallel._work):
     if unit.paths[0].endswith("b.log"):
