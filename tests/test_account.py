@@ -58,6 +58,18 @@ def test_a_prefix_that_the_server_did_not_give_back() -> None:
     assert place(Judged(lost, Verdict(("CD202",)))) == [Placed("new", None, 300), Placed("server", "CD202", 2000)]
 
 
+def test_each_side_has_a_cause_of_its_own() -> None:
+    """58 tokens match, of which the server gave back 30; what only says that the log lacks something is no cause."""
+    both = turn(cached_tokens=30, common_prefix_tokens=58, lost_tokens=1970, outcome="reprocessed")
+    for codes in (("CD202", "CD101"), ("CD901", "CD101", "CD202")):
+        assert place(Judged(both, Verdict(codes, avoidable_tokens=1970))) == [
+            Placed("reused", None, 30), Placed("new", None, 300),
+            Placed("client", "CD101", 1942), Placed("server", "CD202", 28),
+        ]  # fmt: skip
+    lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
+    assert place(Judged(lost, Verdict(("CD901",)))) == [Placed("new", None, 300), Placed("server", None, 2000)]
+
+
 def test_what_the_build_had_to_reuse_is_unexplained() -> None:
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
     found = rows(lost, "CD202", expected_cached=1500)
@@ -110,13 +122,22 @@ def test_a_first_prompt_like_what_the_slot_held() -> None:
 
 
 def test_what_several_requests_computed_at_once() -> None:
-    burst = turn(
-        thread_turn=0, held_thread=None, outcome="cold", prompt_tokens=2820, cached_tokens=0, reference_tokens=0,
-        common_prefix_tokens=None, lost_tokens=None, text_lcp=0, together_tokens=2622,
-    )  # fmt: skip
-    assert place(Judged(burst, Verdict(("CD312",)))) == [
+    """Of the 2,622 tokens of others, what was reused was not computed."""
+    burst: dict[str, Any] = {
+        "thread_turn": 0, "held_thread": None, "outcome": "cold", "prompt_tokens": 2820, "cached_tokens": 0,
+        "reference_tokens": 0, "common_prefix_tokens": None, "lost_tokens": None, "text_lcp": 0,
+        "together_tokens": 2622,
+    }  # fmt: skip
+    assert place(Judged(turn(**burst), Verdict(("CD312",)))) == [
         Placed("new", None, 198), Placed("together", "CD312", 2622),
     ]  # fmt: skip
+    assert rows(turn(**{**burst, "cached_tokens": 1000})) == {"reused": 1000, "new": 198, "together": 1622}
+    assert rows(turn(**{**burst, "cached_tokens": 2700})) == {"reused": 2700, "new": 120}
+    assert rows(turn(**{**burst, "prompt_tokens": 2000})) == {"together": 2000}
+
+
+def test_a_child_has_no_prompt_of_its_own() -> None:
+    assert rows(turn(parent=3)) == {}
 
 
 def test_a_few_undecided_tokens_are_rounding() -> None:
