@@ -83,6 +83,13 @@ def test_a_slot_that_another_conversation_held() -> None:
     assert rows(taken, "CD302", slot_lost=True) == {"reused": 9, "new": 300, "server": 1991}
 
 
+def test_a_cause_of_the_server_takes_of_what_is_open_what_it_cost() -> None:
+    unknown = turn(cached_tokens=9, common_prefix_tokens=None, lost_tokens=1991, outcome="reprocessed")
+    assert rows(unknown, "CD302", avoidable_tokens=1500) == {"reused": 9, "new": 300, "server": 1500, "undecided": 491}
+    assert rows(unknown, "CD302", avoidable_tokens=5000) == {"reused": 9, "new": 300, "server": 1991}
+    assert rows(unknown, "CD302", "CD101", avoidable_tokens=1500) == {"reused": 9, "new": 300, "undecided": 1991}
+
+
 def test_the_last_tokens_are_rounding() -> None:
     assert rows(turn(cached_tokens=1990, lost_tokens=10)) == {"reused": 1990, "new": 300, "rounding": 10}
 
