@@ -179,7 +179,7 @@ def test_what_is_not_known_is_not_placed(missing: str) -> None:
 
 
 @given(
-    prompt=COUNT, cached=COUNT, reference=COUNT, prefix=COUNT, text=COUNT, expected=COUNT,
+    prompt=COUNT, cached=COUNT, reference=COUNT, prefix=COUNT, text=COUNT, expected=COUNT, copy=COUNT,
     avoidable=st.integers(0, 9000),
     held=st.sampled_from([None, 0, 1]), number=st.integers(0, 2), others=st.integers(0, 2),
     outcome=st.sampled_from(["cold", "reused", "partial", "reprocessed", "cancelled", "failed", "unknown"]),
@@ -188,7 +188,7 @@ def test_what_is_not_known_is_not_placed(missing: str) -> None:
 )  # fmt: skip
 def test_the_rows_add_up(
     prompt: int | None, cached: int | None, reference: int | None, prefix: int | None, text: int | None,
-    expected: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any, together: int,
+    expected: int | None, copy: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any, together: int,
     shared: int | None, codes: list[str],
 ) -> None:  # fmt: skip
     """Whatever the numbers, also those that contradict each other."""
@@ -196,6 +196,7 @@ def test_the_rows_add_up(
         prompt_tokens=prompt, cached_tokens=cached, reference_tokens=reference, common_prefix_tokens=prefix,
         text_lcp=text, held_thread=held, thread_turn=number, other_candidates=others, outcome=outcome,
         together_tokens=together if outcome == "cold" and text == 0 else 0, held_tokens=shared,
+        reference_lcp=copy,
     )  # fmt: skip
     placed = place(Judged(request, Verdict(tuple(codes), expected, (), avoidable)))
     if prompt is None or cached is None or cached > prompt:

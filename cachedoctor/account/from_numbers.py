@@ -48,7 +48,7 @@ def place(judged: Judged) -> list[Placed]:
         return []
     computed = prompt - cached
     together = max(0, min(r.together_tokens, prompt) - cached)
-    client, server, undecided = _within(_decided(judged, _split(judged, prompt, cached)), computed)
+    client, server, undecided = _decided(judged, _split(judged, prompt, cached))
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
     unexplained = 0
@@ -87,14 +87,8 @@ def _decided(judged: Judged, split: _Split) -> _Split:
     return _Split(split.client, split.server + found, split.undecided - found)
 
 
-def _within(split: _Split, computed: int) -> _Split:
-    """No more than was computed."""
-    server = min(split.server, computed)
-    client = min(split.client, computed - server)
-    return _Split(client, server, min(split.undecided, computed - server - client))
-
-
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
+    """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
     if r.error is not None:
         return _Split()
