@@ -47,6 +47,13 @@ def test_behind_what_the_client_changed() -> None:
     assert rows(changed, "CD101", avoidable_tokens=1942) == {"reused": 58, "new": 300, "client": 1942}
 
 
+def test_a_prompt_shorter_than_the_one_before() -> None:
+    """Of the 2,000 tokens before no more than 1,500 could be asked for again."""
+    cut = turn(prompt_tokens=1500, cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
+    assert rows(cut, "CD101", avoidable_tokens=1442) == {"reused": 58, "client": 1442}
+    assert rows(turn(prompt_tokens=1500, cached_tokens=9, held_thread=1)) == {"reused": 9, "undecided": 1491}
+
+
 def test_the_same_numbers_without_a_cause_blame_nobody() -> None:
     """Lengths say that it may go on with what the slot held; that the client changed it, they do not."""
     changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
@@ -188,8 +195,8 @@ def test_what_is_not_known_is_not_placed(missing: str) -> None:
 )  # fmt: skip
 def test_the_rows_add_up(
     prompt: int | None, cached: int | None, reference: int | None, prefix: int | None, text: int | None,
-    expected: int | None, copy: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any, together: int,
-    shared: int | None, codes: list[str],
+    expected: int | None, copy: int | None, avoidable: int, held: int | None, number: int, others: int, outcome: Any,
+    together: int, shared: int | None, codes: list[str],
 ) -> None:  # fmt: skip
     """Whatever the numbers, also those that contradict each other."""
     request = turn(
