@@ -54,6 +54,19 @@ def test_a_prompt_shorter_than_the_one_before() -> None:
     assert rows(turn(prompt_tokens=1500, cached_tokens=9, held_thread=1)) == {"reused": 9, "undecided": 1491}
 
 
+def test_a_prompt_that_ends_within_the_one_before_changed_nothing() -> None:
+    """Its last tokens end otherwise, as the opening of a reply does."""
+    begun = turn(prompt_tokens=1500, cached_tokens=0, common_prefix_tokens=1497, lost_tokens=2000)
+    assert rows(begun, "CD202") == {"new": 3, "server": 1497}
+
+
+def test_a_single_edit_may_be_a_new_conversation() -> None:
+    """The rule gives it no cost, as long as it does not happen again."""
+    changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
+    assert rows(changed, "CD105") == {"reused": 58, "new": 300, "undecided": 1942}
+    assert rows(changed, "CD105", avoidable_tokens=1942) == {"reused": 58, "new": 300, "client": 1942}
+
+
 def test_the_same_numbers_without_a_cause_blame_nobody() -> None:
     """Lengths say that it may go on with what the slot held; that the client changed it, they do not."""
     changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
@@ -131,6 +144,9 @@ def test_a_first_prompt_like_what_the_slot_held() -> None:
     }  # fmt: skip
     assert rows(turn(**alike)) == {"reused": 1023, "undecided": 1327}
     assert rows(turn(**alike, text_lcp=0)) == {"reused": 1023, "new": 1327}  # its text says that it is new
+    assert rows(turn(**{**alike, "cached_tokens": 587, "common_prefix_tokens": 587})) == {"reused": 587, "new": 1763}
+    little = rows(turn(**{**alike, "cached_tokens": 588, "common_prefix_tokens": 588}))
+    assert little == {"reused": 588, "undecided": 1762}  # a quarter of the prompt is 587.5
     assert rows(turn(**{**alike, "prompt_tokens": 1500})) == {"reused": 1023, "new": 477}  # shorter
     assert rows(turn(**{**alike, "prompt_tokens": 5000})) == {"reused": 1023, "new": 3977}  # much longer
 
