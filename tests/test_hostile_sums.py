@@ -45,7 +45,7 @@ def test_no_text_of_others_controls_a_terminal(kind: str, payload: str) -> None:
     harmless(shown(kind, "text", payload))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @BOTH
 @payloads
 def test_no_text_of_others_is_markup(kind: str, payload: str) -> None:
@@ -96,6 +96,7 @@ def test_a_secret_is_hidden_before_it_is_cut() -> None:
     assert "hunter" not in shown("compare", "json", text).replace(text, "")
 
 
+@pytest.mark.sample(1)
 @BOTH
 def test_long_texts_are_cut_in_markdown(kind: str) -> None:
     assert max(map(len, shown(kind, "markdown", "x" * 100_000).split("\n"))) < 5000
