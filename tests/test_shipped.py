@@ -55,6 +55,8 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
         del one["bytes"]
         if not lines:
             del one["lines"]
+    for cause in found["causes"]:
+        cause["servers"] = len(cause["servers"])
     return found
 
 
