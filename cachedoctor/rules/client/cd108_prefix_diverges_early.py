@@ -94,11 +94,11 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     """Whether only a longer prompt speaks for this conversation: the slot was not chosen for its content, no text is
     known, and no copy in RAM would have come back to a conversation whose slot another one had taken."""
     r = s.request
-    if r.selected_by not in ("lru", "id") or s.known or r.new_text or r.ram_refused:
+    if not (s.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
     return (
-        r.selected_by == "id" or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
+        s.slot_named or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
     )
 
 
