@@ -118,7 +118,8 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     but another one parts in the first message of its user, not behind it.
     """
     after = 3 if exact else 8
-    return any(-12 <= lcp - (turn.request.prompt_tokens or 0) <= after for turn in thread.recent)
+    ends = (turn.request.prompt_tokens for turn in thread.recent)
+    return any(end is not None and -12 <= lcp - end <= after for end in ends)
 
 
 def _parts_at(thread: Thread, lcp: int) -> bool:
