@@ -76,7 +76,8 @@ def place(judged: Judged) -> list[Placed]:
 
 def _first(codes: Sequence[str], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
+    causes = (c for c in codes if c != _TOGETHER and not c.startswith(_INPUT))
+    return next((c for c in causes if c.startswith(_CLIENT) == client), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:

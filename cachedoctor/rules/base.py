@@ -79,7 +79,7 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_history", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
+        "_history", "_replayed", "before", "beside", "client_lost", "difference", "early", "facts", "first", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
         "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
@@ -94,6 +94,7 @@ class RuleContext:
         steals: int,
         options: Options = DEFAULTS,
         difference: PromptDiff | None = None,
+        beside: Sequence[Request] = (),
     ) -> None:
         """Work out the numbers.
 
@@ -106,6 +107,7 @@ class RuleContext:
             steals: requests of the session so far whose slot held another thread's prompt and that lost by it.
             options: thresholds.
             difference: what changed from the thread's previous prompt, when both were given beside the log.
+            beside: what other slots served at the same time as ``slot_before``, where that was a first prompt.
         """
         r = request
         self.request = r
@@ -113,6 +115,7 @@ class RuleContext:
         self.facts: Server = setup.facts
         self.before = before
         self.slot_before = slot_before
+        self.beside = beside
         self.threads = threads
         self.steals = steals
         self.difference = difference

@@ -184,5 +184,5 @@ RULE = RequestRule(
     prove,
     say,
     on=("changed",),
-    unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD312", "CD402"),
 )
