@@ -77,6 +77,8 @@ class Unexplained(msgspec.Struct):
     alike: int = 0
     """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
     alike_requests: int = 0
+    named: int = 0
+    """Requests with tokens that may be changed, lost or new, whose slot the client had named."""
 
     def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -84,6 +86,8 @@ class Unexplained(msgspec.Struct):
         if not judged.verdict.named:
             self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
         undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.slot_named:
+            self.named += sign
         if undecided and r.outcome == "cold" and not r.other_candidates:
             self.alike += sign * undecided
             self.alike_requests += sign
@@ -93,6 +97,7 @@ class Unexplained(msgspec.Struct):
         self.lost += more.lost
         self.alike += more.alike
         self.alike_requests += more.alike_requests
+        self.named += more.named
 
 
 class Ledger(msgspec.Struct):
@@ -147,7 +152,7 @@ class Ledger(msgspec.Struct):
         requests = sum(count for key, count in found.counts.items() if _open(*key))
         more = self.unexplained.get(session, Unexplained())
         return Undecided(
-            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests,
+            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
             found.requests, found.of("reused"), found.of(), worst.mark,
         )  # fmt: skip
 

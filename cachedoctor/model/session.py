@@ -70,6 +70,8 @@ class Undecided(msgspec.Struct):
     alike: int
     """Tokens of first prompts that began like what their slot held, which was as long."""
     alike_requests: int
+    named: int
+    """Requests that may have lost something and whose slot the client had named."""
     all_requests: int
     """All whose tokens are placed, as those below."""
     cached_tokens: int

@@ -219,15 +219,6 @@ class RuleContext:
         return any(0 < (length or 0) < self.min_prompt for length in (r.prompt_tokens, r.held_tokens))
 
     @property
-    def slot_named(self) -> bool:
-        """The client named the slot: printed from b9873 on, before that the line of the choice is missing."""
-        r, facts = self.request, self.facts
-        if r.selected_by is not None:
-            return r.selected_by == "id"
-        silent = facts.at_least(6751) is True and facts.at_least(9873) is False
-        return silent and not r.partial and "launches" in facts.shows
-
-    @property
     def changed_tokens(self) -> tuple[int, int]:
         """Lower and upper bound of what the client's change made the server compute."""
         r, reference = self.request, self.request.reference_tokens or 0

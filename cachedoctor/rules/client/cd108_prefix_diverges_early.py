@@ -94,11 +94,11 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     """Whether only a longer prompt speaks for this conversation: the slot was not chosen for its content, no text is
     known, and no copy in RAM would have come back to a conversation whose slot another one had taken."""
     r = s.request
-    if not (s.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
+    if not (r.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
     return (
-        s.slot_named or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
+        r.slot_named or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
     )
 
 
@@ -200,7 +200,8 @@ def say(g: Group) -> FindingText:
             else ""
         )
         + _WHOSE[f["own"]]
-        + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
+        + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
+        "(tools-changed), an early message that changed (history-rewritten).",
         [
             *([advice.cache_ram(g.session)] if f["turns"] else []),
             advice.show_text(g.session),

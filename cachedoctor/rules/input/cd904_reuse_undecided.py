@@ -83,6 +83,7 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
         "beginning of every prompt.",
         _deciding(session),
         [
+            *_named(found),
             RuledOut("slot-contention", "not excluded: more conversations than slots, and no copy in RAM to come back"),
             RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
             RuledOut(
@@ -91,6 +92,14 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
         ],
     )
     return _note(words, found)
+
+
+def _named(found: Undecided) -> list[RuledOut]:
+    """The slot that the client asks for, where it asks for one again and again."""
+    if found.named < AGAIN:
+        return []
+    words = f"not excluded: {found.named:,} of these requests name their slot (id_slot), perhaps that of another conversation"
+    return [RuledOut("id-slot-pinned", words)]
 
 
 def _deciding(session: Session) -> list[Remedy]:

@@ -9,7 +9,7 @@ from cachedoctor.rules.slots.taken import CHANGED_HEAD, other_held
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when a named slot held another conversation although the server has more slots."""
-    if not other_held(s) or not s.slot_named or (s.facts.n_slots or 1) < 2:
+    if not other_held(s) or not s.request.slot_named or (s.facts.n_slots or 1) < 2:
         return None
     return Match(s.lost, "medium" if s.steals >= 1 else "low")
 
