@@ -40,6 +40,8 @@ MIN_LOST = 17
 """Tokens: the last 16 may differ by re-tokenisation alone."""
 RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
+RETURNED = 0.5
+"""Share of a prompt: a slot that was chosen by its age holds less of it, whatever similarity is asked for."""
 LRU_MOST = 0.1
 """Share of a prompt that any slot holds at most when one is chosen for its age: the default threshold (b6628 and newer)."""
 SHORT = 0.25
@@ -160,7 +162,8 @@ class RuleContext:
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
-        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
+        back = r.restored_from_ram or _came_back(r)
+        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not back)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
         self.text_alone = r.outcome == "unknown" and bool(r.old_text and r.new_text) and not self.known and not r.error
@@ -245,6 +248,11 @@ def _prompt_at_most(r: Request, reference: int) -> int:
         return r.prompt_tokens
     high = r.between.get("prompt_tokens", (0, None))[1]
     return high if high is not None else reference if r.cut else 0
+
+
+def _came_back(r: Request) -> bool:
+    """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
+    return r.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
 
 
 def _rough(r: Request) -> bool:
