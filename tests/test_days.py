@@ -108,7 +108,7 @@ def test_more_evidence_is_held_against_the_log_alone() -> None:
         (finding("prefix-diverges-early", why=TWO_HEADS, remedies=TELLS), [], "honest"),
         (finding("prefix-diverges-early", why=TWO_HEADS), [], "near"),  # nothing said that would tell
         (finding("prefix-diverges-early", why="Other tools (tools-changed, of a kind).", remedies=TELLS), [], "near"),
-        (finding("prefix-diverges-early", why="A date (volatile-prefix).", remedies=TELLS), [], "near"),  # no look-alike
+        (finding("prefix-diverges-early", why="A date (volatile-prefix).", remedies=TELLS), [], "near"),  # alone
         (finding("slot-contention", why=TWO_HEADS, remedies=TELLS), [], "WRONG"),
         (finding("prefix-diverges-early", why=TWO_HEADS, remedies=TELLS), [finding("slot-contention")], "near"),
         (

@@ -97,9 +97,7 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     if not (r.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
-    return (
-        r.slot_named or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
-    )
+    return r.slot_named or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
 
 
 def _of_excerpt(s: RuleContext) -> Match | None:

@@ -6,7 +6,6 @@ from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
-
 NEAR = 16
 """Tokens: a prompt that shares all but so many of another one goes on with it."""
 _ONE_FIRST = Remedy(
@@ -50,11 +49,9 @@ def prove(s: RuleContext, match: Match) -> Proof:
     """Show the request that began before another one had ended."""
     r = s.request
     if match.found is not None:
-        primary, *related = [
-            *marked(r, ("select", "shares its beginning with one of them"), ("start", "the request that came later")),
-            *[line for one in match.found for line in marked(one, ("start", "one of those that came at once"))],
-        ]
-        return Proof(primary, related[:4], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
+        shown = marked(r, ("select", "shares its beginning with one of them"), ("start", "the request that came later"))
+        shown += [line for one in match.found for line in marked(one, ("start", "one of those that came at once"))]
+        return Proof(shown[0], shown[1:5], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
     primary, *related = marked(
         r,
         ("start", "began while another request with the same beginning was at work"),
