@@ -102,5 +102,5 @@ RULE = RequestRule(
     prove,
     say,
     on=("together", "changed"),
-    needs=advice.needs_prompts,
+    needs=advice.needs_prompts_for_more,
 )
