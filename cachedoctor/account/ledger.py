@@ -115,7 +115,7 @@ class Unexplained(msgspec.Struct):
 
 
 def _displaced(r: Request) -> bool:
-    """Whether a prompt was reused though its slot held another conversation: from the RAM cache, which the log hides."""
+    """Whether a prompt was reused though its slot held another conversation: by the RAM cache, which the log hides."""
     return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
