@@ -70,6 +70,14 @@ class Undecided(msgspec.Struct):
     alike: int
     """Tokens of first prompts that began like what their slot held, which was as long."""
     alike_requests: int
+    named: int
+    """Requests that may have lost something and whose slot the client had named."""
+    anew: int
+    """Tokens that may stand again in first prompts, which are longer than what they displaced and begin like it."""
+    anew_at: Mark | None
+    """Line of the last of these prompts."""
+    returns: int
+    """Requests for which the RAM cache brought back what another conversation had displaced."""
     all_requests: int
     """All whose tokens are placed, as those below."""
     cached_tokens: int

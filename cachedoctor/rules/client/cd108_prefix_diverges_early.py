@@ -94,10 +94,10 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     """Whether only a longer prompt speaks for this conversation: the slot was not chosen for its content, no text is
     known, and no copy in RAM would have come back to a conversation whose slot another one had taken."""
     r = s.request
-    if r.selected_by not in ("lru", "id") or s.known or r.new_text or r.ram_refused:
+    if not (r.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
-    return r.selected_by == "id" or not s.setup.ram_keeps_all
+    return r.slot_named or not s.setup.ram_keeps_all
 
 
 def _of_excerpt(s: RuleContext) -> Match | None:
@@ -198,7 +198,8 @@ def say(g: Group) -> FindingText:
             else ""
         )
         + _WHOSE[f["own"]]
-        + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
+        + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
+        "(tools-changed), an early message that changed (history-rewritten).",
         [
             *([advice.cache_ram(g.session)] if f["turns"] else []),
             advice.show_text(g.session),
