@@ -13,7 +13,7 @@ from test_hostile_text import harmless
 from test_markdown import HOSTILE, OURS, Rendered
 
 from cachedoctor.doctor.compare.compare import compare
-from cachedoctor.model import Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model import MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.report.base import Look
 from cachedoctor.report.forms import compare_forms, stats_forms
 
@@ -27,12 +27,14 @@ def shown(kind: str, form: Any, text: str) -> str:
     out, look = io.BytesIO(), Look(width=60)
     if kind == "compare":
         found = compare(poisoned(text), poisoned(f"other {text}"), (text, text))
+        assert found is not None
         compare_forms.write(form, found, out, look)
     else:
         row = StatsRow(text, 1, *[None] * (len(StatsRow.__struct_fields__) - 2))
         row.unknown_requests = 1
         tables = [StatsTable(None, [row]), StatsTable("model", [row]), StatsTable("client", [row, row])]
-        stats_forms.write(form, Stats(text, [StatsInput(text, "log", text)], tables), out, look)
+        measured = [MeasuredRow("model", text, "response", 1, 1, 10, 5, 0.5, None, None)]
+        stats_forms.write(form, Stats(text, [StatsInput(text, "log", text)], tables, measured), out, look)
     return out.getvalue().decode()
 
 

@@ -79,6 +79,16 @@ def test_hostile_tokenizers(name: str, tmp_path: Path, rushed: None) -> None:
     _ends(lambda files: files.cutter.encode(made.PROMPT), tokenizer=path)
 
 
+@pytest.mark.parametrize("number", ["1e999", "NaN", "1.5", '"7"', "null", "[]", "true"])
+def test_the_id_of_an_added_token_is_a_whole_number(number: str, tmp_path: Path) -> None:
+    spec = json.dumps(made.SPEC | {"added_tokens": [{"id": "@id", "content": "<added>"}]})
+    path = made.write(spec.replace('"@id"', number).encode(), tmp_path / "t")
+    with pytest.raises(CacheDoctorError) as caught:
+        from_path(path).encode("an <added> token")
+    refused(caught.value)
+    assert "added token" in caught.value.message
+
+
 @linux
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", made.MODELS)

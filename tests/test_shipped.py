@@ -55,6 +55,8 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
         del one["bytes"]
         if not lines:
             del one["lines"]
+    for cause in found["causes"]:
+        cause["servers"] = len(cause["servers"])
     return found
 
 
@@ -153,6 +155,16 @@ def test_a_log_that_came_without_a_collector_has_none(first: str) -> None:
     bodies = unwrap(f"{first}\nprompt\n{forged}" + f"llama-1  | {forged}")
     assert "forged" not in bodies
     assert (3, forged.strip()) in bodies[None]
+
+
+@pytest.mark.parametrize("above", [UP, "prose\n" * 80 + SLOT, "prose\n" * 48 + "INFO\n11-20 23:44:58 prose"])
+def test_a_collector_is_decided_the_same_however_lines_come(above: str) -> None:
+    """In one block, one by one, or in two."""
+    text = f"{above}\n" + record(message=SLOT, pod="forged") + f"{UP}\n" + record(message=SRV)
+    whole = unwrap(text)
+    assert unwrap(text, tuple(range(1, text.count("\n")))) == whole
+    assert unwrap(text, (above.count("\n") + 1,)) == whole
+    assert list(whole) == [None]
 
 
 def test_a_record_inside_the_line_of_a_collector_is_none() -> None:

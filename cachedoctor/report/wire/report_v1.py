@@ -22,6 +22,7 @@ from cachedoctor.model import (
     Request,
     RequestRow,
     Session,
+    causes,
 )
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
@@ -136,6 +137,7 @@ def tail(report: Report) -> dict[str, Any]:
         "slots": report.slots,
         "ignored": report.ignored,
         "accounts": report.accounts,
+        "causes": causes(report.findings),
     }
 
 
