@@ -84,8 +84,8 @@ def test_the_version_and_the_command_line_of_an_issue_stay(form: str) -> None:
     assert "zq" not in out
     assert out.count("\n") == log.count("\n")
     assert form.format("version: 11549 (0000000)\n") in out
-    kept = "$ llama-server -c 16384 --cache-ram 0 -ctk q8_0 --slot-save-path <path-1> --slot-prompt-similarity 0.50 --no-mmproj"
-    assert form.format(f"{kept}\n") in out
+    kept = "$ llama-server -c 16384 --cache-ram 0 -ctk q8_0 --slot-save-path <path-1>"
+    assert form.format(f"{kept} --slot-prompt-similarity 0.50 --no-mmproj\n") in out
     assert session_of(log)["build"] == 11549
     assert session_of(log)["settings"]["cache_ram_mib"]["value"] == 0
     assert session_of(out) == session_of(log)
