@@ -101,7 +101,7 @@ def servers(*origins: str | None, **changes: object) -> str:
 
 
 def test_the_server_is_named_where_there_are_several() -> None:
-    """As in the text report: what the wrapper calls it, else its number; behind the claim, so that editors find the line."""
+    """As in the text report: what the wrapper calls it, else its number; editors still find the line in front."""
     assert servers("gpu1", "gpu2") == "a.log:7: warning[CD108] a-name: it was so (gpu1, 1.5 s, confidence low)\n"
     assert servers(None, "gpu2").endswith("(server 1, 1.5 s, confidence low)\n")
     assert servers("gpu1").endswith("it was so (1.5 s, confidence low)\n")

@@ -1,4 +1,4 @@
-"""One line per finding, ``path:line: severity[CODE] name: claim (server, cost, confidence)``: for grep, editors, scripts.
+"""One line per finding, ``path:line: severity[CODE] name: claim (server, cost, confidence)``: for grep and scripts.
 
 Knows Finding and Page. Prints nothing where nothing was found.
 """
