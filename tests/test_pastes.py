@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from typing import Any
 
 import pytest
 from test_vllm_tracker import report_of
+
+from cachedoctor.doctor.redact.redact import Redactor
 
 LINES = """\
 slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 3983212900
@@ -279,3 +283,88 @@ def test_errors_as_clients_print_them(error: str, around: str) -> None:
     (finding,) = report(*around.replace("{}", error).split("\n"))["findings"]
     assert finding["code"] == "CD401"
     assert "35,000 tokens did not fit into a context of 32,768 tokens" in finding["claim"]
+
+
+# ---- refusals inside the records of a client
+
+WORDS = "request (35000 tokens) exceeds the available context size (32768 tokens), try increasing it"
+REFUSED = {"code": 400, "message": WORDS, "type": "exceed_context_size_error", "n_prompt_tokens": 35000, "n_ctx": 32768}
+ANSWER = json.dumps({"error": REFUSED}, separators=(",", ":"))
+OLD_ANSWER = ANSWER.replace(WORDS, "the request exceeds the available context size, try increasing it")
+CALL = {"name": "AI_APICallError", "url": "http://127.0.0.1:8080/v1/chat/completions", "statusCode": 400}
+OPENCODE = "ERROR 2026-03-01T10:00:05 +214ms service=llm providerID=llama.cpp modelID=qwen3 sessionID=ses_1"
+RECORDS = {
+    "escaped": ANSWER.replace('"', '\\"'),
+    "opencode": f"{OPENCODE} error={json.dumps({**CALL, 'responseBody': ANSWER})} stream error",
+    "opencode, an older server": f"{OPENCODE} error={json.dumps({**CALL, 'responseBody': OLD_ANSWER})} stream error",
+    "opencode, the name": f'{OPENCODE} error=AI_APICallError: {WORDS} stack="AI_APICallError: {WORDS}\\n    at run.ts"',
+    "opencode, the words": f"{OPENCODE} error={WORDS} process",
+    "JSON": json.dumps({"level": "ERROR", "service": "llm", "error": {"message": WORDS, "statusCode": 400}}),
+    "JSON, the body": json.dumps(
+        {"level": "ERROR", "error": {**CALL, "message": "Bad Request", "responseBody": ANSWER}}
+    ),
+    "JSON, a message": json.dumps({"level": "error", "msg": f"llm failed: {ANSWER}"}),
+    "logfmt": f"level=error session=ses_1 err={json.dumps(f'400 {ANSWER}')}",
+    "line breaks": f"APICallError: 400 \\n{WORDS}\\n",
+}
+
+
+def wraps(text: str, width: int) -> list[list[str]]:
+    """The text in a window: cut anywhere, cut and indented, and between words."""
+    rows = [text[at : at + width] for at in range(0, len(text), width)]
+    words = textwrap.wrap(text, width, break_on_hyphens=False)
+    return [rows, [rows[0], *(f"    {row}" for row in rows[1:])], words, [f"  {row}" for row in words]]
+
+
+def only_claim(*lines: str) -> str:
+    (finding,) = report(*lines)["findings"]
+    assert (finding["code"], finding["severity"]) == ("CD401", "error")
+    claim: str = finding["claim"]
+    return claim
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_refusal_in_a_record_of_a_client(name: str) -> None:
+    """OpenCode's log and others hold the answer of the server as a string of JSON."""
+    claim = "35,000 tokens did not fit into a context of 32,768 tokens"
+    assert claim in only_claim(RECORDS[name])
+    assert claim in only_claim("INFO  2026-03-01T10:00:04 +1ms service=llm stream", RECORDS[name], "INFO  exiting loop")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("name", [*RECORDS, *map(str, range(len(ERRORS)))])
+def test_a_refusal_that_was_wrapped(name: str, width: int) -> None:
+    text = RECORDS[name] if name in RECORDS else ERRORS[int(name)]
+    for rows in wraps(text, width):
+        assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*rows)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_refusal_in_opencodes_log_that_was_wrapped(width: int) -> None:
+    for rows in wraps(RECORDS["opencode"], width):
+        assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The docs say: {WORDS}.",
+        f'They write "{WORDS}" in their manual.',
+        f"{OPENCODE} request={json.dumps({'messages': [{'role': 'user', 'content': ANSWER}]})}",
+        json.dumps({"messages": [{"role": "user", "content": f"what is {ANSWER}?"}]}),
+        json.dumps({"role": "tool", "text": ANSWER}),
+        f"{OPENCODE} error=AI_APICallError: Connection refused",
+    ],
+)
+def test_a_refusal_that_is_talked_about_is_none(text: str) -> None:
+    """In prose, or in a prompt that a record holds."""
+    assert [finding["code"] for finding in report(text)["findings"]] == ["CD903"]
+
+
+def test_a_refusal_in_a_record_stays_when_it_is_redacted() -> None:
+    redactor = Redactor()
+    log = "\n".join(wraps(RECORDS["opencode"], 80)[0]) + "\n"
+    out = (redactor.feed(log.encode()) + redactor.finish()).decode()
+    assert "ses_1" not in out
+    assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*out.split("\n"))

@@ -15,6 +15,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.llamacpp.client_errors import refusals
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
@@ -131,8 +132,14 @@ class ExcerptReader:
         scanned, to_the_end = self._read_by_scanner(segment, lines)
         self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
         widest = self._columns(lines, to_the_end)
+        refused = refusals(lines)
         at = 0
         while at < len(lines):
+            if at in refused and at not in to_the_end:
+                used, text = refused[at]
+                yield Record(at, used, text, None, mended=True)
+                at += used
+                continue
             record = self._record(lines, at, segment.number(at), widest, sure=at in to_the_end)
             if record.event is None and record.used == 1 and at not in scanned:
                 words = self._unknown(lines[at], segment.number(at))
