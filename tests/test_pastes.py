@@ -368,3 +368,75 @@ def test_a_refusal_in_a_record_stays_when_it_is_redacted() -> None:
     out = (redactor.feed(log.encode()) + redactor.finish()).decode()
     assert "ses_1" not in out
     assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*out.split("\n"))
+
+
+# ---- a diff of two prompts
+
+DIFF = """\
+--- first.txt
++++ second.txt
+@@ -11,5 +11,5 @@
+ You are OpenCode, a coding agent.
+ Working directory: /home/me/src
+-{}
++{}
+ Platform: linux
+@@ -900,2 +900,3 @@
+ user: go on
++assistant: done
+"""
+VALUES = [
+    ("Date: Mon Mar 02 2026", "Date: Tue Mar 03 2026", "date or time", ("Mon Mar 02 2026", "Tue Mar 03 2026")),
+    ("Today's date: 2026-03-02", "Today's date: 2026-03-03", "date or time", ("2026-03-02", "2026-03-03")),
+    ("At 2026-03-02T10:00:01Z, all", "At 2026-03-02T10:02:11Z, all", "date or time", ("10:00:01", "10:02:11")),
+    ("It is 9:41 AM.", "It is 10:02 PM.", "date or time", ("9:41 AM", "10:02 PM")),
+    ("0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7", "UUID", ("0f8fad5b", "7c9e6679")),
+    ("nonce=9f3c2a71bb", "nonce=41d08e0c55", "random id", ("9f3c2a71bb", "41d08e0c55")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("around", ["{}", "This is what changes:\n```diff\n{}```\nand nothing else\n"])
+@pytest.mark.parametrize(("old", "new", "kind", "shown"), VALUES)
+def test_a_diff_of_prompts_whose_first_change_is_a_value(
+    old: str, new: str, kind: str, shown: tuple[str, str], around: str
+) -> None:
+    """The hunk begins in line 11 of the second prompt; two lines stand before the change."""
+    (finding,) = report(*around.replace("{}", DIFF.format(old, new)).split("\n"))["findings"]
+    assert (finding["code"], finding["severity"], finding["confidence"]) == ("CD102", "note", "medium")
+    assert f"a {kind} in line 13 of the prompt changed" in finding["claim"]
+    texts = {line["role"]: line["text"] for line in finding["evidence"]}
+    assert texts["related"].startswith("-")
+    assert shown[0] in texts["related"]
+    assert shown[1] in texts["primary"]
+    assert "Working" not in json.dumps(finding), "the prompt is nobody's business"
+
+
+@pytest.mark.parametrize(
+    "diff",
+    [
+        DIFF.format("Use tabs.", "Use spaces."),
+        DIFF.format("Step 3 of 10", "Step 4 of 10"),
+        DIFF.format("Built 2026-03-02, use tabs", "Built 2026-03-03, use spaces"),
+        DIFF.format("Today: 2026-03-02", "Today: 2026-03-02"),
+        DIFF.replace("-{}\n", "").format("Today: 2026-03-02"),
+        DIFF.replace("first.txt", "a/app.py").replace("second.txt", "b/app.py").format("2026-03-02", "2026-03-03"),
+        "diff --git a/x.txt b/x.txt\nindex 41d08e0c..9f3c2a71 100644\n" + DIFF.format("on 2026-03-02", "on 2026-03-03"),
+        "-on 2026-03-02\n+on 2026-03-03\n",
+        DIFF.replace(" Working directory", "+Working directory").format("on 2026-03-02", "on 2026-03-03"),
+        DIFF.format("on \0 2026-03-02", "on 2026-03-02 \0"),
+    ],
+)  # fmt: skip
+def test_other_diffs_name_no_cause(diff: str) -> None:
+    """Words, a counter, words beside a date, nothing, an added line, source code, no hunk, another change before it."""
+    assert [finding["code"] for finding in report(*diff.split("\n"))["findings"]] == ["CD903"]
+
+
+def test_a_diff_stays_when_it_is_redacted() -> None:
+    for old, new, kind, values in VALUES:
+        redactor = Redactor()
+        out = (redactor.feed(DIFF.format(old, new).encode()) + redactor.finish()).decode()
+        assert not any(value in out for value in values)
+        assert "Working" not in out
+        (finding,) = report(*out.split("\n"))["findings"]
+        assert (finding["code"], finding["confidence"]) == ("CD102", "medium")
+        assert f"a {kind} in line 13 of" in finding["claim"]
