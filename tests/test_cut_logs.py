@@ -216,3 +216,34 @@ def test_a_first_request_is_no_warning() -> None:
         + "slot update_slots: id  0 | task 18 | n_tokens",
     )
     assert findings(log) == [("prefix-diverges-early", "note", "low")]
+
+
+# ---- a window that no line prints
+
+WINDOW = (FIXTURES / "excerpts" / "window-ends-beyond.log").read_text("utf-8")
+FORCED_LINE = next(line for line in WINDOW.splitlines(keepends=True) if "forcing" in line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (", f_keep = 0.684", ", f_keep = 0.400"),  # 0.4 of 6,136 is less than the threshold: bounds too wide
+        (", f_keep = 0.684", ", f_keep = 0.950"),  # contradicts the refusal
+        ("[2700, 4235]", "[3400, 4935]"),  # refused for its begin: says nothing of the end
+        ("[2700, 4235]", "[3170, 6100]"),  # bounds too wide
+        (FORCED_LINE, ""),
+    ],
+)
+def test_what_does_not_determine_the_prefix_names_no_cause(old: str, new: str) -> None:
+    assert old in WINDOW
+    assert "no-usable-checkpoint" not in {name for name, _, _ in findings(WINDOW.replace(old, new))}
+
+
+def test_a_checkpoint_whose_restore_failed_was_not_refused_for_its_end() -> None:
+    failed = (
+        "7.10.300.485 E slot update_slots: id  2 | task 951 | failed to restore context checkpoint (pos_min = 2700, "
+        "pos_max = 4235, size = 70.500 MiB)\n"
+    )
+    names = {name for name, _, _ in findings(WINDOW.replace(FORCED_LINE, failed + FORCED_LINE))}
+    assert "checkpoint-restore-failed" in names
+    assert "no-usable-checkpoint" not in names
