@@ -57,7 +57,7 @@ def test_the_rows_of_a_day_add_up(run: Path) -> None:
 
 def finding(name: str, severity: str = "warning", confidence: str = "medium") -> Finding:
     blank: dict[str, Any] = dict.fromkeys(Finding.__struct_fields__)
-    return Finding(**blank | {"name": name, "severity": severity, "confidence": confidence})
+    return Finding(**blank | {"ruled_out": [], "name": name, "severity": severity, "confidence": confidence})
 
 
 def truth(cause: str, side: str = "client", memory: str = "dense", **more: Any) -> dict[str, Any]:
