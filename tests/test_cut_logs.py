@@ -244,6 +244,10 @@ def test_a_checkpoint_whose_restore_failed_was_not_refused_for_its_end() -> None
         "7.10.300.485 E slot update_slots: id  2 | task 951 | failed to restore context checkpoint (pos_min = 2700, "
         "pos_max = 4235, size = 70.500 MiB)\n"
     )
-    names = {name for name, _, _ in findings(WINDOW.replace(FORCED_LINE, failed + FORCED_LINE))}
+    log = WINDOW.replace(FORCED_LINE, failed + FORCED_LINE)
+    names = {name for name, _, _ in findings(log)}
     assert "checkpoint-restore-failed" in names
     assert "no-usable-checkpoint" not in names
+    ((plain,), (after,)) = (report_of(text)["requests"] for text in (WINDOW, log))
+    assert 4194 <= plain["common_prefix_tokens"] <= 4234
+    assert after["common_prefix_tokens"] is None
