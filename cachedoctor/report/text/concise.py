@@ -12,7 +12,7 @@ from cachedoctor.model import Finding, InputInfo
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.text.header import place
+from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_finding import heading, location
 from cachedoctor.report.words.numbers import duration
@@ -20,11 +20,8 @@ from cachedoctor.report.words.numbers import duration
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write a line for each finding, the costliest first."""
-    several = len(report.sessions) > 1
-    servers = {session.index: place(session) for session in report.sessions if several}
     for finding in report.findings:
-        session = finding.evidence[0].session if finding.evidence else -1
-        out.write(_line(finding, report.inputs, servers.get(session) or (several and finding.origin) or "", look))
+        out.write(_line(finding, report.inputs, place_of(finding, report.sessions), look))
 
 
 def line(finding: Finding, look: Look) -> bytes:
