@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from test_vllm_tracker import report_of
 
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.redact.redact import Redactor
 
 LINES = """\
@@ -283,6 +284,21 @@ def test_errors_as_clients_print_them(error: str, around: str) -> None:
     (finding,) = report(*around.replace("{}", error).split("\n"))["findings"]
     assert finding["code"] == "CD401"
     assert "35,000 tokens did not fit into a context of 32,768 tokens" in finding["claim"]
+
+
+# ---- a pipe that is slow to begin
+
+
+def test_an_excerpt_that_comes_late_is_read_as_one() -> None:
+    """``ssh host dmesg | cachedoctor analyze -``: nothing comes for a while, and then all at once."""
+    analyzer, redactor = Analyzer(), Redactor()
+    analyzer.open("-")
+    analyzer.idle()
+    analyzer.feed(b"* " + FORCED.encode())
+    assert [finding.code for finding in analyzer.finish().findings] == ["CD901", "CD902"]
+    assert redactor.quiet() == b""
+    assert redactor.feed(b"* forcing full prompt re-processing due to lack") == b""
+    assert b"forcing full prompt" in redactor.finish()
 
 
 # ---- refusals inside the records of a client

@@ -61,7 +61,7 @@ class Redactor:
 
     def quiet(self) -> bytes:
         """The live input fell silent: give what was held."""
-        return self._read(self._held.release())
+        return self._read(self._held.quiet())
 
     def _read(self, chunk: bytes) -> bytes:
         return self._block(self._blocks.feed(self._documents.feed(chunk))) if chunk else b""
