@@ -56,7 +56,12 @@ def test_the_rows_of_a_day_add_up(run: Path) -> None:
 
 
 def finding(name: str, severity: str = "warning", confidence: str = "medium", **more: Any) -> Finding:
-    blank: dict[str, Any] = dict.fromkeys(Finding.__struct_fields__) | {"why": "", "ruled_out": [], "remedies": []}
+    blank: dict[str, Any] = dict.fromkeys(Finding.__struct_fields__) | {
+        "why": "",
+        "ruled_out": [],
+        "still_possible": [],
+        "remedies": [],
+    }
     return Finding(**blank | {"name": name, "severity": severity, "confidence": confidence, **more})
 
 

@@ -81,7 +81,7 @@ KEYS = {
     "endpoint avoidable_tokens avoidable_ms identities bounds at_least",
     "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
-    "references path origin key",
+    "references path origin key still_possible",
     "evidence": "path session line text role label",
     "not evaluated": "code name reason enable",
     "rule": "code name summary url",
@@ -129,7 +129,8 @@ def check_contract(report: dict[str, Any]) -> None:
         for evidence in finding["evidence"]:
             check_keys("evidence", evidence)
         assert all(list(remedy) == ["text", "commands"] for remedy in finding["remedies"])
-        assert all(list(other) == ["name", "why"] for other in finding["ruled_out"])
+        others = finding["ruled_out"] + finding["still_possible"]
+        assert all(list(other) == ["name", "why"] for other in others)
         assert list(finding["cost"]) == ["tokens", "ms", "ms_from", "at_most"]
 
 

@@ -77,9 +77,16 @@ def status(
         terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    if report.totals.requests and report.totals.judged_requests == 0 and not _causes(report):
+    if _tells_nothing(report) and not _causes(report):
         return NOTHING
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
+
+
+def _tells_nothing(report: Report) -> bool:
+    """Whether the log tells of no request what it could have reused, or measured nothing that can be compared."""
+    from cachedoctor.report.words.coverage import too_little
+
+    return (report.totals.requests > 0 and report.totals.judged_requests == 0) or too_little(report)
 
 
 def _causes(report: Report) -> bool:

@@ -291,6 +291,8 @@ class Match(msgspec.Struct):
     """Upper bound of ``tokens`` where the log leaves it open, as it lacks the length of the prompt."""
     severity: Severity | None = None
     """Where it is not that of its rule."""
+    undecided: bool = False
+    """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
 
 
 class Proof(msgspec.Struct):

@@ -158,7 +158,7 @@ class Analyzer:
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
         new = [] if self._intake is None else self._arrived(self._intake.quiet())
-        new += self._segments(self._excerpt.release())
+        new += self._segments(self._excerpt.quiet())
         self._servers.each(self._quiet)
         return new + self._collect()
 

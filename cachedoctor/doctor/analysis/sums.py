@@ -32,8 +32,7 @@ class Sums(msgspec.Struct):
         if request.parent is not None:
             return False
         self.requests += 1
-        # a slot that was empty at the beginning of a log may have been emptied
-        judged = request.outcome in _JUDGED and (request.outcome != "cold" or request.facts.starts_cold)
+        judged = request.outcome in _JUDGED and (request.facts.starts_cold or not _begins(request))
         cached, prompt = request.cached_tokens, request.prompt_tokens
         left_open = not judged and request.outcome != "cancelled" and _matters(prompt, cached)
         self.judged += judged
@@ -75,3 +74,10 @@ class Sums(msgspec.Struct):
 def _matters(prompt: int | None, cached: int | None) -> bool:
     """Whether a request may have computed as many tokens as are worth a word."""
     return prompt is None or prompt - (cached or 0) >= MIN_PROMPT_TOKENS.default
+
+
+def _begins(request: Request) -> bool:
+    """Whether what came before it may be missing in a log whose start is: an empty slot may have been emptied, and what
+    a slot held may be another conversation's."""
+    taken = request.outcome in ("partial", "reprocessed") and not request.thread_turn and request.held_thread is None
+    return request.outcome == "cold" or taken

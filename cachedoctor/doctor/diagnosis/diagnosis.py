@@ -201,7 +201,8 @@ class Diagnosis:
         tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
         slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
         named = not all(code.startswith(OF_INPUT) for code in codes)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named)
+        undecided = bool(codes) and self.groups.undecided(s.request)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided)
 
     # ---- what the report needs
 

@@ -48,6 +48,8 @@ def _checked(report: Report) -> str:
     """What stands under measurements."""
     if report.findings:
         return "The log has measurements and no requests: the findings below are about the server as a whole."
+    if undecided(report):
+        return undecided(report)
     said = checked(report)
     return f"No findings. {said[:1].upper()}{said[1:]}."
 

@@ -51,9 +51,10 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     if finding.diff is not None:
         parts.append("The prompts themselves were compared: text withheld.")
     parts += _requests(finding, rows)
-    if finding.ruled_out:
-        parts.append("Ruled out:")
-        parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in finding.ruled_out))
+    for title, others in (("Ruled out:", finding.excluded), ("Still possible:", finding.still_possible)):
+        if others:
+            parts.append(title)
+            parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))
     parts.append(details("Fix and references", *_fix(finding), _references(finding, report, pages)))
     return parts
 

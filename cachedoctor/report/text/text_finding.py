@@ -25,8 +25,10 @@ def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0, 
     _labelled(page, "cost", cost(finding, prompt_ms))
     _labelled(page, "why", finding.why)
     _labelled(page, "confidence", finding.confidence)
-    for other in finding.ruled_out:
+    for other in finding.excluded:
         _labelled(page, "not this", f"{other.name}: {other.why}")
+    for other in finding.still_possible:
+        _labelled(page, "possible", f"{other.name}: {other.why}")
     for remedy in finding.remedies:
         _labelled(page, "fix", remedy.text)
         for command in remedy.commands:

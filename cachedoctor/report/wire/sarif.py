@@ -103,6 +103,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
             "requests": finding.count,
             "recomputedTokens": finding.cost.tokens,
             "recomputedMs": finding.cost.ms,
+            "stillPossible": [visible(other.name) for other in finding.still_possible],
             "server": None if finding.origin is None else visible(finding.origin),
         },
     }

@@ -6,7 +6,7 @@ Knows which rules are about which engine. Knows no rule and no format.
 from __future__ import annotations
 
 from cachedoctor.knowledge.deciding_lines import Wanted, deciding
-from cachedoctor.model import Report, RequestRow
+from cachedoctor.model import Period, Report, RequestRow, SamplePeriod
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
@@ -32,6 +32,8 @@ def undecided(report: Report) -> str:
     Nothing where something could be told of most, or where a finding says what.
     """
     requests, judged = report.totals.requests, report.totals.judged_requests
+    if too_little(report) and not report.findings:
+        return _incomparable(report)
     if not requests or judged is None:
         return ""
     if not judged:
@@ -45,6 +47,34 @@ def undecided(report: Report) -> str:
     return (
         f"Cannot tell of {number(left_open)} of {count(requests, 'request')}: what came before is not in this log; "
         f"{_GIVE}{_missing(report)} {checked(report)} and found nothing in the others."
+    )
+
+
+def too_little(report: Report) -> bool:
+    """Whether all that was measured is one interval or batch for each engine: reuse is what several requests share."""
+    if report.totals.requests or not report.sessions:
+        return False
+    if any(s.engine == LLAMA or s.counters or s.answers for s in report.sessions):
+        return False
+    amounts = [_amount(period) for s in report.sessions for period in s.periods]
+    return max(amounts, default=0) == 1
+
+
+def _amount(period: Period) -> int:
+    """Intervals with traffic, or the requests of prefill batches."""
+    return period.busy if isinstance(period, SamplePeriod) else max(period.batches, period.seqs)
+
+
+def _incomparable(report: Report) -> str:
+    """Say that there is nothing to compare, what was looked at all the same, and what would help."""
+    engines = dict.fromkeys(session.engine for session in report.sessions)
+    what = ", ".join(looked_at([s for s in report.sessions if s.engine == engine]) for engine in engines)
+    blind = len({rule.code for rule in report.not_evaluated})
+    left = f", {count(blind, 'rule')} could not be evaluated" if blind else ""
+    return (
+        f"Cannot tell: {what}, and nothing to compare it with; reuse is what several requests share. To be sure, give "
+        "some minutes of the log with traffic in them, better the whole log, or dumps of /metrics before and after. "
+        f"What is there was looked at: {checked(report)} and found nothing{left}."
     )
 
 

@@ -160,6 +160,11 @@ class Conversations:
         if thread is not None and prefix < thread.total - KEPT:
             thread.taken = Taken(prefix, mark)
 
+    def began(self, id: int | None) -> bool:
+        """Whether the only known turn of this conversation is the first request of its slot that is in the log."""
+        thread = self.get(id)
+        return thread is not None and thread.turns == 1 and thread.recent[0].request.seen.fresh
+
     def by_total(self, total: float, slack: float, before: int) -> Thread | None:
         """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
