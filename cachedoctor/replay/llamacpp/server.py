@@ -257,7 +257,8 @@ class _Server:
         best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
         decision, reused = None, 0
         if asked.cache_prompt and asked.completion:
-            if self.attention and 1 < shared < length and (shared == old.tokens or not self.settings.cache_reuse):
+            plain = self.attention and not self._window()
+            if plain and 1 < shared < length and (shared == old.tokens or not self.settings.cache_reuse):
                 reused = shared
             else:
                 decision = self._decide(asked, old, shared, length)
@@ -280,7 +281,10 @@ class _Server:
         return decide(settings.build, held, shared, length, settings.projector)
 
     def _window(self) -> int:
-        return self.settings.window if self.sliding else 0
+        """Tokens that the memory is held against; b8672 to b9293 did so with a window of full size, too."""
+        settings = self.settings
+        misfires = settings.memory == "swa" and 8672 <= settings.build < 9294
+        return settings.window if self.sliding or misfires else 0
 
     def _oldest(self, cells: Cells, tokens: int) -> int:
         """Smallest position of the memory: of a recurrent state its only one."""
@@ -289,10 +293,8 @@ class _Server:
         return 0 if self.attention else tokens - 1
 
     def _moved(self, asked: Asked, old: Content, shared: int) -> int:
-        """The common prefix with the pieces that are moved behind it; as it is where the tokens are invented."""
-        held, sent = self.tree.tokens(old.text), self.tree.tokens(asked.prompt)
-        if held is None or sent is None:
-            return shared
+        """The common prefix with the pieces that are moved behind it; nothing is known to be in invented tokens."""
+        held, sent = self.tree.known(old.text), self.tree.known(asked.prompt)
         return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
 
     def _computed(
@@ -356,7 +358,7 @@ class _Server:
         if not asked.cache_prompt:
             return "by request"
         if shared >= best:
-            return "window" if self.settings.kind == "swa" else "checkpoint"
+            return "window" if self.settings.memory == "swa" else "checkpoint"
         if ideal.together or ideal.owner is None:
             return "together"
         for other in self.slots:
