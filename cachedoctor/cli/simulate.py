@@ -37,6 +37,7 @@ def simulate(
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
+    responses: whatif_inputs.Responses = None,
     tokenizer: ModelTokenizer = None,
     template: Template = None,
     build: Build = None,
@@ -53,7 +54,8 @@ def simulate(
     """Say what would have been reused under other settings, or by another build, by replay of the server's decisions.
 
     The replay's own error under the recorded settings comes first. Without a log the recorded settings are the defaults
-    of the build; memory=swa (or hybrid, recurrent) and window=N then say what the model is.
+    of the build; memory=swa (or hybrid, recurrent) and window=N then say what the model is. Logs of vLLM and SGLang
+    need --requests and --tokenizer; --responses, or the log's own sums, say what was reused.
 
     Exit status: 0 replayed; 2 wrong usage, a setting that the build does not know, or an unreadable input; 3 the replay
     does not explain the log, or there is nothing to replay; 130 interrupted.
@@ -61,9 +63,9 @@ def simulate(
     from cachedoctor.doctor.whatif.simulation import simulate as replay
     from cachedoctor.report.forms import whatif_forms
 
-    spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
+    spare_inputs(output, [*paths, prompts, requests, *(responses or []), tokenizer, template])
     progress = Progress(paths, quiet)
-    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
+    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses)
     try:
         with Interrupts(), Sink(output) as sink:
             found = whatif_inputs.evidence(paths, progress, beside)

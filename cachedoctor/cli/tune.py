@@ -45,6 +45,7 @@ def tune(
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
+    responses: whatif_inputs.Responses = None,
     tokenizer: ModelTokenizer = None,
     template: Template = None,
     build: Build = None,
@@ -69,9 +70,9 @@ def tune(
     from cachedoctor.doctor.whatif.tuning import tune as search
     from cachedoctor.report.forms import whatif_forms
 
-    spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
+    spare_inputs(output, [*paths, prompts, requests, *(responses or []), tokenizer, template])
     progress = Progress(paths, quiet)
-    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
+    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses)
     try:
         with Interrupts(), Sink(output) as sink:
             found = whatif_inputs.evidence(paths, progress, beside)
