@@ -123,7 +123,8 @@ def sglang_chat(folder: Path, *, cached: int) -> Asking:
     first = (8 + 500 + 2) + (6 + 300 + 2) + 11
     second = first + 40 + 2 + (6 + 200 + 2) + 11
     lines = [
-        f"[2026-07-04 04:31:{20 + n} TP0] Prefill batch, #new-seq: 1, #new-token: {length - known}, #cached-token: {known}, "
+        f"[2026-07-04 04:31:{20 + n} TP0] Prefill batch, #new-seq: 1, #new-token: {length - known}, "
+        f"#cached-token: {known}, "
         "token usage: 0.00, #running-req: 0, #queue-req: 0, #pending-token: 0, cuda graph: False, "
         "input throughput (token/s): 54.55"
         for n, (length, known) in enumerate([(first, 0), (second, cached)])
