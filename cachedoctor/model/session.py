@@ -52,6 +52,10 @@ class Sizes(msgspec.Struct):
     """The largest context checkpoint."""
     entry: float | None = None
     """The largest prompt of the RAM cache, checkpoints included."""
+    state: float | None = None
+    """The largest state that was saved to the RAM cache, without checkpoints."""
+    state_tokens: int = 0
+    """Its length."""
     conversations: dict[int, float] = msgspec.field(default_factory=dict)
     """Largest saved state of each conversation."""
     short: int = 0

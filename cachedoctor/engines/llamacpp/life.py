@@ -296,6 +296,8 @@ class Life:
     def save(self, length: int, size: float | None, mark: Mark) -> None:
         """A prompt is saved to the RAM cache: of the chosen slot, or of an idle one."""
         self.past.ram.save(length, mark)
+        if size and size > (self.session.sizes.state or 0.0):
+            self.session.sizes.state, self.session.sizes.state_tokens = size, length
         owner = self.choosing
         if owner is None:
             self._measure_entry(size, None)
