@@ -29,6 +29,8 @@ from cachedoctor.cli.common_options import (
     Width,
     given_options,
     given_or_piped,
+    refuse_alone,
+    refuse_page,
 )
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
@@ -131,6 +133,7 @@ def analyze(
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():
         terminal.ask_for_paste()
+    refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)
         code = _run(job, sink, look, interrupts)
@@ -139,6 +142,7 @@ def analyze(
 
 def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
     if not paths:
+        refuse_alone(tokenizer, template)
         return None
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
 from cachedoctor.cli import completion, terminal
+from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
     from cachedoctor.model import Given
+
+_Form = TypeVar("_Form", bound=str)
 
 MaxUnpacked = Annotated[
     int | None,
@@ -46,14 +51,45 @@ def given_options(line: str | None) -> list[Given]:
     """Read the command line of a server, where one was given."""
     if line is None:
         return []
-    if _OTHERS.search(line):
-        from cachedoctor.model import CacheDoctorError
+    from cachedoctor.model import CacheDoctorError
 
+    if _OTHERS.search(line):
         what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
         raise CacheDoctorError(what, "their logs say at the start how they were resolved")
-    from cachedoctor.knowledge.cmdline import parse
+    from cachedoctor.knowledge.cmdline import is_program, parse
 
+    if os.path.isfile(line) and not is_program(line):
+        args = "docker inspect -f '{{json .Args}}' CONTAINER"
+        hint = f"give what stands in it: --cmdline 'llama-server -m ...'; of a container: --cmdline \"$({args})\""
+        raise CacheDoctorError(f"--cmdline: {line} is a file, not a command line", hint)
     return parse(line)
+
+
+def refuse_alone(tokenizer: str | None, template: str | None) -> None:
+    """Raise ``CacheDoctorError`` for a tokenizer or a template without the prompts that they are for."""
+    if tokenizer is not None or template is not None:
+        from cachedoctor.model import CacheDoctorError
+
+        option = "--tokenizer" if tokenizer is not None else "--template"
+        hint = "it goes with --requests FILE, --prompts DIR or --slots FILE"
+        raise CacheDoctorError(f"{option}: there are no prompts that it could be used on", hint)
+
+
+def refuse_page(format: str, output: str | None) -> None:
+    """Raise ``CacheDoctorError`` where the HTML page would be poured over a terminal."""
+    if format == "html" and output is None and sys.stdout is not None and sys.stdout.isatty():
+        from cachedoctor.model import CacheDoctorError
+
+        raise CacheDoctorError("--format html: is a page for a browser, not for a terminal", "add -o report.html")
+
+
+def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[_Form, ...]) -> _Form:
+    """Return the format that was asked for, else the one of the ``known`` that the name of the output ends in."""
+    source = ctx.get_parameter_source("format")
+    if source is not None and source.name == "COMMANDLINE":
+        return format
+    found = format_of(output, known)
+    return next((form for form in known if form == found), format)
 
 
 ColorOption = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width
+from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width, refuse_page
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -33,6 +33,7 @@ def report(
 
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
+    refuse_page(chosen.format, output)
     found = read(stored)
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))

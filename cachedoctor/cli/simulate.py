@@ -18,6 +18,7 @@ from cachedoctor.cli.common_options import (
     Requests,
     Template,
     Width,
+    by_name,
 )
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.interrupts import Interrupts
@@ -26,6 +27,7 @@ from cachedoctor.cli.sink import Sink, spare_inputs
 
 
 def simulate(
+    ctx: typer.Context,
     paths: whatif_inputs.Inputs,
     changes: Annotated[
         list[str] | None,
@@ -61,6 +63,7 @@ def simulate(
     from cachedoctor.doctor.whatif.simulation import simulate as replay
     from cachedoctor.report.forms import whatif_forms
 
+    chosen = by_name(ctx, format, output, whatif_forms.FORMATS)
     spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
     progress = Progress(paths, quiet)
     beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
@@ -71,7 +74,7 @@ def simulate(
             answer = replay(found, changes or [], paths)
             with sink.writing() as out:
                 look = terminal.look(sink.path is not None, color, width)
-                whatif_forms.write_simulation(format, answer, out, look)
+                whatif_forms.write_simulation(chosen, answer, out, look)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     finally:

@@ -18,6 +18,7 @@ from cachedoctor.cli.common_options import (
     Requests,
     Template,
     Width,
+    by_name,
 )
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.interrupts import Interrupts
@@ -26,6 +27,7 @@ from cachedoctor.cli.sink import Sink, spare_inputs
 
 
 def tune(
+    ctx: typer.Context,
     paths: whatif_inputs.Inputs,
     memory: Annotated[
         int | None,
@@ -69,6 +71,7 @@ def tune(
     from cachedoctor.doctor.whatif.tuning import tune as search
     from cachedoctor.report.forms import whatif_forms
 
+    chosen = by_name(ctx, format, output, whatif_forms.FORMATS)
     spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
     progress = Progress(paths, quiet)
     beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
@@ -79,7 +82,7 @@ def tune(
             answer = search(found, paths, None if memory is None else memory / (1 << 20), said or [])
             with sink.writing() as out:
                 look = terminal.look(sink.path is not None, color, width)
-                whatif_forms.write_tuning(format, answer, out, look)
+                whatif_forms.write_tuning(chosen, answer, out, look)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     finally:
