@@ -19,6 +19,7 @@ from cachedoctor.cli.common_options import (
     FailOn,
     Ignore,
     MaxUnpacked,
+    MinPromptTokens,
     ModelTokenizer,
     NoConfig,
     Prompts,
@@ -26,6 +27,7 @@ from cachedoctor.cli.common_options import (
     Requests,
     Select,
     Template,
+    WarnTokens,
     Width,
     given_options,
     given_or_piped,
@@ -80,6 +82,8 @@ def analyze(
     fail_on: FailOn = "never",
     select: Select = None,
     ignore: Ignore = None,
+    min_prompt_tokens: MinPromptTokens = None,
+    warn_tokens: WarnTokens = None,
     slots: Annotated[
         list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
     ] = None,

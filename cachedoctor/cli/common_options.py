@@ -119,6 +119,19 @@ Ignore = Annotated[
 FailOn = Annotated[
     Literal["never", "note", "warning", "error"], typer.Option(help="Exit with 1 when a finding is that severe.")
 ]
+MinPromptTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--min-prompt-tokens",
+        min=0,
+        metavar="N",
+        help="Say nothing of requests with a shorter prompt.  [default: 1000]",
+    ),
+]
+WarnTokens = Annotated[
+    int | None,
+    typer.Option("--warn-tokens", min=0, metavar="N", help="A cause that cost as many is a warning.  [default: 1000]"),
+]
 Config = Annotated[
     str | None,
     typer.Option(

@@ -70,6 +70,11 @@ class Totals(msgspec.Struct):
     open_requests: Long | None = None
     """Requests that computed enough to matter, of which the log does not tell what they could have reused, as it lacks
     what came before them or what became of them. Added after the first release of v1: may be missing."""
+    short_requests: Long | None = None
+    """Requests that lost tokens, and of which nothing is said because their prompt is shorter than ``short_below``.
+    Added after the first release of v1: may be missing."""
+    short_below: Long | None = None
+    """Tokens, the threshold ``min-prompt-tokens``. Added after the first release of v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):

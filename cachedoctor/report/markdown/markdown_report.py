@@ -17,7 +17,7 @@ from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
-from cachedoctor.report.words.coverage import imitated, numbered, undecided
+from cachedoctor.report.words.coverage import remarks, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
 
@@ -85,8 +85,7 @@ def _about(report: Report) -> str:
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
     known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
     parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
-    for said in filter(None, (numbered(report), imitated(report))):
-        parts.append(said)
+    parts += remarks(report)
     if report.ignored:
         parts.append(switched_off(report.ignored))
     if report.interrupted:

@@ -15,7 +15,7 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text import header, text_finding
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.coverage import checked, imitated, numbered, seen, undecided
+from cachedoctor.report.words.coverage import checked, remarks, seen, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import count, number, percent
 
@@ -115,7 +115,7 @@ def _footer(page: Page, report: Report) -> None:
     if report.interrupted:
         page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
     page.prose([], _read(report), 2)
-    for said in filter(None, (numbered(report), imitated(report))):
+    for said in remarks(report):
         page.prose([], said, 2)
     page.prose([], verdict(report), 2)
     if report.ignored:

@@ -139,6 +139,20 @@ def imitated(report: Report) -> str:
     return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
 
 
+def passed_over(report: Report) -> str:
+    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
+    short, least = report.totals.short_requests, report.totals.short_below
+    if not short or not least:
+        return ""
+    were = "was" if short == 1 else "were"
+    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
+
+
+def remarks(report: Report) -> list[str]:
+    """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
+    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
+
+
 def _rules(report: Report, name: str) -> str:
     closed = {rule.code for rule in report.not_evaluated}.union(report.ignored)
     return count(len(rules_of(name, {rule.code for rule in report.rules}) - closed), "rule")
