@@ -103,7 +103,10 @@ def _again(task: int, prompt: int, held: int) -> str:
     return chosen + request(task, prompt, kept, FORCED)
 
 
-@pytest.mark.parametrize(("least", "said"), [(1000, "1 request below 1,000 tokens was"), (4050, "2 requests below 4,050 tokens were"), (0, "")])
+@pytest.mark.parametrize(
+    ("least", "said"),
+    [(1000, "1 request below 1,000 tokens was"), (4050, "2 requests below 4,050 tokens were"), (0, "")],
+)
 def test_requests_that_a_threshold_passes_over_are_told(least: int, said: str) -> None:
     """Those that lost what they shared with the request before them: 900 tokens and 4,000; the first lost nothing."""
     log = request(0, 940) + _again(5, 950, 945) + _again(7, 4000, 955) + _again(9, 4100, 4005)
