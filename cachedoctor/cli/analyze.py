@@ -6,6 +6,7 @@ Knows the order of the steps and the exit statuses. Knows no log line.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -26,13 +27,18 @@ from cachedoctor.cli.common_options import (
     Quiet,
     Requests,
     Select,
+    Since,
+    Slots,
+    Tasks,
     Template,
+    Until,
     WarnTokens,
     Width,
     given_options,
     given_or_piped,
     refuse_alone,
     refuse_page,
+    wanted_requests,
 )
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
@@ -45,6 +51,7 @@ from cachedoctor.report.base import FORMATS, FormatName, Look, write
 if TYPE_CHECKING:
     from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.model import Given, Report
@@ -62,6 +69,13 @@ class _Job(NamedTuple):
     jobs: int
     max_unpacked: int | None
     quiet: bool
+    wanted: Wanted | None
+    """Requests that are shown, None for all."""
+
+    @property
+    def lists_requests(self) -> bool:
+        """Whether all requests must be kept."""
+        return FORMATS[self.settings.format].lists_requests or self.wanted is not None
 
 
 def analyze(
@@ -84,6 +98,10 @@ def analyze(
     ignore: Ignore = None,
     min_prompt_tokens: MinPromptTokens = None,
     warn_tokens: WarnTokens = None,
+    task: Tasks = None,
+    slot: Slots = None,
+    since: Since = None,
+    until: Until = None,
     slots: Annotated[
         list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
     ] = None,
@@ -132,6 +150,7 @@ def analyze(
         jobs or os.cpu_count() or 1,
         max_unpacked,
         quiet,
+        wanted_requests(task, slot, since, until, chosen.format),
     )
     beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
@@ -184,7 +203,6 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     live = Live(sink, look, job.settings.format, progress.hide) if _is_live(job, sink) else None
     hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
     listener = None if stream is None else stream.listener
-    lists = FORMATS[job.settings.format].lists_requests
     analyzer = Stepwise(
         interrupts,
         hearers,
@@ -192,7 +210,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         job.build,
         job.prompts,
         job.given,
-        keeps_requests=lists,
+        keeps_requests=job.lists_requests,
         options=job.settings.options,
         extras=job.extras,
     )
@@ -201,13 +219,23 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
-    report, interrupted = conclude(analyzer, interrupted, interrupts, end)
+    choose = partial(_chosen, wanted=job.wanted)
+    report, interrupted = conclude(analyzer, interrupted, interrupts, end, choose)
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
     clear_folders()
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
+
+
+def _chosen(report: Report, wanted: Wanted | None) -> Report:
+    """The report with the requests that are to be shown; one of nothing is left as it is, and says so."""
+    if wanted is None or not any(info.recognised for info in report.inputs):
+        return report
+    from cachedoctor.doctor.analysis.filtering import filtered
+
+    return filtered(report, wanted)
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:
@@ -217,7 +245,7 @@ def _stream(job: _Job, sink: Sink) -> Stream:
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.settings.format not in LIVE_FORMATS or sink.path is not None:
+    if job.settings.format not in LIVE_FORMATS or sink.path is not None or job.wanted is not None:
         return False
     if job.follow is not None:
         return True
@@ -239,8 +267,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interru
                 from cachedoctor.doctor.parallel.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
-                    keeps = FORMATS[job.settings.format].lists_requests
-                    terms = Terms(job.build, job.given, keeps, limit, job.settings.options)
+                    terms = Terms(job.build, job.given, job.lists_requests, limit, job.settings.options)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
             return feed_all(analyzer, job.paths, limit, progress.read), False
         return drive_followed(analyzer, job.follow, interrupts.deferred())

@@ -13,6 +13,7 @@ from cachedoctor.cli import completion, terminal
 from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
+    from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.model import Given
 
 _Form = TypeVar("_Form", bound=str)
@@ -119,6 +120,46 @@ Ignore = Annotated[
 FailOn = Annotated[
     Literal["never", "note", "warning", "error"], typer.Option(help="Exit with 1 when a finding is that severe.")
 ]
+Tasks = Annotated[
+    list[int] | None,
+    typer.Option("--task", min=0, metavar="N", help="Show only this request of the log; repeatable."),
+]
+Slots = Annotated[
+    list[int] | None,
+    typer.Option("--slot", min=0, metavar="N", help="Show only requests of this slot; repeatable."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Show only requests from then on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
+    ),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Show only those that started until then.")]
+
+
+def wanted_requests(
+    tasks: list[int] | None, slots: list[int] | None, since: str | None, until: str | None, format: str
+) -> Wanted | None:
+    """Return which requests are to be shown, None for all.
+
+    Raises:
+        CacheDoctorError: it is no time, or the format tells everything as it happens.
+    """
+    if not tasks and not slots and since is None and until is None:
+        return None
+    from cachedoctor.doctor.analysis.filtering import Wanted
+    from cachedoctor.model import CacheDoctorError
+
+    if format == "jsonl":
+        hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
+        raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
+    wanted = Wanted(tuple(tasks or ()), tuple(slots or ()), since, until)
+    wanted.check()
+    return wanted
+
+
 MinPromptTokens = Annotated[
     int | None,
     typer.Option(

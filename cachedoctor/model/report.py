@@ -92,6 +92,26 @@ class SlotReuse(msgspec.Struct):
     where the log does not say."""
 
 
+class Filtered(msgspec.Struct):
+    """Which requests of a log are shown; sums, and counts and costs of findings, are of the whole log."""
+
+    tasks: list[Long]
+    """Empty: of any task."""
+    slots: list[Long]
+    """Empty: on any slot."""
+    since: str | None
+    """As it was asked for, of the log's own clock."""
+    until: str | None
+    requests: Long
+    """Requests that are shown."""
+    all_requests: Long
+    findings: Long
+    """Findings that one of these requests belongs to."""
+    all_findings: Long
+    without_time: Long = 0
+    """Requests that are left out because the log has no time of them."""
+
+
 class RequestLines(Protocol):
     """Finished requests in the order in which they started, as rows or as JSON; a new pass at each call."""
 
@@ -152,3 +172,5 @@ class Report(msgspec.Struct):
     accounts: list[Account] = msgspec.field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went: of the whole log first, then of servers, conversations
     and clients."""
+    filtered: Filtered | None = None
+    """Which requests and findings are shown; None: all."""

@@ -16,6 +16,7 @@ from cachedoctor.model import (
     BatchPeriod,
     CacheSample,
     Counters,
+    Filtered,
     Finding,
     InputInfo,
     Memory,
@@ -133,6 +134,9 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    filtered: Filtered | None = None
+    """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
+    release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):

@@ -18,6 +18,7 @@ from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.coverage import remarks, undecided
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
 
@@ -85,6 +86,8 @@ def _about(report: Report) -> str:
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
     known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
     parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
+    if report.filtered is not None:
+        parts.append(filtered(report))
     parts += remarks(report)
     if report.ignored:
         parts.append(switched_off(report.ignored))

@@ -83,10 +83,11 @@ _GIVE = (
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{_place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
-def _place(row: RequestRow) -> str:
+def place(row: RequestRow) -> str:
+    """Say where the lines of a request stand."""
     lines = (
         f"line {row.first_line:,}"
         if row.first_line == row.last_line
