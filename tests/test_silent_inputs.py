@@ -1,4 +1,7 @@
-"""What was given and would have been ignored without a word: names of outputs, files in the place of other things."""
+"""What was given and would have been ignored without a word: names of outputs, files in the place of other things.
+
+And how the help says what can be given.
+"""
 
 from __future__ import annotations
 
@@ -122,3 +125,21 @@ def test_logs_are_known_by_their_lines(tmp_path: Path) -> None:
     assert not is_log(str(tmp_path))
     assert not is_log("-")
     assert not is_log(str(tmp_path / "nowhere"))
+
+
+def test_the_help_of_analyze_has_its_options_in_groups() -> None:
+    """The commonest first, every option once, and two examples in the last rows."""
+    rows = run("analyze", "--help", COLUMNS="80").stdout.decode().rstrip().split("\n")
+    headings = [row for row in rows if row.endswith(":") and not row.startswith(" ")]
+    assert headings[:4] == ["Arguments:", "Most used:", "Input:", "Evidence beside the log:"]
+    assert {"Rules and gate:", "Output:", "Terminal:"} <= set(headings)
+    first = [
+        row.split()[0].rstrip(",")
+        for row in rows[rows.index("Most used:") + 1 : rows.index("Input:")]
+        if row[2:3] == "-"
+    ]
+    assert first == ["-f", "-o", "--follow"]
+    named = [row.split()[1 if row[4:5] == "," else 0].rstrip(",") for row in rows if row.startswith("  -")]
+    assert len(named) == len(set(named)) >= 25
+    assert [row.split()[0] for row in rows[-2:]] == ["cachedoctor", "docker"]
+    assert max(map(len, rows)) <= 80

@@ -13,6 +13,9 @@ import typer
 
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import (
+    COMMON,
+    EVIDENCE,
+    INPUT,
     Build,
     Cmdline,
     ColorOption,
@@ -84,12 +87,21 @@ def analyze(
         list[str] | None,
         typer.Argument(metavar="LOG", help="Logs of one server, plain or gz, xz, bz2, zst; - is standard input."),
     ] = None,
-    format: Annotated[FormatName, typer.Option("--format", "-f", help="Format of the report.")] = "text",
+    format: Annotated[
+        FormatName,
+        typer.Option(
+            "--format", "-f", help="Format of the report, unless the ending of FILE names it.", rich_help_panel=COMMON
+        ),
+    ] = "text",
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.", rich_help_panel=COMMON),
     ] = None,
     follow: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.", rich_help_panel=COMMON
+        ),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
@@ -103,7 +115,10 @@ def analyze(
     since: Since = None,
     until: Until = None,
     slots: Annotated[
-        list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.", rich_help_panel=EVIDENCE
+        ),
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
@@ -111,16 +126,31 @@ def analyze(
     template: Template = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", metavar="FILE", help="Dump of /metrics of vLLM or SGLang; repeatable."),
+        typer.Option(
+            "--metrics",
+            metavar="FILE",
+            help="Dump of /metrics of vLLM or SGLang; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
     ] = None,
     responses: Annotated[
         list[str] | None,
-        typer.Option("--responses", metavar="FILE", help="Responses with usage, as the server sent them; repeatable."),
+        typer.Option(
+            "--responses",
+            metavar="FILE",
+            help="Responses with usage, as the server sent them; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
     ] = None,
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs", "-j", min=0, metavar="N", help="Processes that read several or large files; 0: one per core."
+            "--jobs",
+            "-j",
+            min=0,
+            metavar="N",
+            help="Processes that read several or large files; 0: one per core.",
+            rich_help_panel=INPUT,
         ),
     ] = 1,
     max_unpacked: MaxUnpacked = None,
