@@ -56,6 +56,8 @@ _TELLING = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot
 """Marks of requests that a rule may speak about though they lost nothing."""
 _LEFT_OPEN = "CD9"
 """How the codes of rules begin that name no cause."""
+_NAMED = 80
+"""Characters of the name and of the place of what changed; a name may be a million long."""
 _OF_SLOTS = "CD3"
 """How the codes of causes begin for which the client changed nothing: its slot was taken."""
 
@@ -301,7 +303,7 @@ def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, 
         name=rule.name,
         severity=_severity(rule, group, warn_tokens),
         confidence=group.worst.confidence,
-        claim=words.claim,
+        claim=words.claim + _changed(words.claim, proof.difference, group.count),
         requests=group.first + worst,
         count=group.count,
         evidence=_evidence([proof.primary, *proof.related], path, group.session),
@@ -315,6 +317,16 @@ def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, 
         origin=origin,
         key=cause,
     )
+
+
+def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
+    """Name the tool, message or field that changed, where the prompts themselves were given, unless the claim does."""
+    first = None if found is None else found.first
+    if first is None or not first.place or first.place in claim:
+        return ""
+    named = first.field if first.field and first.field not in claim else ""
+    where = ", ".join(part[:_NAMED] for part in (first.place, named) if part)
+    return f"; changed: {where}" if count == 1 else f"; changed in the costliest: {where}"
 
 
 def _cost(group: Group) -> Cost:
