@@ -150,7 +150,7 @@ def _memory(session: Session) -> str:
     window = session.setting("n_swa")
     parts = [f"{prose(session.memory)} memory"] if session.memory else []
     if not parts and session.engine == server_words.LLAMA:
-        parts.append("kind of memory unknown")
+        parts.append("model type: not in this log")
     if arch is not None:
         parts.append(f"architecture {code(str(arch))}")
     if session.memory == "swa" and isinstance(window, int):
