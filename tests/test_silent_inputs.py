@@ -143,3 +143,26 @@ def test_the_help_of_analyze_has_its_options_in_groups() -> None:
     assert len(named) == len(set(named)) >= 25
     assert [row.split()[0] for row in rows[-2:]] == ["cachedoctor", "docker"]
     assert max(map(len, rows)) <= 80
+
+
+def test_a_folder_stands_for_the_logs_in_it(log: Path, tmp_path: Path) -> None:
+    """Rotations are one log, the oldest first; what no server wrote is named, and what is hidden is not looked at."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    lines = log.read_bytes().splitlines(keepends=True)
+    (folder / "server.log.1").write_bytes(b"".join(lines[:8]))
+    (folder / "server.log").write_bytes(b"".join(lines[8:]))
+    (folder / "access.log").write_bytes(b"127.0.0.1 - - [01/May/2026:10:00:00 +0000] GET / 200\n" * 9)
+    (folder / ".hidden.log").write_bytes(log.read_bytes())
+    (folder / "notes.md").write_text("nothing")
+    (folder / "inner").mkdir()
+    done = run("analyze", folder, "-f", "json")
+    report = json.loads(done.stdout)
+    assert [info["path"] for info in report["inputs"]] == [str(folder / "server.log.1"), str(folder / "server.log")]
+    whole = json.loads(run("analyze", log, "-f", "json").stdout)
+    assert [row["prompt_tokens"] for row in report["requests"]] == [row["prompt_tokens"] for row in whole["requests"]]
+    assert b"not read: access.log" in done.stderr
+    assert run(folder, "-q").stderr == b""
+    empty = run("analyze", folder / "inner")
+    assert empty.returncode == 2
+    one_line(empty, "is a directory")

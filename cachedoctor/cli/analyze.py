@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from cachedoctor.sources.base import SourceError
 
 
+_NAMED = 3
+"""Files that a message names."""
+
+
 class _Job(NamedTuple):
     paths: list[str]
     prompts: GivenPrompts | None
@@ -85,7 +89,10 @@ def analyze(
     ctx: typer.Context,
     logs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="LOG", help="Logs of one server, plain or gz, xz, bz2, zst; - is standard input."),
+        typer.Argument(
+            metavar="LOG",
+            help="Logs of one server, or a folder of them, plain or gz, xz, bz2, zst; - is standard input.",
+        ),
     ] = None,
     format: Annotated[
         FormatName,
@@ -170,7 +177,7 @@ def analyze(
         chosen.announce()
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
-        _paths(ctx, logs or [], follow, alone=bool(metrics or responses)),
+        _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses)), quiet),
         beside,
         _extra_inputs(metrics or [], responses or [], max_unpacked),
         follow,
@@ -220,6 +227,23 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool)
     if alone and not logs:
         return []
     return logs or ["-" if terminal.typed() else given_or_piped(ctx, None)]
+
+
+def _expanded(paths: list[str], quiet: bool) -> list[str]:
+    """Put the logs of a folder in its place; the others there that are called logs are named."""
+    found = []
+    for path in paths:
+        if path == "-" or not os.path.isdir(path):
+            found.append(path)
+            continue
+        from cachedoctor.doctor.tables.log_heads import logs_in
+
+        inside, others = logs_in(path)
+        found += inside or [path]  # whoever reads it says that it is a folder
+        if others and not quiet:
+            shown = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else "")
+            terminal.complain(f"{path}: no lines of a server, not read: {shown}", "name them to read them", "note")
+    return found
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:

@@ -75,7 +75,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and words of a command; the first word may be a log instead."""
         log = args[0]
-        if log not in self.commands and (log == "-" or (os.path.exists(log) and not os.path.isdir(log))):
+        if log not in self.commands and (log == "-" or os.path.exists(log)):
             args = ["analyze", *args]
         return super().resolve_command(ctx, args)
 

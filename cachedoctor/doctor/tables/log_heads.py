@@ -32,6 +32,23 @@ def is_log(path: str) -> bool:
     return known >= _SHARE * len(lines)
 
 
+def logs_in(folder: str) -> tuple[list[str], list[str]]:
+    """Return the logs of servers that lie directly in ``folder``, by name, and the other files that are called logs.
+
+    A rotation may begin anywhere: it is a log where the one is whose rotation it is. None of a folder that cannot be
+    read, which whoever reads it will say.
+    """
+    from cachedoctor.knowledge.rotations import base_name
+
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and entry.name[0] != ".")
+    except OSError:
+        return [], []
+    known = {base_name(name) for name in names if is_log(os.path.join(folder, name))}
+    logs = [os.path.join(folder, name) for name in names if base_name(name) in known]
+    return logs, [name for name in names if base_name(name) not in known and base_name(name).endswith(".log")]
+
+
 def _head(path: str) -> bytes:
     """Return the first whole lines, unpacked; nothing of what cannot be read, which whoever reads it will say."""
     from cachedoctor.model import CacheDoctorError
