@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
-from cachedoctor.cli import terminal, whatif_inputs
+from cachedoctor.cli import whatif_inputs
 from cachedoctor.cli.common_options import (
     Build,
     Cmdline,
@@ -20,10 +21,6 @@ from cachedoctor.cli.common_options import (
     Width,
     by_name,
 )
-from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.read_progress import Progress
-from cachedoctor.cli.sink import Sink, spare_inputs
 
 
 def simulate(
@@ -63,19 +60,10 @@ def simulate(
     from cachedoctor.doctor.whatif.simulation import simulate as replay
     from cachedoctor.report.forms import whatif_forms
 
-    chosen = by_name(ctx, format, output, whatif_forms.FORMATS)
-    spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
-    progress = Progress(paths, quiet)
-    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
-    try:
-        with Interrupts(), Sink(output) as sink:
-            found = whatif_inputs.evidence(paths, progress, beside)
-            progress.close()
-            answer = replay(found, changes or [], paths)
-            with sink.writing() as out:
-                look = terminal.look(sink.path is not None, color, width)
-                whatif_forms.write_simulation(chosen, answer, out, look)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    finally:
-        progress.close()
+    whatif_inputs.run(
+        paths,
+        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked),
+        whatif_inputs.Output(output, quiet, color, width),
+        lambda found: replay(found, changes or [], paths),
+        partial(whatif_forms.write_simulation, by_name(ctx, format, output, whatif_forms.FORMATS)),
+    )

@@ -15,6 +15,7 @@ from cachedoctor.model import (
     Answers,
     BatchPeriod,
     CacheSample,
+    Cause,
     Counters,
     Filtered,
     Finding,
@@ -137,6 +138,8 @@ class ReportDocument(Struct):
     filtered: Filtered | None = None
     """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
     release of v1: may be missing."""
+    causes: list[Cause] = field(default_factory=list)
+    """Findings of one cause over all servers together. Added after the first release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
