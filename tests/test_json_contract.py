@@ -67,13 +67,13 @@ LOGS: dict[str, list[str]] = {
 
 KEYS = {
     "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
-    "restart slots ignored accounts causes",
+    "restart slots ignored accounts filtered causes",
     "tool": "name version",
     "input": "path engine bytes lines recognised error counted imitations",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
     "settings first_line last_line n_requests version version_min version_max counters answers periods",
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms "
-    "unknown_tokens unknown_requests judged_requests open_requests",
+    "unknown_tokens unknown_requests judged_requests open_requests short_requests short_below",
     "request": "index session path slot task parent thread first_line last_line prompt_tokens cached_tokens "
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "

@@ -31,14 +31,21 @@ def no_requests(paths: Sequence[str]) -> tuple[str, str]:
 
 
 def conclude(
-    analyzer: Analyzer, interrupted: bool, interrupts: Interrupts, write: Callable[[Report], None]
+    analyzer: Analyzer,
+    interrupted: bool,
+    interrupts: Interrupts,
+    write: Callable[[Report], None],
+    choose: Callable[[Report], Report] = lambda report: report,
 ) -> tuple[Report, bool]:
-    """Make the report and have it written; gives it, and whether an interrupt came before the end."""
+    """Make the report and have it written; gives it, and whether an interrupt came before the end.
+
+    ``choose``: gives the part of the report that is to be shown.
+    """
     written = False
     try:
         # Who interrupts for the second time does not want to wait for the report.
         with contextlib.nullcontext() if interrupted else interrupts.held():
-            report = analyzer.finish(interrupted)
+            report = choose(analyzer.finish(interrupted))
             write(report)
             written = True
     except KeyboardInterrupt:

@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width
+from cachedoctor.cli.common_options import (
+    ColorOption,
+    Config,
+    NoConfig,
+    Since,
+    Slots,
+    Tasks,
+    Until,
+    Width,
+    refuse_page,
+    wanted_requests,
+)
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -20,6 +31,10 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
+    task: Tasks = None,
+    slot: Slots = None,
+    since: Since = None,
+    until: Until = None,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -33,6 +48,12 @@ def report(
 
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
+    refuse_page(chosen.format, output)
+    wanted = wanted_requests(task, slot, since, until, chosen.format)
     found = read(stored)
+    if wanted is not None:
+        from cachedoctor.doctor.analysis.filtering import filtered
+
+        found = filtered(found, wanted)
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))

@@ -19,10 +19,12 @@ from cachedoctor.cli.common_options import (
     Requests,
     Template,
     Width,
+    by_name,
 )
 
 
 def simulate(
+    ctx: typer.Context,
     paths: whatif_inputs.Inputs,
     changes: Annotated[
         list[str] | None,
@@ -65,5 +67,5 @@ def simulate(
         whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses),
         whatif_inputs.Output(output, quiet, color, width),
         lambda found: replay(found, changes or [], paths),
-        partial(whatif_forms.write_simulation, format),
+        partial(whatif_forms.write_simulation, by_name(ctx, format, output, whatif_forms.FORMATS)),
     )

@@ -19,10 +19,12 @@ from cachedoctor.cli.common_options import (
     Requests,
     Template,
     Width,
+    by_name,
 )
 
 
 def tune(
+    ctx: typer.Context,
     paths: whatif_inputs.Inputs,
     memory: Annotated[
         int | None,
@@ -73,5 +75,5 @@ def tune(
         whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses),
         whatif_inputs.Output(output, quiet, color, width),
         lambda found: search(found, paths, limit_mib, said or []),
-        partial(whatif_forms.write_tuning, format),
+        partial(whatif_forms.write_tuning, by_name(ctx, format, output, whatif_forms.FORMATS)),
     )

@@ -88,6 +88,7 @@ class Analyzer:
         self._prompts = prompts
         self._rules, broken = registry.load()
         self._ignored = options.ignored
+        self._least = options.min_prompt_tokens
         self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = PeakConversations()
         self._listener = listener
@@ -253,7 +254,7 @@ class Analyzer:
             if request.revision:
                 self._spool.revise(one)
             else:
-                if self._sums.add(request) and len(self._left_open) < _UNDECIDED:
+                if self._sums.add(request, self._least) and len(self._left_open) < _UNDECIDED:
                     self._left_open.append(one)
                 if not self._sums.judged and len(self._undecided) < _UNDECIDED:
                     self._undecided.append(one)
@@ -318,7 +319,7 @@ class Analyzer:
 
     def totals(self) -> Totals:
         """Sums so far."""
-        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
+        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms, self._least)
 
     def findings(self) -> list[Finding]:
         """Findings so far, the costliest first."""

@@ -73,8 +73,8 @@ def describe(session: Session) -> str:
 
 
 def _slots_of(session: Session) -> list[str]:
-    memory = f"{session.memory} memory" if session.memory else "kind of memory unknown"
-    slots = count(session.n_slots, "slot") if session.n_slots else "slots unknown"
+    memory = f"{session.memory} memory" if session.memory else "model type: not in this log"
+    slots = count(session.n_slots, "slot") if session.n_slots else "slots: not in this log"
     return [memory, f"{slots} x {number(session.n_ctx_slot)} tokens" if session.n_ctx_slot else slots]
 
 

@@ -15,7 +15,8 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text import header, text_finding
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.coverage import checked, imitated, numbered, seen, undecided
+from cachedoctor.report.words.coverage import checked, remarks, seen, undecided
+from cachedoctor.report.words.filter_words import filtered, shown_requests
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import count, number, percent
 
@@ -43,6 +44,10 @@ def render(
     """
     page = Page(out, width, color, ascii_only)
     header.show(page, report)
+    if report.filtered is not None:
+        page.prose([(f"{'filter':<10}", "bold")], filtered(report), 10)
+        for words in shown_requests(report):
+            page.facts([(f"{'request':<10}", "bold")], words, 10)
     findings = report.findings
     named = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
     several = len(report.sessions) > 1
@@ -115,7 +120,7 @@ def _footer(page: Page, report: Report) -> None:
     if report.interrupted:
         page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
     page.prose([], _read(report), 2)
-    for said in filter(None, (numbered(report), imitated(report))):
+    for said in remarks(report):
         page.prose([], said, 2)
     page.prose([], verdict(report), 2)
     if report.ignored:
@@ -140,6 +145,8 @@ def verdict(report: Report) -> str:
     if report.findings:
         return f"{text_finding.severities(report.findings)}{left}."
     said = checked(report)
+    if report.filtered is not None:
+        return f"No findings in what is shown{left}."
     if undecided(report):
         return undecided(report)
     return f"No findings. {said}{left}." if said else "No requests in it: nothing was checked."

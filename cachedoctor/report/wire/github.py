@@ -15,6 +15,7 @@ from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import count, percent
 
@@ -85,6 +86,8 @@ def _summary(report: Report) -> str:
     failed = sum(info.error is not None for info in report.inputs)
     if failed:
         parts.append(f"{count(failed, 'input')} could not be read to the end.")
+    if report.filtered is not None:
+        parts.append(filtered(report))
     if report.interrupted:
         parts.append("Interrupted: this covers what was read until then.")
     return f"cachedoctor: {' '.join(parts)}"

@@ -18,6 +18,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
+from cachedoctor.report.words.filter_words import filtered
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "cachedoctorCause/v1"
@@ -161,6 +162,8 @@ def _artifact(info: InputInfo) -> dict[str, Any]:
 def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
     failed = [info for info in report.inputs if info.error is not None]
     faults = [_notice("input-failed", "error", info.error or "", locations=[_start(info.path)]) for info in failed]
+    if report.filtered is not None:
+        faults.append(_notice("filtered", "note", filtered(report)))
     if report.interrupted:
         faults.append(_notice("interrupted", "warning", "Interrupted: this covers what was read until then."))
     return {

@@ -113,10 +113,11 @@ _GIVE = (
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{_place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
-def _place(row: RequestRow) -> str:
+def place(row: RequestRow) -> str:
+    """Say where the lines of a request stand."""
     lines = (
         f"line {row.first_line:,}"
         if row.first_line == row.last_line
@@ -167,6 +168,20 @@ def imitated(report: Report) -> str:
     lines = sum(info.imitations for info in report.inputs)
     verb = "lines" if lines != 1 else "line"
     return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
+
+
+def passed_over(report: Report) -> str:
+    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
+    short, least = report.totals.short_requests, report.totals.short_below
+    if not short or not least:
+        return ""
+    were = "was" if short == 1 else "were"
+    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
+
+
+def remarks(report: Report) -> list[str]:
+    """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
+    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
 
 
 def _rules(report: Report, name: str) -> str:
