@@ -110,6 +110,16 @@ def test_a_cause_of_the_server_takes_of_what_is_open_what_it_cost() -> None:
     assert rows(unknown, "CD302", "CD101", avoidable_tokens=1500) == {"reused": 9, "new": 300, "undecided": 1991}
 
 
+def test_a_cause_of_the_client_takes_of_what_is_open_what_it_cost_unless_it_is_a_guess() -> None:
+    """The text of the header shows that it changed, though the log does not print where the prompts part."""
+    unknown = turn(cached_tokens=9, common_prefix_tokens=None, lost_tokens=1991, outcome="reprocessed")
+    assert rows(unknown, "CD101", avoidable_tokens=1500) == {"reused": 9, "new": 300, "client": 1500, "undecided": 491}
+    assert rows(unknown, "CD101", avoidable_tokens=5000) == {"reused": 9, "new": 300, "client": 1991}
+    open_ = {"reused": 9, "new": 300, "undecided": 1991}
+    assert rows(unknown, "CD108", avoidable_tokens=1991, guessed=True) == open_
+    assert rows(unknown, "CD108", avoidable_tokens=1991, undecided=True) == open_
+
+
 def test_the_copy_in_the_ram_cache_tells_who_changed_what() -> None:
     """1,500 tokens of it stand in the prompt; or 5, where the 9 that were reused are another conversation's."""
     taken: dict[str, Any] = {"cached_tokens": 9, "common_prefix_tokens": 9, "held_thread": 1, "lost_tokens": 1991}

@@ -80,12 +80,16 @@ def _first(codes: Sequence[str], *, client: bool) -> str | None:
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:
-    """Give what the numbers leave open to the server where a cause of its own was found, as far as that cost."""
+    """Give what the numbers leave open to the side of which alone a cause was found, as far as that cost."""
     verdict = judged.verdict
-    if not split.undecided or _first(verdict.codes, client=True) or not _first(verdict.codes, client=False):
+    client, server = (_first(verdict.codes, client=side) is not None for side in (True, False))
+    if not split.undecided or verdict.undecided or client == server or (client and verdict.guessed):
         return split
-    found = min(split.undecided, max(0, verdict.avoidable_tokens - split.server))
-    return _Split(split.client, split.server + found, split.undecided - found)
+    open_cost = verdict.avoidable_tokens - (split.client if client else split.server)
+    found = min(split.undecided, max(0, open_cost))
+    return _Split(
+        split.client + (found if client else 0), split.server + (found if server else 0), split.undecided - found
+    )
 
 
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:

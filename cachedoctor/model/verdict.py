@@ -25,6 +25,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """A rule names a cause, be it one that is switched off."""
     undecided: bool = False
     """Every cause is one of several that the log leaves open, or there was no loss at all."""
+    guessed: bool = False
+    """Every cause has a low confidence."""
 
 
 NO_VERDICT = Verdict()

@@ -204,7 +204,8 @@ class Diagnosis:
         slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
         named = not all(code.startswith(OF_INPUT) for code in codes)
         undecided = bool(codes) and self.groups.undecided(s.request)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided)
+        guessed = bool(codes) and self.groups.guessed(s.request)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed)
 
     # ---- what the report needs
 

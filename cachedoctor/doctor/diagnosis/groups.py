@@ -142,6 +142,11 @@ class Groups:
         said = self._waiting.get(request.index)
         return said is not None and all(c.match.undecided or c.rule.code.startswith(OF_INPUT) for c in said.costs)
 
+    def guessed(self, request: Request) -> bool:
+        """Whether all that is said of a request that is not final yet has a low confidence."""
+        said = self._waiting.get(request.index)
+        return said is not None and all(c.match.confidence == "low" for c in said.costs)
+
     def merge(self, later: Groups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()

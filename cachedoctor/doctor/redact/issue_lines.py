@@ -1,6 +1,6 @@
 """Keeps what stands above the log of a pasted issue and is evidence: the build, and the options of its command line.
 
-``$ ./llama-server -m /home/me/x.gguf -c 16384 --slot-save-path /srv/x`` becomes
+``$ ./llama-server -m models/x.gguf -c 16384 --slot-save-path /srv/x`` becomes
 ``$ llama-server -c 16384 --slot-save-path <path-1>``: options of the table, numbers, types of tensors; nothing else.
 """
 

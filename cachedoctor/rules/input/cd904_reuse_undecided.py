@@ -6,8 +6,8 @@ from cachedoctor.model import Remedy, RuledOut, Session, Undecided
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
-MANY = 6
-"""Requests: with fewer nothing is missed that a second look at the log would not show."""
+MANY = 3
+"""Requests: two of different length are what any two conversations look like."""
 SHARE = 0.25
 """Of all prompt tokens: less is not the main thing about this log."""
 REUSED = 0.25
@@ -18,6 +18,8 @@ WORTH = 0.05
 """Share of all prompt tokens that may have been lost, below which nothing is said of them."""
 AGAIN = 3
 """Requests with such tokens: the lengths of two may agree by chance."""
+TWICE = 2
+"""Requests with such tokens where nearly nothing was reused: silence would read as an all-clear."""
 _NAMED = tuple(f"CD{number}" for number in range(101, 500))
 """Causes that requests of llama-server show."""
 
@@ -30,7 +32,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     if found.lost >= NOTABLE:
         return [_lost(session, found)]
     much = found.tokens >= SHARE * found.prompt_tokens
-    many = found.all_requests >= MANY and found.requests >= AGAIN
+    many = found.all_requests >= MANY and found.requests >= TWICE
     if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
         return [_nearly_nothing(session, found)]
     if found.alike_requests >= AGAIN and found.alike >= max(NOTABLE, WORTH * found.prompt_tokens):
