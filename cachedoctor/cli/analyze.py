@@ -26,6 +26,7 @@ from cachedoctor.cli.common_options import (
     Requests,
     Select,
     Template,
+    Verbose,
     Width,
     given_options,
     given_or_piped,
@@ -101,6 +102,7 @@ def analyze(
     ] = 1,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -132,7 +134,7 @@ def analyze(
     if not quiet and "-" in job.paths and terminal.typed():
         terminal.ask_for_paste()
     with Interrupts() as interrupts, Sink(output) as sink:
-        look = terminal.look(sink.path is not None, chosen.color, width)
+        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
 

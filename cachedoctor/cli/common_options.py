@@ -63,6 +63,10 @@ Width = Annotated[
     int | None, typer.Option("--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]")
 ]
 
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show everything: all proof, all fixes, servers, open rules."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error; errors stay.")]
 
 Select = Annotated[

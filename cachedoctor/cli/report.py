@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width
+from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Verbose, Width
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -20,6 +20,7 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
+    verbose: Verbose = False,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -35,4 +36,5 @@ def report(
     spare_inputs(output, [stored])
     found = read(stored)
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
-        write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))
+        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
+        write(chosen.format, found, out, look)

@@ -26,6 +26,7 @@ from cachedoctor.model import (
     RuleInfo,
     SamplePeriod,
     SlotReuse,
+    SlowTurn,
     Totals,
 )
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
@@ -133,6 +134,9 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    slowest: list[SlowTurn] = field(default_factory=list)
+    """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
+    missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -215,6 +219,7 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
+    slowest: list[SlowTurn] = field(default_factory=list)
 
 
 StreamLine = (

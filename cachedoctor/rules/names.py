@@ -23,6 +23,8 @@ FAMILIES = {
     "9": "input",
 }
 """Folder of the rules by the first digit of their codes."""
+BLIND = "blind"
+"""Name of the page about rules that a log cannot show."""
 _FOLDER = Path(__file__).parent
 _PREFIX = re.compile(r"CD\d{0,2}")
 
@@ -54,8 +56,10 @@ def find(wanted: str) -> Path | None:
 
 
 def pages(wanted: str) -> list[Path]:
-    """Pages of the rules with this code or name: engines have causes of the same name. Imports nothing."""
+    """Pages of the rules with this code or name: engines have causes of the same name; or ``blind``. Imports nothing."""
     key = wanted.lower().replace("-", "_")
+    if key == BLIND:
+        return [_FOLDER / f"{BLIND}.md"]
     return [_FOLDER / f"{path(module)}.md" for module in modules() if key in (module, module[:5], module[6:])]
 
 

@@ -1,4 +1,4 @@
-"""One line per finding, ``path:line: severity[CODE] name: claim (cost, confidence)``: for grep, editors and scripts.
+"""One line per finding, ``path:line: severity[CODE] name: claim (cost, confidence); fix: ...``: for grep and editors.
 
 Knows Finding and Page. Prints nothing where nothing was found.
 """
@@ -13,8 +13,11 @@ from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.text.text_finding import heading, location
+from cachedoctor.report.text.proof import location
+from cachedoctor.report.text.text_finding import heading
+from cachedoctor.report.words.do_now import of_finding
 from cachedoctor.report.words.numbers import duration
+from cachedoctor.report.words.sentences import first_sentence
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
@@ -33,7 +36,9 @@ def _line(finding: Finding, inputs: list[InputInfo], look: Look) -> bytes:
     cost = "" if finding.cost.ms is None else f"{duration(finding.cost.ms)}, "
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
-    words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence})"
+    fix = of_finding(finding)
+    do = "" if fix is None else f"; fix: {fix.commands[0] if fix.commands else first_sentence(fix.text)}"
+    words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence}){do}"
     page.row(f"{where}: " if where else "", heading(finding), words)
     return look.encode(text.getvalue())
 
