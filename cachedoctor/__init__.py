@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Severity,
         Side,
         SlotReuse,
+        SlowTurn,
         Totals,
     )
 
@@ -100,6 +101,7 @@ __all__ = [
     "Severity",
     "Side",
     "SlotReuse",
+    "SlowTurn",
     "Totals",
     "__version__",
     "analyze",

@@ -23,7 +23,9 @@ class SlowTurn(msgspec.Struct):
     new_tokens: Count | None
     """Computed, and never sent before at this place."""
     again_tokens: Count | None
-    """Computed, though they could have been reused."""
+    """Computed, though they had been computed before at this place, or stood behind what the client changed."""
+    undecided_tokens: Count | None
+    """Computed, and the log does not tell whether they were new."""
     reply_tokens: Count | None
     reply_ms: Ms | None
 

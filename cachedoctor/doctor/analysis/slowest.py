@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.account.from_numbers import place
 from cachedoctor.model import Judged, Request, SlowTurn
 
 _KEPT = 3
-_KNOWN = frozenset({"reused", "partial", "reprocessed"})
-"""Outcomes of which the log tells what could have been reused."""
+_SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
+"""Rows of the account that are no loss; the tokens of all others were computed again."""
 
 
 class Slowest(msgspec.Struct):
@@ -22,7 +23,7 @@ class Slowest(msgspec.Struct):
         if request.parent is not None or not request.prompt_ms:
             return
         if len(self.kept) < _KEPT or request.index in self.kept or _ms(request) > min(t.ms for t in self.kept.values()):
-            self.kept[request.index] = _turn(request)
+            self.kept[request.index] = _turn(judged)
             self._shorten()
 
     def merge(self, more: Slowest, requests: int, sessions: int) -> None:
@@ -51,16 +52,13 @@ def _ms(request: Request) -> float:
     return (request.prompt_ms or 0.0) + (request.seen.reply_ms or 0.0)
 
 
-def _turn(r: Request) -> SlowTurn:
-    computed, again = r.processed_tokens, None
-    if r.outcome == "cold" and r.facts.starts_cold:
-        again = 0
-    elif r.outcome in _KNOWN and r.lost_tokens is not None:
-        again = 0 if r.outcome == "reused" else r.lost_tokens
-    if computed is not None and again is not None:
-        again = min(again, computed)
-    new = computed - again if computed is not None and again is not None else None
+def _turn(judged: Judged) -> SlowTurn:
+    r, sums = judged.request, dict.fromkeys(("reused", "new", "again", "undecided"), 0)
+    placed = place(judged)
+    for row, _, tokens in placed:
+        sums[_SUMMED.get(row, "again")] += tokens
+    reused, new, again, undecided = sums.values() if placed else (r.cached_tokens, None, None, None)
     return SlowTurn(
-        r.index, r.session, r.path, r.first_line, r.slot, r.task, r.prompt_ms or 0.0, r.cached_tokens, new, again,
+        r.index, r.session, r.path, r.first_line, r.slot, r.task, r.prompt_ms or 0.0, reused, new, again, undecided,
         r.generated_tokens, r.seen.reply_ms,
     )  # fmt: skip

@@ -25,21 +25,37 @@ def split(turn: SlowTurn) -> str:
 def _prompt(turn: SlowTurn) -> str:
     if turn.new_tokens is None or turn.again_tokens is None:
         return "the log does not say how much of it was new"
-    computed = turn.new_tokens + turn.again_tokens
-    parts = [(turn.reused_tokens, "reused"), (turn.new_tokens, "new"), (turn.again_tokens, "computed again")]
+    computed = turn.new_tokens + turn.again_tokens + (turn.undecided_tokens or 0)
+    parts = [
+        (turn.reused_tokens, "reused"),
+        (turn.new_tokens, "new"),
+        (turn.again_tokens, "computed again"),
+        (turn.undecided_tokens, "new or computed again"),
+    ]
     (tokens, what), *others = [part for part in parts if part[0]] or [(0, "computed")]
     said = [f"{count(tokens or 0, 'token')} {what}", *(f"{number(n or 0)} {words}" for n, words in others)]
     speed = computed / turn.prompt_ms * 1000
     return ", ".join(said) + (f", {number(speed)}/s" if speed >= 1 else "")
 
 
+def _share_again(turn: SlowTurn) -> float | None:
+    """Share of the computed tokens that were computed again; None where most of it is not known."""
+    if turn.new_tokens is None or turn.again_tokens is None or turn.undecided_tokens is None:
+        return None
+    computed = turn.new_tokens + turn.again_tokens + turn.undecided_tokens
+    if 2 * turn.undecided_tokens >= max(computed, 1):
+        return None
+    return turn.again_tokens / max(computed, 1)
+
+
 def reason(turn: SlowTurn) -> str:
     """Say in one sentence why it took so long."""
-    if turn.again_tokens is None or turn.new_tokens is None:
-        return "what of its prompt could have been reused is not in this log"
     if turn.reply_ms is not None and turn.reply_ms > turn.prompt_ms:
         return "most of it is the reply: that is the speed of the machine, not the cache"
-    if turn.again_tokens >= turn.new_tokens and turn.again_tokens:
+    again = _share_again(turn)
+    if again is None:
+        return "what of its prompt could have been reused is not in this log"
+    if again >= 0.5:
         return "most of it is text that was computed before: that is the cache"
     return "that is the speed of the machine, not the cache: shorter prompts, more layers on the GPU, -ub"
 
@@ -47,7 +63,7 @@ def reason(turn: SlowTurn) -> str:
 def not_the_cache(report: Report) -> SlowTurn | None:
     """Return the slowest request where it took long and the cache is not why; None otherwise."""
     turn = next(iter(report.slowest), None)
-    if turn is None or turn.ms < _LONG or turn.again_tokens is None or turn.new_tokens is None:
+    again = None if turn is None else _share_again(turn)
+    if turn is None or again is None or turn.ms < _LONG:
         return None
-    by_cache = turn.again_tokens / max(turn.again_tokens + turn.new_tokens, 1) * turn.prompt_ms
-    return turn if 2 * by_cache < turn.ms else None
+    return turn if 2 * again * turn.prompt_ms < turn.ms else None
