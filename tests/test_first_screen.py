@@ -97,9 +97,7 @@ def test_a_claim_is_a_sentence_with_its_share() -> None:
     )
     assert headline(found, totals, 80).endswith(": 74 % computed again")
     assert headline(found, None, 200).endswith(": 5,912 tokens were computed again")
-    assert (
-        cost(found, totals) == "5,912 of 8,001 prompt tokens computed again, about 1.3 s of 1.5 s, in 3 of 4 requests"
-    )
+    assert cost(found, totals) == "5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests"
     odd = finding(claim="--x has no effect: 1,374 tokens recomputed; and more", count=1)
     assert claim(odd) == ("--x has no effect", "more")
     long = finding(claim="it is " + "long " * 40)

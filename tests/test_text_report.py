@@ -83,22 +83,19 @@ The prompt differs from the one before it after 58 tokens: 74 % computed again
 fix    llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
            --ctx-checkpoints 32 --swa-full -np 4
        Keep prompts in RAM.
-cost   5,912 of 8,001 prompt tokens computed again, about 1.3 s of 1.5 s, in
-       3 of 4 requests
-rule   warning[CD108] prefix-diverges-early, sure
+cost   5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests
 proof  server.log:274
-        62  slot get_availabl: id  0 | task -1 | selected slot by LRU
-            - low similarity
+        62  ... selected slot by LRU  - low similarity
        274  ... n_past = 58, slot.prompt.tokens.size() ... = 0, pos_min = 2039
             ^ common prefix with what the slot held
 why    The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
        first tokens with them.
 ruled out  swa-threshold-misfire
-more   cachedoctor explain CD108; all of it: -v
+rule   warning[CD108] prefix-diverges-early, sure: cachedoctor explain CD108, or
+       -v
 
 server    llama.cpp b8672 · hybrid memory · 1 slot x 16,384 tokens · hybrid.gguf
-traffic   4 requests, 8,001 prompt tokens: 26.1 % reused; computed 5,912 tokens
-          (73.9 %) in 1.5 s
+traffic   4 requests, 8,001 prompt tokens, 26.1 % reused, 1.5 s of prompt time
 not looked at: 2 rules (the log shows no text); how: cachedoctor explain blind
 1 cause. Do now:
   llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\

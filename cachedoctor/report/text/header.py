@@ -147,7 +147,10 @@ def _summed(totals: Totals) -> str:
     if not totals.prompt_tokens:
         return came
     reused = percent(totals.cached_tokens, totals.prompt_tokens)
-    return f"{came}: {reused} reused; computed {computed(totals)}"
+    if totals.unknown_tokens:
+        return f"{came}: {reused} reused; computed {computed(totals)}"
+    spent = f", {duration(totals.prompt_ms)} of prompt time" if totals.prompt_ms else ""
+    return f"{came}, {reused} reused{spent}"
 
 
 def _share(tokens: int, whole: int) -> str:

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from cachedoctor.model import Evidence, Finding
 from cachedoctor.report.text import quote
-from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.page import Page, Part
 from cachedoctor.report.text.palette import GUTTER, SEVERITY
 
 _MOST = 3
@@ -75,11 +75,24 @@ def short(page: Page, finding: Finding, key: str, more: str, where: str = "") ->
 
 def _row(page: Page, line: Evidence, is_primary: bool, indent: int, wide: int, style: str) -> None:
     head = f"{' ' * indent}{line.line:>{wide}}  "
-    room = page.width - len(head)
-    found = quote.one_row(line.text, max(room, 8), page.ascii_only)
-    before, token, after = found.text[: found.start], found.text[found.start : found.end], found.text[found.end :]
-    page.row((head, style if is_primary else GUTTER), before, (token, f"{style} underline"), after)
-    label, tint = (f"^ {line.label}", style) if is_primary else (f"- {line.label}", "")
+    room = max(page.width - len(head), 8)
+    tint = style if is_primary else GUTTER
+    # what a line beside the proof shows stands behind it, where both have room
+    beside = 0 if is_primary else cell_len(line.label) + 4
+    if beside and beside <= room // 2:
+        found = quote.one_row(line.text, room - beside, page.ascii_only)
+        page.row((head, tint), *_marked(found, style), ("  - ", tint), line.label)
+        return
+    found = quote.one_row(line.text, room, page.ascii_only)
+    page.row((head, tint), *_marked(found, style))
     # the caret stands below the token that changed, where the words behind it have room
-    at = cell_len(before) if is_primary and cell_len(before) + len(label) <= room else 0
-    page.facts([" " * (len(head) + at), (label[:2], tint or GUTTER)], label[2:], len(head) + at + 2)
+    before = cell_len(found.text[: found.start])
+    at = before if is_primary and before + 2 + cell_len(line.label) <= room else 0
+    mark = "^ " if is_primary else "- "
+    page.facts([" " * (len(head) + at), (mark, tint)], line.label, len(head) + at + 2)
+
+
+def _marked(found: quote.Quote, style: str) -> list[Part]:
+    """The parts of a row, the token that changed underlined."""
+    before, token, after = found.text[: found.start], found.text[found.start : found.end], found.text[found.end :]
+    return [before, (token, f"{style} underline"), after]

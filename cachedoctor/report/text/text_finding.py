@@ -16,7 +16,7 @@ from cachedoctor.report.words.sentences import first_sentence, leading
 
 _KEY = 7
 """Cells of the keys."""
-_WHY = 220
+_WHY = 150
 """Characters of why it is so in the short form."""
 
 
@@ -41,7 +41,6 @@ def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
     _claim(page, finding, around)
     _fix(page, of_finding(finding))
     _row(page, "cost", headlines.cost(finding, around.totals))
-    _rule(page, finding, around)
     said = headlines.claim(finding, around.summary)
     if finding.evidence:
         proof.short(page, finding, f"{'proof':<{_KEY}}", said.more, around.where)
@@ -53,7 +52,7 @@ def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
         _fix(page, DoNow(first_sentence(remedy.text), remedy.commands), "or")
     if finding.ruled_out:
         page.cut_row([("ruled out  ", KEY)], ", ".join(other.name for other in finding.ruled_out))
-    _row(page, "more", f"cachedoctor explain {finding.code}; all of it: -v")
+    _rule(page, finding, around, f": cachedoctor explain {finding.code}, or -v")
 
 
 def brief(page: Page, finding: Finding, around: Around = ALONE) -> None:
@@ -101,8 +100,8 @@ def _claim(page: Page, finding: Finding, around: Around) -> None:
     )
 
 
-def _rule(page: Page, finding: Finding, around: Around) -> None:
-    page.facts([(f"{'rule':<{_KEY}}", KEY), heading(finding, around.link), " "], headlines.rule(finding), _KEY)
+def _rule(page: Page, finding: Finding, around: Around, more: str = "") -> None:
+    page.facts([(f"{'rule':<{_KEY}}", KEY), heading(finding, around.link), " "], headlines.rule(finding) + more, _KEY)
 
 
 def _row(page: Page, key: str, words: str) -> None:

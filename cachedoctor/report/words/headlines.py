@@ -65,14 +65,14 @@ def headline(finding: Finding, totals: Totals | None, room: int, summary: str = 
 
 
 def cost(finding: Finding, totals: Totals | None) -> str:
-    """Say what was computed again of how much: tokens, time, requests; nothing when that is nothing."""
+    """Say what was computed again, of how much: tokens, time, requests; nothing when that is nothing."""
     spent = finding.cost
     if not spent.tokens and not spent.at_most:
         return ""
     tokens = spent_tokens(spent)
     if totals is not None and totals.prompt_tokens >= spent.tokens and spent.at_most is None:
         tokens = f"{number(spent.tokens)} of {count(totals.prompt_tokens, 'prompt token')}"
-    parts = [f"{tokens} computed again"]
+    parts = [tokens]
     if spent.ms is not None:
         about = "" if spent.ms_from == "depth" else "about "
         whole = f" of {duration(totals.prompt_ms)}" if totals is not None and totals.prompt_ms >= spent.ms else ""

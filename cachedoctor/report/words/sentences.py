@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\.\.\.) +(?=[A-Z\"'(])")
+_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\.\.\.) +(?=[A-Z\"'(]|llama-server\b)")
 
 
 def sentences(text: str) -> list[str]:
