@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model.account import Account, AccountEntry, AccountRow
 from cachedoctor.model.batch import PrefillBatch
+from cachedoctor.model.cause import Cause, causes
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -13,6 +14,7 @@ from cachedoctor.model.comparison import (
     FindingChange,
     FindingSide,
     Measure,
+    Piece,
 )
 from cachedoctor.model.counters import Answer, Answers, Bucket, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, KnownClient, Op, PromptDiff, RequestSetting, Side
@@ -44,7 +46,7 @@ from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
 from cachedoctor.model.slow_turn import SlowTurn
-from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
 from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
@@ -66,6 +68,7 @@ __all__ = [
     "By",
     "CacheDoctorError",
     "CacheSample",
+    "Cause",
     "Change",
     "Check",
     "CheckpointRow",
@@ -98,6 +101,7 @@ __all__ = [
     "Mark",
     "MarkName",
     "Measure",
+    "MeasuredRow",
     "MeasuredView",
     "Memory",
     "NotEvaluated",
@@ -106,6 +110,7 @@ __all__ = [
     "Outcome",
     "Part",
     "Period",
+    "Piece",
     "PrefillBatch",
     "PromptDiff",
     "Reading",
@@ -145,6 +150,7 @@ __all__ = [
     "Verdict",
     "View",
     "Wording",
+    "causes",
     "counted",
     "read_rows",
     "release",
