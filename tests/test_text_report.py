@@ -319,6 +319,15 @@ def test_a_finding_names_its_server_when_there_are_several() -> None:
     assert "proof  server.log:274 (llama-0)\n" in out.getvalue(), "live, when nobody knows of others yet"
 
 
+def test_what_is_not_excluded_does_not_stand_under_ruled_out() -> None:
+    """It is still possible, with what leaves it open."""
+    both = [RuledOut("kv-purged", "no slot was emptied"), RuledOut("tools-changed", "not excluded by this: no bodies")]
+    of = report(findings=[finding(ruled_out=both)])
+    assert "ruled out  kv-purged\nstill possible  tools-changed\n" in text(of)
+    assert "  = ruled out: kv-purged: no slot was emptied\n" in text(of, verbose=True)
+    assert "  = still possible: tools-changed: no bodies\n" in text(of, verbose=True)
+
+
 def test_evidence_of_two_files_names_both() -> None:
     """A line number without its file would mislead."""
     evidence = [Evidence("b.log", 0, 3, "x", "primary", "here"), Evidence("a.log", 0, 9, "y", "related", "before")]

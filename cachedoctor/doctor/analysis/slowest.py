@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.account.from_numbers import place
-from cachedoctor.model import Judged, Request, SlowTurn
+from cachedoctor.model import Judged, SlowTurn
 
 _KEPT = 3
 _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
@@ -16,13 +16,16 @@ class Slowest(msgspec.Struct):
     """The slowest requests so far, by their number."""
 
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
+    least: float = 0.0
+    """Milliseconds that one more has to take longer, once there are enough."""
 
     def add(self, judged: Judged) -> None:
         """Take a request, or one in the place of what it was."""
         request = judged.request
-        if request.parent is not None or not request.prompt_ms:
+        spent = request.prompt_ms
+        if spent is None or ((request.seen.reply_ms or 0.0) + spent <= self.least and request.index not in self.kept):
             return
-        if len(self.kept) < _KEPT or request.index in self.kept or _ms(request) > min(t.ms for t in self.kept.values()):
+        if request.parent is None and spent:
             self.kept[request.index] = _turn(judged)
             self._shorten()
 
@@ -38,6 +41,8 @@ class Slowest(msgspec.Struct):
     def _shorten(self) -> None:
         if len(self.kept) > _KEPT:
             del self.kept[max(self.kept.values(), key=_rank).request]
+        if len(self.kept) == _KEPT:
+            self.least = min(turn.ms for turn in self.kept.values())
 
     def turns(self) -> list[SlowTurn]:
         """Return them, the slowest first."""
@@ -46,10 +51,6 @@ class Slowest(msgspec.Struct):
 
 def _rank(turn: SlowTurn) -> tuple[float, int]:
     return -turn.ms, turn.request
-
-
-def _ms(request: Request) -> float:
-    return (request.prompt_ms or 0.0) + (request.seen.reply_ms or 0.0)
 
 
 def _turn(judged: Judged) -> SlowTurn:

@@ -14,7 +14,7 @@ from cachedoctor.report.markdown.markdown_safe import code, details, fenced, pro
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import do_now, headlines
-from cachedoctor.report.words.changed_part import changed_part
+from cachedoctor.report.words.look_alikes import excluded, still_possible
 from cachedoctor.report.words.numbers import count
 
 _FEW = 3
@@ -43,9 +43,9 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     about = f"**{finding.severity}**, confidence {finding.confidence}"
     parts = [f"#### {at}. {code(finding.code)} {prose(finding.name)}", f"{about}: {prose(finding.claim)}."]
     parts += _first_fix(finding)
-    said = [("Cost", headlines.cost(finding, report.totals)), ("Where", changed_part(finding))]
-    if any(words for _, words in said):
-        parts.append("\n".join(f"- {key}: {prose(words)}" for key, words in said if words))
+    spent = headlines.cost(finding, report.totals)
+    if spent:
+        parts.append(f"Cost: {prose(spent)}")
     if finding.evidence:
         parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding))]
     elif finding.path is not None:
@@ -55,12 +55,13 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     if finding.why:
         parts.append(f"Why: {prose(finding.why)}")
     parts += _requests(finding, rows)
-    if finding.ruled_out:
-        parts.append("Ruled out:")
-        parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in finding.ruled_out))
-    others = finding.remedies[1:]
-    title = "Other fixes and references" if others else "References"
-    parts.append(details(title, *_fix(others), _references(finding, report, pages)))
+    for title, others in (("Ruled out:", excluded(finding)), ("Still possible:", still_possible(finding))):
+        if others:
+            parts.append(title)
+            parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))
+    more = finding.remedies[1:]
+    title = "Other fixes and references" if more else "References"
+    parts.append(details(title, *_fix(more), _references(finding, report, pages)))
     return parts
 
 

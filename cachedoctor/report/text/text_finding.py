@@ -9,8 +9,8 @@ from cachedoctor.report.text import command_rows, proof
 from cachedoctor.report.text.page import Link, Page, Part
 from cachedoctor.report.text.palette import COMMAND, KEY, SEVERITY
 from cachedoctor.report.words import headlines
-from cachedoctor.report.words.changed_part import changed_part
 from cachedoctor.report.words.do_now import DoNow, of_finding
+from cachedoctor.report.words.look_alikes import excluded, still_possible
 from cachedoctor.report.words.numbers import count, duration, percent, spent_tokens
 from cachedoctor.report.words.sentences import first_sentence, leading
 
@@ -46,12 +46,12 @@ def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
         proof.short(page, finding, f"{'proof':<{_KEY}}", said.more, around.where)
     else:
         _row(page, "seen", said.more)
-    _row(page, "where", changed_part(finding))
     _row(page, "why", leading(finding.why, _WHY))
     for remedy in finding.remedies[1:2]:
         _fix(page, DoNow(first_sentence(remedy.text), remedy.commands), "or")
-    if finding.ruled_out:
-        page.cut_row([("ruled out  ", KEY)], ", ".join(other.name for other in finding.ruled_out))
+    for key, others in (("ruled out", excluded(finding)), ("still possible", still_possible(finding))):
+        if others:
+            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
     _rule(page, finding, around, f": cachedoctor explain {finding.code}, or -v")
 
 
@@ -81,11 +81,11 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
     if finding.evidence:
         proof.whole(page, finding, around.where)
     _labelled(page, "cost", cost(finding, around.totals.prompt_ms if around.totals is not None else 0.0))
-    _labelled(page, "where", changed_part(finding))
     _labelled(page, "why", finding.why)
     _labelled(page, "confidence", finding.confidence)
-    for other in finding.ruled_out:
-        _labelled(page, "ruled out", f"{other.name}: {other.why}")
+    for key, others in (("ruled out", excluded(finding)), ("still possible", still_possible(finding))):
+        for other in others:
+            _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in finding.remedies:
         _labelled(page, "fix", remedy.text)
         commands(page, remedy.commands, 6)

@@ -14,7 +14,6 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.words import headlines
-from cachedoctor.report.words.changed_part import changed_part
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import count, percent
 from cachedoctor.report.words.sentences import capital
@@ -46,7 +45,7 @@ def _message(finding: Finding, totals: Totals) -> str:
     for at, remedy in enumerate(finding.remedies):
         rows.append(f"{'fix' if not at else 'or'}: {remedy.text}")
         rows += [f"    {command}" for command in remedy.commands]
-    said = [("cost", headlines.cost(finding, totals)), ("where", changed_part(finding)), ("why", finding.why)]
+    said = [("cost", headlines.cost(finding, totals)), ("why", finding.why)]
     rows += [f"{key}: {words}" for key, words in said if words]
     rows.append(f"more: cachedoctor explain {finding.code}")
     return "%0A".join(map(_data, rows))

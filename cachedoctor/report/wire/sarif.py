@@ -18,7 +18,6 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
 from cachedoctor.report.words import headlines
-from cachedoctor.report.words.changed_part import changed_part
 from cachedoctor.report.words.sentences import capital
 from cachedoctor.report.words.verdicts import switched_off
 
@@ -117,8 +116,8 @@ def _claim_and_fix(finding: Finding, totals: Totals) -> str:
     for at, remedy in enumerate(finding.remedies):
         rows.append(f"{'Fix' if not at else 'Or'}: {visible(remedy.text)}")
         rows += [f"    {visible(command)}" for command in remedy.commands]
-    said = [("Cost", headlines.cost(finding, totals)), ("Where", changed_part(finding))]
-    rows += [f"{key}: {visible(words)}." for key, words in said if words]
+    spent = headlines.cost(finding, totals)
+    rows += [f"Cost: {visible(spent)}."] if spent else []
     return "\n".join(rows)
 
 
