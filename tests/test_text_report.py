@@ -25,6 +25,8 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.report.text import command_rows, palette, quote
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.palette import readable
 from cachedoctor.report.text.text_report import render, render_finding
 from cachedoctor.report.text.text_safe import cut, rows, visible
 from cachedoctor.report.words.numbers import duration, percent
@@ -368,6 +370,15 @@ def test_every_colour_can_be_read_on_black_and_on_white(style: str) -> None:
     assert (number.number or 0) >= 16
     assert (luminance(style) + 0.05) / 0.05 >= 4.5
     assert 1.05 / (luminance(style) + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("name", ["red", "green", "yellow", "blue", "cyan", "magenta", "dim"])
+def test_a_colour_that_a_theme_decides_reaches_no_terminal(name: str) -> None:
+    """What stands for it can be read, too; this holds for every command that writes a page."""
+    out = io.StringIO()
+    Page(out, 80, color=True).row(("words", f"bold {name}"))
+    assert re.fullmatch(r"\x1b\[1;38;5;\d+mwords\x1b\[0m\n", out.getvalue())
+    assert readable(name) in {word for style in palette.ALL for word in style.split()}
 
 
 def test_no_colour_is_used_that_is_not_in_the_palette() -> None:

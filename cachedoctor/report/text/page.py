@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from cachedoctor.report.text.palette import readable
 from cachedoctor.report.text.text_safe import clipped, cut, rows, visible
 
 _COMMAND = re.compile(r"\s*(?:::|##)")
@@ -59,7 +60,7 @@ class Page:
         text = Text()
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part[:2]
-            shown = Text(visible(words, self.ascii_only), style)
+            shown = Text(visible(words, self.ascii_only), readable(style))
             if isinstance(part, Link):
                 self._console.print(text, soft_wrap=True, end="")
                 self._linked(shown, part.address)
