@@ -268,7 +268,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (lambda folder: folder, "is a directory"),
+        (lambda folder: folder / "empty", "is a directory"),
         (lambda folder: folder / "gone.log", "no such file"),
         (lambda folder: Path("/proc/self/mem"), "cannot be read further (Input/output error, after 0 bytes)"),
     ],
@@ -276,6 +276,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_in_the_middle_of_a_list(tmp_path: Path, bad: Callable[[Path], Path], words: str) -> None:
     """The others are read, before and behind it."""
     first, last = tmp_path / "a.log", tmp_path / "z.log"
+    (tmp_path / "empty").mkdir()
     first.write_bytes(LOG)
     last.write_text(FIRST)
     done = run("analyze", first, bad(tmp_path), last, "-f", "json")

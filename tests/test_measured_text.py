@@ -58,7 +58,7 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
     """9,344 of 9,344 + 9,702 = 19,046 tokens are 49.1 %."""
     found = rows(report(sglang()))
     assert found["server"] == (
-        "SGLang 0.5.11 to 0.5.20 (by its wording) · Qwen3NextForCausalLM · hybrid memory · radix cache on · "
+        "SGLang 0.5.11 to 0.5.20 (from its messages) · Qwen3NextForCausalLM · hybrid memory · radix cache on · "
         "KV cache 180,000 tokens"
     )
     assert found["batches"] == "12 prefill batches: 9,344 tokens reused, 9,702 computed (49.1 % reused)"

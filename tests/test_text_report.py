@@ -291,9 +291,9 @@ def test_unknown_facts_are_called_unknown() -> None:
     """A server of which nothing is known, whose requests have no lengths."""
     of = report(sessions=[Session(0, "s.log", build_min=8354, build_source="wording")], totals=Totals(2))
     out = text(of, verbose=True)
-    assert "llama.cpp b8354 or newer (by its wording) · model type: not in this log" in " ".join(out.split())
+    assert "llama.cpp b8354 or newer (from its messages) · model type: not in this log" in " ".join(out.split())
     assert "· slots: not in this log\n" in out
-    assert "server    llama.cpp b8354 or newer (by its wording)\n" in text(of)
+    assert "server    llama.cpp b8354 or newer (from its messages)\n" in text(of)
     assert "2 requests; the log does not say how long their prompts were" in out
     assert "1 request; the log does not say how long its prompt was" in text(report(totals=Totals(1)))
 

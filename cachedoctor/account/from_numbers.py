@@ -75,7 +75,8 @@ def place(judged: Judged) -> list[Placed]:
 
 def _first(codes: Sequence[str], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(OF_CLIENTS) == client and not c.startswith(OF_INPUT)), None)
+    causes = (c for c in codes if c != _TOGETHER and not c.startswith(OF_INPUT))
+    return next((c for c in causes if c.startswith(OF_CLIENTS) == client), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:
@@ -114,7 +115,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     kept = max(min(r.common_prefix_tokens, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
-    blamed = behind if _changed(judged) else 0
+    blamed = behind if _changed(judged) and not judged.verdict.undecided else 0
     return _Split(blamed, kept - cached, behind - blamed)
 
 
@@ -128,6 +129,18 @@ def _cold(r: Request, prompt: int, cached: int) -> _Split:
     if shared < ALIKE * prompt or not held <= prompt + SMALL <= (1 + ALIKE) * (held + SMALL):
         return _Split()
     return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
+
+
+def written_anew(r: Request) -> int:
+    """Tokens of what a slot held that may stand again in a first prompt, which is longer, and begins alike; 0 if none.
+
+    A client that changes its tools sends all it has said behind them once more. A long prompt of another conversation
+    with the same system prompt looks the same.
+    """
+    prompt, held, shared = r.prompt_tokens or 0, r.held_tokens or 0, r.common_prefix_tokens or 0
+    if r.outcome != "cold" or r.text_lcp is not None or r.held_thread is None or prompt <= (1 + ALIKE) * held:
+        return 0
+    return held - shared if shared >= ALIKE * prompt else 0
 
 
 def _changed(judged: Judged) -> bool:

@@ -30,6 +30,13 @@ from cachedoctor.cli import (
 )
 from cachedoctor.cli.arguments import Command, Group
 
+_EXAMPLES = """\b
+Examples:
+  cachedoctor analyze server.log -o report.html
+  docker logs llama 2>&1 | cachedoctor analyze --requests bodies.jsonl
+"""
+"""Two rows below the options of analyze, where a terminal shows them."""
+
 app = typer.Typer(
     cls=Group,
     name="cachedoctor",
@@ -39,7 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("analyze", cls=Command)(analyze.analyze)
+app.command("analyze", cls=Command, epilog=_EXAMPLES)(analyze.analyze)
 app.command("watch", cls=Command, short_help="Show live what a server does with its cache.")(watch.watch)
 app.command("report", cls=Command)(report.report)
 app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Verbose, Width
+from cachedoctor.cli.common_options import (
+    ColorOption,
+    Config,
+    NoConfig,
+    Since,
+    Slots,
+    Tasks,
+    Until,
+    Verbose,
+    Width,
+    refuse_page,
+    wanted_requests,
+)
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -21,6 +33,10 @@ def report(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
     verbose: Verbose = False,
+    task: Tasks = None,
+    slot: Slots = None,
+    since: Since = None,
+    until: Until = None,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -34,7 +50,13 @@ def report(
 
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
+    refuse_page(chosen.format, output)
+    wanted = wanted_requests(task, slot, since, until, chosen.format)
     found = read(stored)
+    if wanted is not None:
+        from cachedoctor.doctor.analysis.filtering import filtered
+
+        found = filtered(found, wanted)
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         write(chosen.format, found, out, look)

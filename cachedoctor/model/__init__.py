@@ -39,7 +39,7 @@ from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
-from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
+from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
@@ -86,6 +86,7 @@ __all__ = [
     "Excerpt",
     "Explanation",
     "Facts",
+    "Filtered",
     "Finding",
     "FindingChange",
     "FindingSide",

@@ -53,11 +53,19 @@ class Remedy(msgspec.Struct):
     """To be copied."""
 
 
+_OPEN = "not excluded"
+
+
 class RuledOut(msgspec.Struct):
-    """A look-alike, and the line of thought that excludes it."""
+    """A look-alike, and the line of thought that excludes it, or ``not excluded: `` and what leaves it open."""
 
     name: Name
     why: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the log does not exclude it after all."""
+        return self.why.startswith(_OPEN)
 
 
 _SIDE = {
@@ -107,7 +115,7 @@ class Finding(msgspec.Struct):
     why: str
     """Why the cache could not be used."""
     ruled_out: list[RuledOut]
-    """Look-alikes, and what excludes them."""
+    """Look-alikes, and what excludes them; also those of ``still_possible``, called "not excluded"."""
     diff: Annotated[Any, msgspec.Meta(extra_json_schema={"contract": _DIFFERENCE})]
     """Where two prompts given beside the log part, or None. 'first' is as in cachedoctor.diff/1."""
     remedies: list[Remedy]
@@ -121,6 +129,19 @@ class Finding(msgspec.Struct):
     key: str = ""
     """Cause, where a code has several: findings of one code differ in key, path or origin.
     Added after the first release of v1: may be missing."""
+    still_possible: list[RuledOut] = msgspec.field(default_factory=list)
+    """Look-alikes that the log leaves open, and why. Added after the first release of v1: may be missing."""
+
+    def __post_init__(self) -> None:
+        """Tell what is left open from what is excluded, in reports of older versions as well."""
+        if not self.still_possible:
+            left = [other for other in self.ruled_out if other.is_open]
+            self.still_possible = [RuledOut(other.name, other.why.partition(": ")[2]) for other in left]
+
+    @property
+    def excluded(self) -> list[RuledOut]:
+        """Look-alikes that something in the log excludes."""
+        return [other for other in self.ruled_out if not other.is_open]
 
     @property
     def primary(self) -> Evidence | None:

@@ -17,6 +17,7 @@ from cachedoctor.model import (
     CacheSample,
     Cause,
     Counters,
+    Filtered,
     Finding,
     InputInfo,
     Memory,
@@ -135,6 +136,9 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    filtered: Filtered | None = None
+    """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
+    release of v1: may be missing."""
     causes: list[Cause] = field(default_factory=list)
     """Findings of one cause over all servers together. Added after the first release of v1: may be missing."""
     slowest: list[SlowTurn] = field(default_factory=list)

@@ -87,6 +87,7 @@ def finding(shown: Finding) -> Finding:
         claim=hidden(shown.claim),
         why=hidden(shown.why),
         ruled_out=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.ruled_out],
+        still_possible=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.still_possible],
         remedies=[_remedy(remedy) for remedy in shown.remedies],
         references=[hidden(reference) for reference in shown.references],
         origin=shown.origin and hidden(shown.origin),

@@ -236,6 +236,11 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
     return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
+def needs_prompts_for_more(session: Session) -> tuple[str, str] | None:
+    """Why a rule was not evaluated that sees some of it in the log, or None when the prompts were given."""
+    return needs_prompts(session)
+
+
 def needs_bodies(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads images was not evaluated, or None: dumps of the server hold the text of a prompt only."""
     if session.setting("prompts_given"):
@@ -249,6 +254,7 @@ WANTS: dict[object, log_levels.Want] = {
     needs_adapters: "accounting",
     needs_text: "text",
     needs_prompts: "prompts",
+    needs_prompts_for_more: "prompts",
 }
 """What a rule lacks that names one of these as its ``needs``."""
 

@@ -89,6 +89,7 @@ class Analyzer:
         self._prompts = prompts
         self._rules, broken = registry.load()
         self._ignored = options.ignored
+        self._least = options.min_prompt_tokens
         self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = PeakConversations()
         self._listener = listener
@@ -160,7 +161,7 @@ class Analyzer:
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
         new = [] if self._intake is None else self._arrived(self._intake.quiet())
-        new += self._segments(self._excerpt.release())
+        new += self._segments(self._excerpt.quiet())
         self._servers.each(self._quiet)
         return new + self._collect()
 
@@ -256,7 +257,7 @@ class Analyzer:
             if request.revision:
                 self._spool.revise(one)
             else:
-                if self._sums.add(request) and len(self._left_open) < _UNDECIDED:
+                if self._sums.add(request, self._least) and len(self._left_open) < _UNDECIDED:
                     self._left_open.append(one)
                 if not self._sums.judged and len(self._undecided) < _UNDECIDED:
                     self._undecided.append(one)
@@ -321,7 +322,7 @@ class Analyzer:
 
     def totals(self) -> Totals:
         """Sums so far."""
-        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
+        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms, self._least)
 
     def findings(self) -> list[Finding]:
         """Findings so far, the costliest first."""
@@ -439,7 +440,7 @@ class Analyzer:
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
-            self._slowest.turns(),
+            slowest=self._slowest.turns(),
         )  # fmt: skip
 
 

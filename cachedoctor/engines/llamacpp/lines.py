@@ -341,6 +341,11 @@ def _header(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.header(event.fields["header"], mark)
 
 
+def _prompt_changed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    life.prompt_changed(Mark(fields["line"], fields["was"]), mark, fields["kind"], fields["place"])
+
+
 def _kv_full(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     """Up to b5353 the batch fails; later builds try again with smaller ones."""
     if b"failed to decode the batch" in mark.text:
@@ -430,6 +435,7 @@ ON: dict[str, Handler] = {
     "cancel": _cancel,
     "task_error": _error,
     "client_header": _header,
+    "prompt_changed": _prompt_changed,
     "err_exceed": _exceeds,
     "decode_err": _undecoded,
     "kv_full": _kv_full,

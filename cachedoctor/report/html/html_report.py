@@ -23,7 +23,8 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import ROWS, whole
-from cachedoctor.report.words.coverage import checked, imitated
+from cachedoctor.report.words.coverage import checked, remarks
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.verdicts import switched_off
@@ -68,7 +69,8 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
         measured=html_measured.servers(report),
         unmeasured=max(sum(map(measures, report.sessions)) - html_measured.MOST, 0),
         checked=checked(report),
-        imitated=imitated(report),
+        remarks=remarks(report),
+        filtered=filtered(report),
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
     )
     out.write(page.encode())

@@ -14,7 +14,6 @@ from cachedoctor.report.markdown.markdown_safe import code, details, fenced, pro
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import do_now, headlines
-from cachedoctor.report.words.look_alikes import excluded, still_possible
 from cachedoctor.report.words.numbers import count
 
 _FEW = 3
@@ -55,7 +54,7 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     if finding.why:
         parts.append(f"Why: {prose(finding.why)}")
     parts += _requests(finding, rows)
-    for title, others in (("Ruled out:", excluded(finding)), ("Still possible:", still_possible(finding))):
+    for title, others in (("Ruled out:", finding.excluded), ("Still possible:", finding.still_possible)):
         if others:
             parts.append(title)
             parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))

@@ -88,7 +88,10 @@ def last(page: Page, report: Report) -> None:
 
 
 def _open(report: Report) -> str:
-    return "Cannot tell. Do now: give the last two turns, better the whole log." if coverage.cannot_tell(report) else ""
+    if coverage.cannot_tell(report) is None:
+        return ""
+    what = "the last two turns" if report.totals.requests else "some minutes with traffic"
+    return f"Cannot tell. Do now: give {what}, better the whole log."
 
 
 def _keyed(page: Page, key: str, words: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cachedoctor.model import Report, Session, Totals
+from cachedoctor.model import Finding, Report, Session, Totals
 from cachedoctor.report.text import slot_bars, text_measured
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_safe import cut
@@ -109,6 +109,14 @@ def _slots_of(session: Session, brief: bool) -> list[str]:
 def place(session: Session) -> str:
     """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
     return session.origin or f"server {session.index + 1}"
+
+
+def place_of(finding: Finding, sessions: Sequence[Session]) -> str:
+    """Name the server of a finding; nothing where there is only one."""
+    if len(sessions) < 2:
+        return ""
+    at = finding.evidence[0].session if finding.evidence else -1
+    return next((place(session) for session in sessions if session.index == at), finding.origin or "")
 
 
 def _extent(session: Session, several_inputs: bool) -> str:

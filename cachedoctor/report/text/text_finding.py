@@ -10,7 +10,6 @@ from cachedoctor.report.text.page import Link, Page, Part
 from cachedoctor.report.text.palette import COMMAND, KEY, SEVERITY
 from cachedoctor.report.words import headlines
 from cachedoctor.report.words.do_now import DoNow, of_finding
-from cachedoctor.report.words.look_alikes import excluded, still_possible
 from cachedoctor.report.words.numbers import count, duration, percent, spent_tokens
 from cachedoctor.report.words.sentences import first_sentence, leading
 
@@ -49,7 +48,7 @@ def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
     _row(page, "why", leading(finding.why, _WHY))
     for remedy in finding.remedies[1:2]:
         _fix(page, DoNow(first_sentence(remedy.text), remedy.commands), "or")
-    for key, others in (("ruled out", excluded(finding)), ("still possible", still_possible(finding))):
+    for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
         if others:
             page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
     _rule(page, finding, around, f": cachedoctor explain {finding.code}, or -v")
@@ -83,7 +82,7 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
     _labelled(page, "cost", cost(finding, around.totals.prompt_ms if around.totals is not None else 0.0))
     _labelled(page, "why", finding.why)
     _labelled(page, "confidence", finding.confidence)
-    for key, others in (("ruled out", excluded(finding)), ("still possible", still_possible(finding))):
+    for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
         for other in others:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in finding.remedies:

@@ -16,7 +16,8 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text import answers, header, text_finding
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_finding import Around
-from cachedoctor.report.words.coverage import cannot_tell, imitated, numbered, undecided
+from cachedoctor.report.words.coverage import cannot_tell, remarks, undecided
+from cachedoctor.report.words.filter_words import filtered, shown_requests
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import count, number, percent
 from cachedoctor.report.words.verdicts import leading, switched_off, verdict
@@ -47,6 +48,11 @@ def render(
     """
     page = Page(out, width, color, ascii_only)
     around = _arounds(report, pages)
+    if report.filtered is not None:
+        page.prose([(f"{'filter':<10}", "bold")], filtered(report), 10)
+        for words in shown_requests(report):
+            page.facts([(f"{'request':<10}", "bold")], words, 10)
+        page.gap()
     findings = report.findings
     told = cannot_tell(report)
     leads = leading(report)
@@ -153,7 +159,7 @@ def _rest(page: Page, report: Report, has_causes: bool) -> None:
     if has_causes:
         answers.slow_beside(page, report)
     header.short(page, report)
-    for said in filter(None, (numbered(report), imitated(report))):
+    for said in remarks(report):
         page.prose([], said, 2)
     if report.ignored:
         page.prose([], switched_off(report.ignored), 2)
@@ -170,7 +176,7 @@ def _everything(page: Page, report: Report) -> None:
         _not_evaluated(page, report.not_evaluated, report.restart)
     page.gap()
     page.prose([], read(report), 2)
-    for said in filter(None, (numbered(report), imitated(report))):
+    for said in remarks(report):
         page.prose([], said, 2)
     if leading(report):
         page.prose([], verdict(report), 2)

@@ -137,6 +137,7 @@ def tail(report: Report) -> dict[str, Any]:
         "slots": report.slots,
         "ignored": report.ignored,
         "accounts": report.accounts,
+        "filtered": report.filtered,
         "causes": causes(report.findings),
         "slowest": report.slowest,
     }

@@ -18,6 +18,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
 from cachedoctor.report.words import headlines
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.sentences import capital
 from cachedoctor.report.words.verdicts import switched_off
 
@@ -105,6 +106,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
             "requests": finding.count,
             "recomputedTokens": finding.cost.tokens,
             "recomputedMs": finding.cost.ms,
+            "stillPossible": [visible(other.name) for other in finding.still_possible],
             "server": None if finding.origin is None else visible(finding.origin),
         },
     }
@@ -164,6 +166,8 @@ def _artifact(info: InputInfo) -> dict[str, Any]:
 def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
     failed = [info for info in report.inputs if info.error is not None]
     faults = [_notice("input-failed", "error", info.error or "", locations=[_start(info.path)]) for info in failed]
+    if report.filtered is not None:
+        faults.append(_notice("filtered", "note", filtered(report)))
     if report.interrupted:
         faults.append(_notice("interrupted", "warning", "Interrupted: this covers what was read until then."))
     return {

@@ -16,6 +16,7 @@ from cachedoctor.model import (
     Account,
     CacheDoctorError,
     CacheSample,
+    Filtered,
     Finding,
     First,
     InputInfo,
@@ -60,6 +61,7 @@ class _Rest(msgspec.Struct):
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
     ignored: list[str] = msgspec.field(default_factory=list)
     accounts: list[Account] = msgspec.field(default_factory=list)
+    filtered: Filtered | None = None
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
@@ -130,12 +132,13 @@ def read(data: bytes, name: str) -> Report:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "give what cachedoctor analyze --format json wrote"
         raise CacheDoctorError(f"{name}: is no report of cachedoctor ({error})", hint) from error
-    for session in rest.sessions:
+    for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
-        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, slowest=rest.slowest,
+        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
+        slowest=rest.slowest,
     )  # fmt: skip
 
 

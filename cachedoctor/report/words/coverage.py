@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.knowledge.deciding_lines import Wanted, deciding
-from cachedoctor.model import Report, RequestRow
+from cachedoctor.model import Period, Report, RequestRow, SamplePeriod
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
@@ -36,7 +36,9 @@ class CannotTell(NamedTuple):
     missing: list[str]
     """Lines of these builds that would decide, the most telling first; none where none is known."""
     others: str
-    """What was found in requests of which something could be told; empty without any."""
+    """What was found in what could be looked at; empty without any."""
+    partly: bool = False
+    """It can be told of other requests."""
 
 
 def undecided(report: Report) -> str:
@@ -48,13 +50,15 @@ def undecided(report: Report) -> str:
     if found is None:
         return ""
     missing = f" Missing here: {'; '.join(found.missing)}." if found.missing else ""
-    said = f"Cannot tell{' of' if found.others else ':'} {found.why}; reuse is what two requests share. {found.give}"
+    said = f"Cannot tell{' of' if found.partly else ':'} {found.why}; reuse is what two requests share. {found.give}"
     return " ".join(filter(None, (said + missing, found.others)))
 
 
 def cannot_tell(report: Report) -> CannotTell | None:
     """Return why nothing could be told of requests; None where something could, or where a finding says what."""
     requests, judged = report.totals.requests, report.totals.judged_requests
+    if too_little(report) and not report.findings:
+        return _incomparable(report)
     if not requests or judged is None:
         return None
     if not judged:
@@ -66,7 +70,37 @@ def cannot_tell(report: Report) -> CannotTell | None:
     if report.findings or left_open < _LEFT_OPEN * requests:
         return None
     why = f"{number(left_open)} of {count(requests, 'request')}: what came before is not in this log"
-    return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.")
+    return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.", True)
+
+
+def too_little(report: Report) -> bool:
+    """Whether all that was measured is one interval or batch for each engine: reuse is what several requests share."""
+    if report.totals.requests or not report.sessions:
+        return False
+    if any(s.engine == LLAMA or s.counters or s.answers for s in report.sessions):
+        return False
+    amounts = [_amount(period) for s in report.sessions for period in s.periods]
+    return max(amounts, default=0) == 1
+
+
+def _amount(period: Period) -> int:
+    """Intervals with traffic, or the requests of prefill batches."""
+    return period.busy if isinstance(period, SamplePeriod) else max(period.batches, period.seqs)
+
+
+def _incomparable(report: Report) -> CannotTell:
+    """Say that there is nothing to compare, what was looked at all the same, and what would help."""
+    engines = dict.fromkeys(session.engine for session in report.sessions)
+    what = ", ".join(looked_at([s for s in report.sessions if s.engine == engine]) for engine in engines)
+    blind = len({rule.code for rule in report.not_evaluated})
+    left = f", {count(blind, 'rule')} could not be evaluated" if blind else ""
+    return CannotTell(
+        f"{what}, and nothing to compare it with",
+        "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
+        "before and after.",
+        [],
+        f"What is there was looked at: {checked(report)} and found nothing{left}.",
+    )
 
 
 def _missing(report: Report) -> list[str]:
@@ -104,10 +138,11 @@ _GIVE = (
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{_place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
-def _place(row: RequestRow) -> str:
+def place(row: RequestRow) -> str:
+    """Say where the lines of a request stand."""
     lines = (
         f"line {row.first_line:,}"
         if row.first_line == row.last_line
@@ -158,6 +193,20 @@ def imitated(report: Report) -> str:
     lines = sum(info.imitations for info in report.inputs)
     verb = "lines" if lines != 1 else "line"
     return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
+
+
+def passed_over(report: Report) -> str:
+    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
+    short, least = report.totals.short_requests, report.totals.short_below
+    if not short or not least:
+        return ""
+    were = "was" if short == 1 else "were"
+    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
+
+
+def remarks(report: Report) -> list[str]:
+    """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
+    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
 
 
 def _rules(report: Report, name: str) -> str:

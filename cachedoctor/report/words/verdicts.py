@@ -47,6 +47,8 @@ def healthy(report: Report) -> Healthy | None:
     """Say what the cache did where no cause was found; None where there were no requests to look at."""
     totals, account = report.totals, whole(report)
     said = checked(report)
+    if report.filtered is not None:
+        return None  # the sums are of the whole log
     if not totals.requests or account is None:
         return Healthy("no findings", said) if said else None
     rows = parts(account)
@@ -107,6 +109,8 @@ def verdict(report: Report) -> str:
     if report.findings:
         return f"{severities(report.findings)}{left}."
     said = checked(report)
+    if report.filtered is not None:
+        return f"No findings in what is shown{left}."
     if undecided(report):
         return undecided(report)
     return f"No findings. {said}{left}." if said else "No requests in it: nothing was checked."

@@ -79,7 +79,7 @@ def say(g: Group) -> FindingText:
     restart = advice.restart(session, {"accounting", "text", "prompts"})
     return FindingText(
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}, and this log cannot show why",
-        "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint), "
+        "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
