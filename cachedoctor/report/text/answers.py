@@ -19,7 +19,7 @@ def healthy(page: Page, report: Report) -> None:
     if said is not None:
         _keyed(page, said.key, said.words)
     turn = next(iter(report.slowest), None)
-    if turn is not None:
+    if turn is not None and report.filtered is None:  # it may be none of those that are shown
         _keyed(page, "slowest turn", slow_words.split(turn))
         _keyed(page, "", slow_words.reason(turn))
 
