@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Severity,
         Side,
         SlotReuse,
+        SlowTurn,
         Totals,
     )
 
@@ -102,6 +103,7 @@ __all__ = [
     "Severity",
     "Side",
     "SlotReuse",
+    "SlowTurn",
     "Totals",
     "__version__",
     "analyze",

@@ -92,11 +92,11 @@ def test_a_signal_that_is_ignored_stays_ignored(log: Path) -> None:
     """``nohup cachedoctor analyze --follow`` goes on without its terminal."""
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     with started("analyze", "--follow", log, preexec_fn=ignore) as process:
-        read_until(process, b"explain CD101\n")
+        read_until(process, b"explain CD101, ")
         process.send_signal(signal.SIGHUP)
         with log.open("a") as file:
             file.write(THIRD)
-        read_until(process, b"explain CD102\n")
+        read_until(process, b"explain CD102, ")
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -228,7 +228,7 @@ def test_a_named_pipe_is_live(tmp_path: Path) -> None:
     with started("analyze", fifo) as process:
         with fifo.open("wb", buffering=0) as pipe:
             pipe.write(LOG)
-            read_until(process, b"explain CD101\n")
+            read_until(process, b"explain CD101, ")
             assert process.poll() is None
         out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, error) == (0, b"")
@@ -244,7 +244,7 @@ def test_a_writer_that_is_killed_in_the_middle_of_a_line() -> None:
     with started("analyze", "-", stdin=writer.stdout) as process:
         writer.stdin.write(LOG + SECOND[:200].encode())
         writer.stdin.close()
-        read_until(process, b"explain CD101\n")
+        read_until(process, b"explain CD101, ")
         writer.kill()
         out, error = process.communicate(timeout=PATIENCE)
     writer.wait()

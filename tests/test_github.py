@@ -61,7 +61,7 @@ def test_an_annotation_per_finding(case: Path) -> None:
         title = f"{finding.code} {finding.name}"
         assert command.properties == {"file": "server.log", "line": str(lines[0]), "title": title}
         rows = command.message.split("\n")
-        assert rows[0].endswith(f"{finding.claim}.")
+        assert rows[0].lower().endswith(f"{finding.claim}.".lower())
         assert all(f"    {c}" in rows for remedy in finding.remedies for c in remedy.commands)
     assert ("finding" in last) == (report.totals.requests > 0 or bool(found))
 

@@ -43,9 +43,9 @@ def shown(report: Report, name: str) -> str:
 def test_one_alone_is_no_all_clear(log: str, name: str) -> None:
     said = shown(report_of(log), name)
     assert "no findings" not in said.lower()
-    assert "Cannot tell: " in said
+    assert "cannot tell" in said.lower()
     assert "nothing to compare it with" in said
-    assert "rules could not be evaluated" in said
+    assert "rules could not be evaluated" in said or "not looked at: " in said
 
 
 @pytest.mark.parametrize("log", [VLLM_ONCE, VLLM_ONCE + IDLE, SGLANG_ONCE])

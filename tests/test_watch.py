@@ -249,7 +249,7 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
     assert terminal.process.returncode == 130
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     assert terminal.written.index(ENTER) < terminal.written.index(LEAVE)
-    assert report.startswith("server    llama.cpp b10069 or newer")
+    assert report.startswith("Claude Code's billing header changes between requests (cch): 48 % computed again\nfix ")
     assert "Interrupted: this covers what was read until then.\n" in report
     assert b"\x1b[?25h" in terminal.written[terminal.written.rindex(b"\x1b[?25l") :]  # the cursor is back
 

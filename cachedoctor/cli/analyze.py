@@ -35,6 +35,7 @@ from cachedoctor.cli.common_options import (
     Tasks,
     Template,
     Until,
+    Verbose,
     WarnTokens,
     Width,
     given_options,
@@ -162,6 +163,7 @@ def analyze(
     ] = 1,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -195,7 +197,7 @@ def analyze(
         terminal.ask_for_paste()
     refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
-        look = terminal.look(sink.path is not None, chosen.color, width)
+        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
 

@@ -124,6 +124,15 @@ Width = Annotated[
     ),
 ]
 
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show everything: all proof, all fixes, servers, open rules.",
+        rich_help_panel=TERMINAL,
+    ),
+]
 Quiet = Annotated[
     bool,
     typer.Option(

@@ -15,6 +15,7 @@ from cachedoctor.cli.common_options import (
     Slots,
     Tasks,
     Until,
+    Verbose,
     Width,
     refuse_page,
     wanted_requests,
@@ -31,6 +32,7 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
+    verbose: Verbose = False,
     task: Tasks = None,
     slot: Slots = None,
     since: Since = None,
@@ -56,4 +58,5 @@ def report(
 
         found = filtered(found, wanted)
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
-        write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))
+        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
+        write(chosen.format, found, out, look)

@@ -45,6 +45,7 @@ from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, r
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
+from cachedoctor.model.slow_turn import SlowTurn
 from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
 from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
@@ -139,6 +140,7 @@ __all__ = [
     "Sizes",
     "SlotReuse",
     "SlotView",
+    "SlowTurn",
     "Stats",
     "StatsInput",
     "StatsRow",

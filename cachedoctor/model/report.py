@@ -12,6 +12,7 @@ from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
+from cachedoctor.model.slow_turn import SlowTurn
 
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 1}})]
 _Prompt = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
@@ -174,3 +175,5 @@ class Report(msgspec.Struct):
     and clients."""
     filtered: Filtered | None = None
     """Which requests and findings are shown; None: all."""
+    slowest: list[SlowTurn] = msgspec.field(default_factory=list)
+    """The requests that took longest, the slowest first."""

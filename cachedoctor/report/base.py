@@ -24,6 +24,8 @@ class Look(NamedTuple):
     encoding: str = "utf-8"
     pages: str | None = None
     """What stands before the ``url`` of a rule to make it a link; None where the output knows no links."""
+    verbose: bool = False
+    """Everything is shown that is known."""
 
     def encode(self, text: str) -> bytes:
         """Give the bytes for the output; no character is ever a reason to fail."""

@@ -28,6 +28,7 @@ from cachedoctor.model import (
     RuleInfo,
     SamplePeriod,
     SlotReuse,
+    SlowTurn,
     Totals,
 )
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
@@ -140,6 +141,9 @@ class ReportDocument(Struct):
     release of v1: may be missing."""
     causes: list[Cause] = field(default_factory=list)
     """Findings of one cause over all servers together. Added after the first release of v1: may be missing."""
+    slowest: list[SlowTurn] = field(default_factory=list)
+    """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
+    missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -222,6 +226,7 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
+    slowest: list[SlowTurn] = field(default_factory=list)
 
 
 StreamLine = (

@@ -16,6 +16,7 @@ from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
 from cachedoctor.doctor.analysis.sessions import Sessions
 from cachedoctor.doctor.analysis.shard import Shard, add_input
+from cachedoctor.doctor.analysis.slowest import Slowest
 from cachedoctor.doctor.analysis.spool import OPEN, Spool
 from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.analysis.sums import Sums
@@ -100,6 +101,7 @@ class Analyzer:
         self._told: dict[int, Judged] = {}
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
+        self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
         """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
         self._settled = False
@@ -251,6 +253,7 @@ class Analyzer:
         for one in judged:
             request = one.request
             self._account(one)
+            self._slowest.add(one)
             if request.revision:
                 self._spool.revise(one)
             else:
@@ -374,6 +377,7 @@ class Analyzer:
             self._inputs, self._sessions, self._sums, self._ledger, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
             {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
+            self._slowest,
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
@@ -393,6 +397,7 @@ class Analyzer:
         for kind, rows in part.rows.items():
             self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
         self._reuse.merge(part.reuse, len(self._sessions))
+        self._slowest.merge(part.slowest, self._number, len(self._sessions))
         self._ledger.merge(part.ledger, self._number, len(self._sessions))
         self._diagnosis.merge(part.groups, part.doubtful, part.crashed)
         self._faults.any |= part.faulty
@@ -435,6 +440,7 @@ class Analyzer:
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
+            slowest=self._slowest.turns(),
         )  # fmt: skip
 
 

@@ -288,7 +288,7 @@ def _timing_prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 def _timing_reply(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     owner = _timed(life, slot, event, mark)
-    if owner is not None and owner.generated(event.fields["n_gen"], event.line):
+    if owner is not None and owner.generated(event.fields["gen_ms"], event.fields["n_gen"], event.line):
         life.close(owner)
 
 

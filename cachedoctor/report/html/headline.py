@@ -8,11 +8,14 @@ from cachedoctor.model import Report, Totals
 from cachedoctor.report.html import html_measured
 from cachedoctor.report.html.axis import box
 from cachedoctor.report.html.token_split import KINDS, Tokens
+from cachedoctor.report.words import slow_words
 from cachedoctor.report.words.coverage import checked, undecided
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.sentences import capital
 from cachedoctor.report.words.server_words import LLAMA
+from cachedoctor.report.words.verdicts import healthy
 
 WIDTH = 1000
 
@@ -70,7 +73,7 @@ def _title(report: Report) -> tuple[str, str]:
         return "No findings in what is shown", filtered(report)
     if t.avoidable_tokens:
         return (
-            f"{count(t.avoidable_tokens, 'prompt token')} were recomputed without need",
+            f"{count(t.avoidable_tokens, 'prompt token')} were computed again without need",
             _saved(t),
         )
     reused = percent(t.cached_tokens, t.prompt_tokens)
@@ -80,10 +83,10 @@ def _title(report: Report) -> tuple[str, str]:
         return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
     blind = len({rule.code for rule in report.not_evaluated})
     left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
-    return (
-        f"No findings: {reused} of the prompt tokens were reused",
-        f"No rule found tokens that were recomputed without need.{left}",
-    )
+    said, turn = healthy(report), next(iter(report.slowest), None)
+    words = "" if said is None else f"{capital(said.sentence)}."
+    slow = f" Slowest turn: {slow_words.split(turn)}; {slow_words.reason(turn)}." if turn is not None else ""
+    return f"No findings: {reused} of the prompt tokens were reused", f"{words}{left}{slow}"
 
 
 def _saved(t: Totals) -> str:

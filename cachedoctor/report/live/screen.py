@@ -12,8 +12,8 @@ from cachedoctor.report import sanitize
 from cachedoctor.report.live import screen_measured
 from cachedoctor.report.text.header import describe, traffic
 from cachedoctor.report.text.page import Part
+from cachedoctor.report.text.palette import SEVERITY as SEVERITY_STYLE
 from cachedoctor.report.text.request_line import cost, fix, lost, outcome, tokens
-from cachedoctor.report.text.text_finding import SEVERITY_STYLE
 from cachedoctor.report.text.text_safe import rows, visible
 from cachedoctor.report.words.numbers import count, number, percent
 

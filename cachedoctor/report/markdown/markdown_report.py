@@ -14,13 +14,13 @@ from cachedoctor.report.markdown.markdown_finding import reproduce, show
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
-from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.coverage import remarks, undecided
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.verdicts import switched_off, verdict
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""

@@ -1,4 +1,4 @@
-"""One line per finding, ``path:line: severity[CODE] name: claim (server, cost, confidence)``: for grep and scripts.
+"""One line per finding, ``path:line: severity[CODE] name: claim (server, cost, confidence); fix: ...``: for scripts.
 
 Knows Finding and Page. Prints nothing where nothing was found.
 """
@@ -14,8 +14,11 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.text.text_finding import heading, location
+from cachedoctor.report.text.proof import location
+from cachedoctor.report.text.text_finding import heading
+from cachedoctor.report.words.do_now import of_finding
 from cachedoctor.report.words.numbers import duration
+from cachedoctor.report.words.sentences import first_sentence
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
@@ -39,7 +42,9 @@ def _line(finding: Finding, inputs: list[InputInfo], server: str, look: Look) ->
     cost = f"{server}, {cost}" if server else cost
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
-    words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence})"
+    fix = of_finding(finding)
+    do = "" if fix is None else f"; fix: {fix.commands[0] if fix.commands else first_sentence(fix.text)}"
+    words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence}){do}"
     page.row(f"{where}: " if where else "", heading(finding), words)
     return look.encode(text.getvalue())
 

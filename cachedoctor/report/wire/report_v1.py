@@ -139,6 +139,7 @@ def tail(report: Report) -> dict[str, Any]:
         "accounts": report.accounts,
         "filtered": report.filtered,
         "causes": causes(report.findings),
+        "slowest": report.slowest,
     }
 
 

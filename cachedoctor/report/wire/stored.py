@@ -29,6 +29,7 @@ from cachedoctor.model import (
     Session,
     Side,
     SlotReuse,
+    SlowTurn,
     Totals,
     read_rows,
 )
@@ -61,6 +62,7 @@ class _Rest(msgspec.Struct):
     ignored: list[str] = msgspec.field(default_factory=list)
     accounts: list[Account] = msgspec.field(default_factory=list)
     filtered: Filtered | None = None
+    slowest: list[SlowTurn] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
     batches: list[PrefillBatch] = msgspec.field(default_factory=list)
@@ -136,6 +138,7 @@ def read(data: bytes, name: str) -> Report:
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
         StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
+        slowest=rest.slowest,
     )  # fmt: skip
 
 
