@@ -35,6 +35,7 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
+from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
@@ -68,6 +69,7 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClientSetting",
     "ComparedSide",
     "Comparison",
     "Confidence",
@@ -101,6 +103,7 @@ __all__ = [
     "Memory",
     "NotEvaluated",
     "Op",
+    "OptionChange",
     "Options",
     "Outcome",
     "Part",
@@ -143,7 +146,10 @@ __all__ = [
     "Verdict",
     "View",
     "Wording",
+    "as_typed",
     "counted",
+    "left_out",
+    "option_rows",
     "read_rows",
     "release",
 ]
