@@ -23,6 +23,7 @@ from cachedoctor.model import (
     FindingChange,
     First,
     Line,
+    OptionChange,
     Period,
     PrefillBatch,
     PromptDiff,
@@ -97,7 +98,17 @@ def finding(shown: Finding) -> Finding:
 
 
 def _remedy(shown: Remedy) -> Remedy:
-    return msgspec.structs.replace(shown, text=hidden(shown.text), commands=[hidden(c) for c in shown.commands])
+    return msgspec.structs.replace(
+        shown,
+        text=hidden(shown.text),
+        commands=[hidden(c) for c in shown.commands],
+        options=[_option(change) for change in shown.options],
+    )
+
+
+def _option(shown: OptionChange) -> OptionChange:
+    value = None if shown.value is None else hidden(shown.value)
+    return msgspec.structs.replace(shown, name=hidden(shown.name), value=value)
 
 
 def diff(shown: PromptDiff) -> PromptDiff:

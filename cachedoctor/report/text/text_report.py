@@ -108,7 +108,8 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
             page.row("      ", (command, "green"))
     if restart is not None:
         page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)
-        page.row("      ", (restart.command, "green"))
+        for command in restart.command.splitlines():
+            page.row("      ", (command, "green"))
 
 
 def _footer(page: Page, report: Report) -> None:
