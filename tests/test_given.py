@@ -314,9 +314,7 @@ def test_slots_and_the_context_that_they_divide() -> None:
     assert advice.more_slots(enough).commands == ["--slot-prompt-similarity 0.5"]
     old = Session(0, "x", build=6123, at_once=2, n_slots=4, n_ctx_slot=8192)  # 0.5 is the default there
     assert advice.more_slots(old).commands == ["--parallel 5 --ctx-size 40960"]
-    assert advice.more_slots(Session(0, "x", n_slots=2, n_ctx_slot=100), 6).commands == [
-        "--parallel 6 --ctx-size 600"
-    ]
+    assert advice.more_slots(Session(0, "x", n_slots=2, n_ctx_slot=100), 6).commands == ["--parallel 6 --ctx-size 600"]
     assert "4 in this example" in advice.more_slots(Session(0, "x")).text
 
 

@@ -18,6 +18,8 @@ from cachedoctor.cli.common_options import (
     Config,
     FailOn,
     Ignore,
+    Launcher,
+    LauncherName,
     MaxUnpacked,
     ModelTokenizer,
     NoConfig,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
 
@@ -58,6 +61,7 @@ class _Job(NamedTuple):
     jobs: int
     max_unpacked: int | None
     quiet: bool
+    start: Told
 
 
 def analyze(
@@ -75,6 +79,7 @@ def analyze(
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
+    launcher: Launcher = None,
     fail_on: FailOn = "never",
     select: Select = None,
     ignore: Ignore = None,
@@ -126,6 +131,7 @@ def analyze(
         jobs or os.cpu_count() or 1,
         max_unpacked,
         quiet,
+        _start(launcher, cmdline),
     )
     beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
@@ -135,6 +141,12 @@ def analyze(
         look = terminal.look(sink.path is not None, chosen.color, width)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
+
+
+def _start(launcher: LauncherName | None, line: str | None) -> Told:
+    from cachedoctor.doctor.fixing.fixes import Told
+
+    return Told(launcher, line)
 
 
 def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
@@ -193,13 +205,22 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
-    report, interrupted = conclude(analyzer, interrupted, interrupts, end)
+    report, interrupted = conclude(analyzer, interrupted, interrupts, lambda report: end(_fitted(report, job.start)))
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
     clear_folders()
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
+
+
+def _fitted(report: Report, start: Told) -> Report:
+    """The report with its fixes in the form of what was said to start the server."""
+    if start != (None, None):
+        from cachedoctor.doctor.fixing.fixes import fixes
+
+        report.fix = fixes(report.findings, report.sessions, report.inputs, start)
+    return report
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:

@@ -65,6 +65,12 @@ Width = Annotated[
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error; errors stay.")]
 
+LauncherName = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+Launcher = Annotated[
+    LauncherName | None,
+    typer.Option("--launcher", help="What starts the server, for fixes in its form.  [default: as the log tells]"),
+]
+
 Select = Annotated[
     list[str] | None,
     typer.Option(

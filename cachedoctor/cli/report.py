@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width
+from cachedoctor.cli.common_options import ColorOption, Config, Launcher, NoConfig, Width
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -20,6 +20,7 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
+    launcher: Launcher = None,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -34,5 +35,9 @@ def report(
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
     found = read(stored)
+    if launcher is not None:
+        from cachedoctor.doctor.fixing.fixes import Told, fixes
+
+        found.fix = fixes(found.findings, found.sessions, found.inputs, Told(launcher))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))

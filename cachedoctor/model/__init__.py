@@ -32,6 +32,7 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
+from cachedoctor.model.fix import Fix, FixStep, Launcher
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
@@ -88,12 +89,15 @@ __all__ = [
     "FindingChange",
     "FindingSide",
     "First",
+    "Fix",
+    "FixStep",
     "Given",
     "Incident",
     "IncidentName",
     "InputInfo",
     "Judged",
     "KnownClient",
+    "Launcher",
     "Level",
     "Line",
     "Mark",

@@ -58,13 +58,16 @@ class Remedy(msgspec.Struct):
     release of v1: may be missing."""
     settings: list[ClientSetting] = msgspec.field(default_factory=list)
     """What it changes in a client. Added after the first release of v1: may be missing."""
-    purpose: Literal["fix", "look"] = "fix"
-    """Whether it mends the cause or only shows more of it. Added after the first release of v1: may be missing."""
+    purpose: Literal["fix", "depends", "look"] = "fix"
+    """Whether it mends the cause, helps or costs depending on what its text says, or only shows more of the cause.
+    Added after the first release of v1: may be missing."""
 
     def __post_init__(self) -> None:
-        """Write the commands that the options are."""
+        """Write the commands that the options are; a command of ours mends nothing."""
         if not self.commands:
             self.commands = option_rows(self.options)
+        if self.purpose == "fix" and self.commands and all(c.startswith("cachedoctor ") for c in self.commands):
+            self.purpose = "look"
 
 
 class RuledOut(msgspec.Struct):

@@ -17,6 +17,7 @@ from cachedoctor.model import (
     CacheSample,
     Counters,
     Finding,
+    Fix,
     InputInfo,
     Memory,
     NotEvaluated,
@@ -133,6 +134,9 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    fix: list[Fix] = field(default_factory=list)
+    """What to change, one for each server with findings that something mends, the costliest first. Added after the
+    first release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -215,6 +219,8 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
+    fix: list[Fix] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
 
 
 StreamLine = (

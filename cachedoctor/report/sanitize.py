@@ -22,6 +22,7 @@ from cachedoctor.model import (
     Finding,
     FindingChange,
     First,
+    Fix,
     Line,
     OptionChange,
     Period,
@@ -78,7 +79,21 @@ class _Sessions(Sequence[Session]):
 def report(shown: Report) -> ShownReport:
     """Return a report as it may be shown."""
     findings = [finding(found) for found in shown.findings]
-    return ShownReport(**{**msgspec.structs.asdict(shown), "findings": findings, "sessions": _Sessions(shown.sessions)})
+    parts = {"findings": findings, "sessions": _Sessions(shown.sessions), "fix": [_fix(one) for one in shown.fix]}
+    return ShownReport(**{**msgspec.structs.asdict(shown), **parts})
+
+
+def _fix(shown: Fix) -> Fix:
+    return msgspec.structs.replace(
+        shown,
+        origin=shown.origin and hidden(shown.origin),
+        options=[_option(change) for change in shown.options],
+        steps=[
+            msgspec.structs.replace(step, text=hidden(step.text), commands=[hidden(c) for c in step.commands])
+            for step in shown.steps
+        ],
+        notes=[hidden(note) for note in shown.notes],
+    )
 
 
 def finding(shown: Finding) -> Finding:

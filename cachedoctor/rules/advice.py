@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from cachedoctor.knowledge import clients, flags, log_levels
 from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
@@ -55,15 +56,17 @@ def option(
     return Remedy(what, options=changes)
 
 
-def client(handle: str, what: str = "") -> Remedy:
+def client(handle: str, what: str = "", *, sure: bool = True) -> Remedy:
     """Advise what stops a habit of a client, by its row in the table: ``claude-code/billing-header``.
 
     Args:
         handle: of the habit.
         what: the reason, instead of the words of the table.
+        sure: it is this client's doing.
     """
     known = clients.known(handle)
-    return Remedy(what or known.habit.stop, known.habit.commands, settings=known.settings)
+    purpose: Literal["fix", "depends"] = "fix" if sure else "depends"
+    return Remedy(what or known.habit.stop, known.habit.commands, settings=known.settings, purpose=purpose)
 
 
 def of_difference(known: Advice) -> Remedy:

@@ -140,6 +140,7 @@ def tail(report: Report) -> dict[str, Any]:
         "slots": report.slots,
         "ignored": report.ignored,
         "accounts": report.accounts,
+        "fix": report.fix,
     }
 
 

@@ -18,6 +18,7 @@ from cachedoctor.model import (
     CacheSample,
     Finding,
     First,
+    Fix,
     InputInfo,
     NotEvaluated,
     PrefillBatch,
@@ -59,6 +60,7 @@ class _Rest(msgspec.Struct):
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
     ignored: list[str] = msgspec.field(default_factory=list)
     accounts: list[Account] = msgspec.field(default_factory=list)
+    fix: list[Fix] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
     batches: list[PrefillBatch] = msgspec.field(default_factory=list)
@@ -133,7 +135,7 @@ def read(data: bytes, name: str) -> Report:
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
-        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts,
+        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, fix=rest.fix,
     )  # fmt: skip
 
 

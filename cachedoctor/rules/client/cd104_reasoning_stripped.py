@@ -105,6 +105,7 @@ def say(g: Group) -> FindingText:
                 'With a template that knows the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It costs '
                 "context.",
                 options=[OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
+                purpose="depends",
             )
         )
     return FindingText(

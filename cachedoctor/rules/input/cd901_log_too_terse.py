@@ -101,6 +101,7 @@ def _experiment(session: Session) -> list[Remedy]:
         Remedy(
             f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused then, other conversations had taken the slots.",
             options=known.options,
+            purpose="depends",
         )
     ]
 

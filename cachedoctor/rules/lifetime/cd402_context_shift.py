@@ -44,6 +44,7 @@ def say(g: Group) -> FindingText:
             Remedy(
                 "Or switch the shift off, so that the limit is reported instead.",
                 options=as_typed("--no-context-shift"),
+                purpose="depends",
             ),
         ],
     )

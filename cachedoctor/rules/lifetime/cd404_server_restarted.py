@@ -35,6 +35,7 @@ def say(g: Group) -> FindingText:
             Remedy(
                 "Slots can be saved to files in a folder, and restored, through POST /slots/ID?action=save and restore.",
                 options=as_typed("--slot-save-path slots"),
+                purpose="depends",
             ),
         ],
     )

@@ -156,6 +156,7 @@ def _divided(session: Session) -> Iterator[SessionFinding]:
                 Remedy(
                     "If one conversation needs more, let the slots share the context, or raise it.",
                     options=as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
+                    purpose="depends",
                 )
             ],
         ),

@@ -49,6 +49,7 @@ _FAULTS = (
             Remedy(
                 "If the device ran out of memory: make the physical batch smaller.",
                 options=as_typed("--ubatch-size 256"),
+                purpose="depends",
             ),
         ),
     ),

@@ -94,6 +94,7 @@ def _of_multimodal(session: Session) -> list[Remedy]:
         Remedy(
             "Use SGLang's own implementation of the model, if there is one, instead of the Transformers backend.",
             options=as_typed("--model-impl sglang"),
+            purpose="depends",
         )
     ]
 

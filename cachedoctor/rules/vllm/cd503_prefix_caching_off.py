@@ -89,6 +89,7 @@ def _measured(session: Session, said: str) -> SessionFinding:
             [
                 Remedy(
                     "Switch it on, if the start of the log says that it is off.",
+                    purpose="depends",
                     options=as_typed("--enable-prefix-caching"),
                 )
             ],
