@@ -184,7 +184,8 @@ def _joint(line: str, found: Sequence[Word]) -> str:
     for before, word in zip(reversed(found[:-1]), reversed(found), strict=False):
         between = line[before.end : word.start]
         if "\n" in between and word.text.startswith("-"):
-            return between
+            row = between.rfind("\n")
+            return (" \\" if between[:row].endswith("\\") else "") + between[row:]
     return " " if found else ""
 
 

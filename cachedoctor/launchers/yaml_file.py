@@ -237,7 +237,7 @@ def _list(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]:
     for change in changes:
         spans = given(items, change.name)
         for span in spans[0 if change.remove else 1 :]:
-            yield from (_item_cut(text, node, items[at]) for at in range(span.first, span.last + 1))
+            yield _items_cut(text, node, items[span.first], items[span.last])
         if change.remove:
             continue
         if not spans:
@@ -274,14 +274,15 @@ def _row_end(text: str, at: int) -> int:
     return len(text) if newline < 0 else newline + 1
 
 
-def _item_cut(text: str, node: Any, item: Word) -> Cut:
-    if node.flow_style:
-        behind = re.compile(r"\s*,\s*").match(text, item.end)
-        if behind is not None:
-            return Cut(item.start, behind.end(), "")
-        before = text.rfind(",", node.start_mark.index, item.start)
-        return Cut(before if before >= 0 else item.start, item.end, "")
-    return Cut(text.rfind("\n", 0, item.start) + 1, _row_end(text, item.end), "")
+def _items_cut(text: str, node: Any, first: Word, last: Word) -> Cut:
+    """Items that follow each other, with one of the commas beside them, or with their rows."""
+    if not node.flow_style:
+        return Cut(text.rfind("\n", 0, first.start) + 1, _row_end(text, last.end), "")
+    behind = re.compile(r"\s*,\s*").match(text, last.end)
+    if behind is not None:
+        return Cut(first.start, behind.end(), "")
+    before = text.rfind(",", node.start_mark.index, first.start)
+    return Cut(before if before >= 0 else first.start, last.end, "")
 
 
 def _last_leaf(node: Any) -> Any:
