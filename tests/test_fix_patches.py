@@ -197,7 +197,7 @@ def test_llama_swap_changes_the_command_of_the_model() -> None:
         ("x: &e {A: b}\nservices:\n  a:\n    image: llama.cpp\n    environment: *e\n", "alias"),
         ("services:\n  a:\n    image: llama.cpp\n    environment:\n", "empty"),
         ("services: !!python/object/apply:os.system [id]\n", "no sound YAML"),
-        ("a: " + "[" * 1200, "no sound YAML"),
+        ("a: " + "[" * 500, "no sound YAML"),
     ],
 )
 def test_what_cannot_be_changed_safely_is_refused(text: str, words_of_it: str) -> None:

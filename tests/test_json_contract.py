@@ -67,9 +67,9 @@ LOGS: dict[str, list[str]] = {
 
 KEYS = {
     "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
-    "restart slots ignored accounts",
+    "restart slots ignored accounts fix",
     "tool": "name version",
-    "input": "path engine bytes lines recognised error counted imitations",
+    "input": "path engine bytes lines recognised error counted imitations launcher",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
     "settings first_line last_line n_requests version version_min version_max counters answers periods",
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms "
