@@ -42,11 +42,16 @@ def given_or_piped(ctx: typer.Context, path: str | None) -> str:
     raise typer.Exit(2)
 
 
+def starts_another(line: str) -> bool:
+    """Whether a command line starts vLLM or SGLang."""
+    return _OTHERS.search(line) is not None
+
+
 def given_options(line: str | None) -> list[Given]:
     """Read the command line of a server, where one was given."""
     if line is None:
         return []
-    if _OTHERS.search(line):
+    if starts_another(line):
         from cachedoctor.model import CacheDoctorError
 
         what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"

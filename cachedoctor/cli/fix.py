@@ -15,13 +15,14 @@ from cachedoctor.cli.common_options import (
     MaxUnpacked,
     given_options,
     given_or_piped,
+    starts_another,
 )
 from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
 
 if TYPE_CHECKING:
-    from cachedoctor.model import Fix, Report
+    from cachedoctor.model import Fix, Given, Report
 
 
 def fix(
@@ -52,10 +53,10 @@ def fix(
     from cachedoctor.doctor.fixing.fixes import Told, fixes
     from cachedoctor.report.forms import fix_forms
 
-    given_options(cmdline)
+    given = [] if cmdline is None or starts_another(cmdline) else given_options(cmdline)
     path = given_or_piped(ctx, log)
     with Interrupts():
-        report = _report(path, build, cmdline, max_unpacked)
+        report = _report(path, build, given, max_unpacked)
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
@@ -68,7 +69,7 @@ def fix(
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 
 
-def _report(path: str, build: int | None, cmdline: str | None, max_unpacked: int | None) -> Report:
+def _report(path: str, build: int | None, given: list[Given], max_unpacked: int | None) -> Report:
     from cachedoctor.doctor.compare.reports import is_report, read
 
     if is_report(path):
@@ -77,7 +78,7 @@ def _report(path: str, build: int | None, cmdline: str | None, max_unpacked: int
     from cachedoctor.doctor.analysis.run import feed_all
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    analyzer = Analyzer(build, given=given_options(cmdline), keeps_requests=False)
+    analyzer = Analyzer(build, given=given, keeps_requests=False)
     errors = feed_all(analyzer, [path], max_unpacked or MAX_BYTES)
     report = analyzer.finish(False)
     for error in errors:

@@ -9,7 +9,7 @@ from cachedoctor.envelope.prefixes import HEADER
 from cachedoctor.envelope.shapes import is_written
 from cachedoctor.model import Launcher
 
-_LINES = 200
+_LINES = 64
 """Lines that are looked at."""
 _ROWS: tuple[tuple[str, Launcher], ...] = (
     ("docker compose", "compose"),

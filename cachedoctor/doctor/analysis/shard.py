@@ -41,5 +41,4 @@ def add_input(info: InputInfo, more: InputInfo) -> None:
     info.recognised += more.recognised
     info.imitations += more.imitations
     info.engine = info.engine or more.engine
-    info.launcher = info.launcher or more.launcher
     info.error = info.error or more.error

@@ -41,8 +41,11 @@ def fixes(
     found = []
     for (path, origin), wishes in by_server.items():
         session = _session(sessions, path, origin)
-        one = _fix(wishes, session, path, origin, _launcher(session, starts.get(path or ""), told), told)
-        found.append(one)
+        start = starts.get(path or "")
+        launcher = _launcher(session, start, told)
+        # The wrapper of another launcher names its own things: a port, a container.
+        name = _place(origin, launcher) if start is not None and start == launcher else None
+        found.append(_fix(wishes, session, (path, origin), launcher, name, told))
     return found
 
 
@@ -70,17 +73,17 @@ def _launcher(session: Session | None, start: Launcher | None, told: Told | None
 def _fix(
     wishes: list[Wish],
     session: Session | None,
-    path: str | None,
-    origin: str | None,
+    server_of: tuple[str | None, str | None],
     launcher: Launcher | None,
+    name: str | None,
     told: Told | None,
 ) -> Fix:
     one = merged(wishes, session)
     settings = list(dict.fromkeys(s for wish in wishes for s in wish.remedy.settings))
-    server, notes = _server_steps(one, session, origin, launcher, told)
+    server, notes = _server_steps(one, session, launcher, name, told)
     served = [wish.finding for wish in one.served]
     return Fix(
-        path, origin, _engine(session), _named(session), launcher,
+        *server_of, _engine(session), _named(session), launcher,
         [f.code for f in served], [f.name for f in served], one.options, settings,
         [*_client_steps(settings), *server],
         [] if launcher in _PROGRAMS.values() else _costs(one.options, session), [*one.notes, *notes],
@@ -88,14 +91,14 @@ def _fix(
 
 
 def _server_steps(
-    one: Merged, session: Session | None, origin: str | None, launcher: Launcher | None, told: Told | None
+    one: Merged, session: Session | None, launcher: Launcher | None, name: str | None, told: Told | None
 ) -> tuple[list[FixStep], list[str]]:
     program = session.program if session is not None else None
     if program is not None and program not in _PROGRAMS and program not in _SAME_OPTIONS and one.options:
         words = " ".join(word for change in one.options for word in change.words)
         return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
     line = told.line if told is not None else None
-    steps, notes = form(_asked(one.options, session, origin, launcher)._replace(line=line), launcher)
+    steps, notes = form(_asked(one.options, session, name)._replace(line=line), launcher)
     if launcher in _ASIDE and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]
     return steps, notes
@@ -103,14 +106,13 @@ def _server_steps(
 
 def asked_of(fix: Fix, sessions: Sequence[Session], launcher: Launcher | None) -> Asked:
     """What a fix asks of the launcher of its server."""
-    return _asked(fix.options, _session(sessions, fix.path, fix.origin), fix.origin, launcher)
+    name = _place(fix.origin, launcher) if launcher == fix.launcher else None
+    return _asked(fix.options, _session(sessions, fix.path, fix.origin), name)
 
 
-def _asked(
-    changes: list[OptionChange], session: Session | None, origin: str | None, launcher: Launcher | None
-) -> Asked:
+def _asked(changes: list[OptionChange], session: Session | None, name: str | None) -> Asked:
     engine = session.engine if session is not None else "llama.cpp"
-    return Asked(changes, engine, *_span(session), _place(origin, launcher))
+    return Asked(changes, engine, *_span(session), name)
 
 
 def _place(origin: str | None, launcher: Launcher | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.model import Remedy, Session, Setting, as_typed
+from cachedoctor.model import Remedy, Session, Setting, as_typed, left_out
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
 from cachedoctor.rules.sglang.batch_periods import caching, periods, totals
 from cachedoctor.rules.sglang.option_advice import extra_buffer, needs_start
@@ -158,7 +158,8 @@ def _fix(session: Session, cause: str) -> list[Remedy]:
         return _FIXES[cause](session)
     if cause:
         return [Remedy("Remove the option that the line names, or use a version in which the two go together.")]
-    return [Remedy("Remove --disable-radix-cache from the command line, if it is there; the cache is on by default.")]
+    said = "Remove --disable-radix-cache from the command line, if it is there; the cache is on by default."
+    return [Remedy(said, options=left_out("--disable-radix-cache"))]
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
