@@ -361,6 +361,26 @@ def test_the_command_line_that_was_given_comes_back_changed() -> None:
     ]
 
 
+def test_a_pasted_command_line_is_one_command() -> None:
+    """Rows of cmd and PowerShell, and of a paste, end nothing; those of a shell stay."""
+    for end in ("\n", " ^\n  ", " `\r\n", " \n"):
+        assert rows("shell", CHANGES[:1], line=f"llama-server -m x{end}-c 1") == ["llama-server -m x -c 1 --parallel 4"]
+    kept = rows("shell", CHANGES[:1], line="llama-server \\\n  -c 1")
+    assert kept == ["llama-server \\", "  -c 1 \\", "  --parallel 4"]
+
+
+def test_a_report_repeats_no_secret_of_the_command_line() -> None:
+    """What is hidden could not be pasted: the options alone are given then."""
+    log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
+    line = "llama-server -m q.gguf --api-key sk-abcdefghijklmnopqrstuvwxyz123456 -np 2"
+    done = subprocess.run(
+        [*PYTHON, "analyze", str(log), "-f", "json", "--cmdline", line], capture_output=True, text=True, check=True
+    )
+    (fix,) = json.loads(done.stdout)["fix"]
+    assert "api-key" not in json.dumps(fix)
+    assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+
+
 def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:
     healthy = run(log_of(FIXTURES / "cases" / "wrapped-compose-two-services"))
     assert (healthy.returncode, healthy.stdout) == (0, "")

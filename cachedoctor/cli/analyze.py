@@ -218,7 +218,10 @@ def _fitted(report: Report, start: Told) -> Report:
     """The report with its fixes in the form of what was said to start the server."""
     if start != (None, None):
         from cachedoctor.doctor.fixing.fixes import fixes
+        from cachedoctor.report.secrets import hidden
 
+        if start.line is not None and hidden(start.line) != start.line:
+            start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
         report.fix = fixes(report.findings, report.sessions, report.inputs, start)
     return report
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from cachedoctor.launchers.asked_options import Asked, divided
 from cachedoctor.launchers.command_words import changed, image_at, words
 from cachedoctor.model import FixStep, option_rows
 
+_ROW_ENDS = re.compile(r"[ \t]*(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
+"""Ends of rows that no POSIX shell goes on behind: cmd's, PowerShell's, and those of a paste."""
+
+
+def one_command(line: str) -> str:
+    """Write a command line so that a shell takes it as one command."""
+    return _ROW_ENDS.sub(" ", line.strip())
+
 
 def shell(asked: Asked) -> list[FixStep]:
     """Write the command line that is known, or rows of variables and options for the one that is not."""
     if asked.line is not None:
-        rows = changed(asked.line.strip(), asked.changes).splitlines()
+        rows = changed(one_command(asked.line), asked.changes).split("\n")
         return [FixStep("server", f"start {asked.server} with", rows)]
     gone = [change.name for change in asked.changes if change.remove]
     steps = []
@@ -30,7 +39,9 @@ def shell(asked: Asked) -> list[FixStep]:
 def docker(asked: Asked) -> list[FixStep]:
     """Write the ``docker run`` that is known, or variables for in front of the image and options for behind it."""
     if asked.line is not None and image_at(words(asked.line)) is not None:
-        return [FixStep("server", "start the container with", changed(asked.line.strip(), asked.changes).splitlines())]
+        return [
+            FixStep("server", "start the container with", changed(one_command(asked.line), asked.changes).split("\n"))
+        ]
     parts = divided(asked)
     steps = []
     if parts.variables:
