@@ -178,8 +178,9 @@ def is_whole(request: dict[str, Any]) -> bool:
 
 
 def complete(files: list[Path], requests: int) -> set[int]:
-    """Requests of which all lines stand in these files."""
-    lines = set("".join(path.read_text() for path in files).split("\n"))
+    """Requests of which all lines stand in these files, whole or torn by a cut: at the end of one and in the next."""
+    texts = [path.read_text() for path in files]
+    lines = {line for text in ("".join(texts), *texts) for line in text.split("\n")}
     turns = (TURN.format(task=task, tokens=TOKENS, similarity="", diff="") for task in range(requests))
     return {task for task, turn in enumerate(turns) if lines.issuperset(turn.split("\n"))}
 

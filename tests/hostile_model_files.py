@@ -155,6 +155,7 @@ TOKENIZERS: dict[str, Callable[[], object]] = {
     "a token of 50 MB": lambda: _model(vocab={"a" * 50_000_000: 1}),
     "added tokens by the million": lambda: SPEC | {"added_tokens": [_token(f"<{n}>") for n in range(600_000)]},
     "added tokens of one letter": lambda: SPEC | {"added_tokens": [_token("a" * n) for n in range(1, 9_000)]},
+    "added tokens of infinite ids": lambda: SPEC | {"added_tokens": [_token("<inf>", id=float("inf"))]},
     "added tokens that are lists": lambda: SPEC | {"added_tokens": [[]]},
     "an unknown that is a list": lambda: _model(unk_token=[]),
     "brackets": lambda: b'{"model":' + b"[" * 5_000_000,

@@ -65,7 +65,7 @@ def test_a_line_that_proves_the_program_is_looked_at(engine: Engine) -> None:
         assert seen == [row.id for row in reader(engine).catalogue.rows]
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", CASES)
 def test_no_log_of_llama_server_is_taken_for_theirs(name: str) -> None:
     log = (FIXTURES / "cases" / name / "server.log").read_bytes()
@@ -73,6 +73,7 @@ def test_no_log_of_llama_server_is_taken_for_theirs(name: str) -> None:
     assert [engine.name for engine in OURS if engine.looks.search(log)] == []
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("path", LINES, ids=lambda path: path.name)
 def test_no_line_of_another_engine_is_taken_for_theirs(path: Any) -> None:
     assert [engine.name for engine in OURS if engine.looks.search(path.read_bytes())] == []
@@ -159,7 +160,7 @@ def told(report: Report) -> Any:
     return bare([sessions, findings, [json.loads(line) for line in report.requests.lines()]])
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "wrap",
     [ollama, journald, lm_studio, lm_studio_bundled, lm_studio_file, llama_swap],

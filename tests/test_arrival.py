@@ -124,7 +124,7 @@ def assert_rows_are_those_of(report: dict[str, Any], stream: bytes) -> None:
     assert repr(found) == repr({key: report.get(key, []) for key in found})  # 0 is not null, nor False, nor 0.0
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("one", "other", "way"), PAIRS)
 def test_two_programs_in_one_log_are_read_the_same_however_it_is_cut(one: str, other: str, way: str) -> None:
     """Servers in the order in which they began; with their last lines, rows and findings."""
@@ -150,7 +150,7 @@ def test_two_programs_in_one_log_byte_by_byte(one: str, other: str, way: str) ->
     assert json_of(pieces(log, 1)) == json_of([log])
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(8)
 @every_case
 def test_the_stream_of_a_case_has_the_values_of_its_report(case: Path) -> None:
     log = content_of(case)
@@ -185,7 +185,7 @@ def written(log: bytes, sizes: Iterator[int], write: Callable[[bytes], object]) 
         at += size
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("one", "other", "way"), PAIRS[::2])  # what reads bytes does not read what they say
 def test_a_file_a_pipe_and_a_followed_file_give_the_same(one: str, other: str, way: str, tmp_path: Path) -> None:
     log, path, grown = mixed(one, other, way), tmp_path / "server.log", tmp_path / "grown.log"

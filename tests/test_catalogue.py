@@ -73,6 +73,7 @@ def scanned(row: Message) -> list[Message]:
     return [event.row for event in events if event.row is not None]
 
 
+@pytest.mark.sample(57)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_the_scanner_finds_what_the_catalogue_recognises(row: Message) -> None:
     """The one big pattern sees every sample, but for rows without a literal head."""
@@ -92,6 +93,7 @@ def test_the_exceptions_are_needed() -> None:
     assert set(SAME_LINE) | set(MORE_FIELDS) <= {m["id"] for m in MESSAGES}
 
 
+@pytest.mark.sample(55)
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message["id"])
 def test_every_known_message_is_one_row_with_its_fields(message: dict[str, Any]) -> None:
     """The examples, line by line: one row each, and together the fields."""

@@ -39,6 +39,7 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Message) -> None:
     assert [event.row for event in READER.catalogue.recognise(row.sample.encode())] == [row]
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_the_scanner_finds_what_the_catalogue_recognises(row: Message) -> None:
     (event,) = events(row.sample)
@@ -61,6 +62,7 @@ def test_the_lines_are_there() -> None:
     assert len([line for line in BATCHES if "Decode" in line]) == 9 * 3
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("number", range(len(BATCHES)))
 def test_a_batch_line_is_read_with_all_its_fields(number: int) -> None:
     line = BATCHES[number]
@@ -154,6 +156,7 @@ def test_every_message_and_every_field_has_words() -> None:
     assert all(meaning.endswith(".") for meaning in MEANINGS.values())
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_every_amount_has_a_unit(row: Message) -> None:
     for name, kind in HOLE.findall(row.template):

@@ -45,6 +45,7 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Message) -> None:
     assert [event.row for event in READER.catalogue.recognise(row.sample.encode())] == [row]
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_the_scanner_finds_what_the_catalogue_recognises(row: Message) -> None:
     """In a block, among other lines, and with all its fields."""
@@ -77,6 +78,7 @@ def test_a_sample_says_its_level() -> None:
         assert any(words[part[0]] in row.sample for part in row.levels.split()), row.sample
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("line", STATS)
 def test_every_statistics_line_is_read_whole(line: str) -> None:
     """Typed fields, and a pair for every other field, of all versions."""

@@ -56,6 +56,7 @@ def test_tune_prints_one_set_of_options_that_can_be_copied() -> None:
     assert b"\n--cache-ram 8192\nsaves " in done.stdout
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

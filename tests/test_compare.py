@@ -69,7 +69,9 @@ def turns(conversations: int, cached: int, prompt: int = 1000, ms: float | None 
 
 
 def both(before: Report, after: Report) -> Comparison:
-    return compare(before, after, ("a", "b"))
+    found = compare(before, after, ("a", "b"))
+    assert found is not None
+    return found
 
 
 def test_what_helped_is_better_and_the_other_way_round_worse() -> None:

@@ -28,7 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return days.models_in(tmp_path_factory.mktemp("models"))
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("evidence", ["log", "exact"])
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_day_is_said_as_it_was(run: Path, evidence: str, models: Path) -> None:

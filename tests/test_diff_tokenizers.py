@@ -21,6 +21,7 @@ from cachedoctor.prompts.tokenizers.pretokens import TABLE, Cutter, Special, Spe
 from cachedoctor.prompts.tokenizers.remote import ServerTokenizer
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_every_pre_tokenizer_compiles_and_keeps_the_text(name: str) -> None:
     text = "It's 1234567 fooBar HTTPServer,\n\n  x\t日本語 한국 é😀 '\u3000\u200b\r\n "

@@ -104,6 +104,7 @@ def test_an_excerpt_says_what_its_lines_determine(case: dict[str, Any]) -> None:
         assert least <= low <= high <= most, f"{field}: {low} to {high}"
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("case", params(EXCERPTS, frozenset()))
 def test_a_case_does_not_contradict_itself(case: dict[str, Any]) -> None:
     """Its log is there, its entries can be read, and nothing is wanted that must not be there."""
@@ -133,6 +134,7 @@ def text_of(name: str) -> str:
 ALL_CLEAR = re.compile(r"no findings|nothing was checked", re.IGNORECASE)
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("case", params([case for case in EXCERPTS if case["expect"]], NOT_YET_CLEAR))
 def test_no_all_clear_where_something_is_wrong(case: dict[str, Any]) -> None:
     """An excerpt that shows a fault never ends in the words of a healthy log."""

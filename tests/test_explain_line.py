@@ -70,7 +70,7 @@ def shown(line: str | bytes, **look: Any) -> str:
 # ---- the tables
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> None:
     """Nothing in the catalogue is without words."""
@@ -293,7 +293,7 @@ def test_a_cut_line(end: str) -> None:
     assert (later.undecided, [f.text for f in later.fields]) == (False, ["1", "32", "2198", "2198", None, None])
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("row", [row for row in ROWS if len(row.heads[0]) > 20 and row.id != PASSED_ON], ids=name_of)
 def test_every_message_is_known_by_its_beginning(row: Message) -> None:
     """Cut behind its head it is itself, perhaps among others that begin so, or nothing at all."""

@@ -26,7 +26,7 @@ def test_which_is_forked() -> None:
         assert (warm.returncode, cold.returncode) == (0, 0)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "words",
     ["--help", "", "analyze", "analyze -f json", "analyze none.log", "analyze --width 7", "explain CD101", "redact",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
@@ -62,24 +62,33 @@ def written(table: Table, rows: Iterable[bytes], path: Path, ending: Ending) -> 
     return path
 
 
+SOME = LOGS[::6]
+some_and_all = pytest.mark.parametrize("logs", [SOME, pytest.param(LOGS, marks=pytest.mark.sweep)], ids=["some", "all"])
+
+
+def rows_of(name: str, logs: Sequence[Path]) -> list[bytes]:
+    """The rows of bundled logs, as one table."""
+    return _rows_of(name, len(logs))
+
+
 @cache
-def rows_of(name: str) -> list[bytes]:
-    """The rows of all bundled logs, as one table."""
-    table = TABLES[name]
+def _rows_of(name: str, count: int) -> list[bytes]:
+    table, logs = TABLES[name], LOGS if count == len(LOGS) else SOME
     if table is EVENTS:
-        return list(Events([str(log) for log in LOGS], 1 << 40).lines())
+        return list(Events([str(log) for log in logs], 1 << 40).lines())
     if table is SAMPLES:
         return list(measured_rows(table, [report(vllm(model="m"), samples=GivenRows(40 * samples()))]))
     if table is BATCHES:
         return list(measured_rows(table, [report(sglang(), batches=GivenRows(40 * prefills()))]))
-    return list(request_rows([cachedoctor.analyze(log) for log in LOGS]))
+    return list(request_rows([cachedoctor.analyze(log) for log in logs]))
 
 
 @pytest.mark.sample(1)
+@some_and_all
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_parquet_has_the_documented_types_and_all_values(table: Table, tmp_path: Path) -> None:
+def test_parquet_has_the_documented_types_and_all_values(table: Table, logs: list[Path], tmp_path: Path) -> None:
     """In polars and in duckdb."""
-    rows = rows_of(table.name)
+    rows = rows_of(table.name, logs)
     path = written(table, rows, tmp_path / "t.parquet", "parquet")
     wanted = [json.loads(row) for row in rows]
     kinds = {name: kind for name, kind, *_ in documented(table)}
@@ -115,19 +124,23 @@ def test_no_rows_give_all_columns(table: Table, ending: Ending, tmp_path: Path) 
         assert pl.read_parquet(path).schema.names() == [c.name for c in table.columns]
 
 
-def test_csv_has_every_row_once(tmp_path: Path) -> None:
-    rows = rows_of("requests")
+@some_and_all
+def test_csv_has_every_row_once(logs: list[Path], tmp_path: Path) -> None:
+    rows = rows_of("requests", logs)
     many = list(chain.from_iterable(repeat(rows, 10_000 // len(rows) + 1)))
+    wanted = [json.loads(row) for row in rows] * (len(many) // len(rows))
     path = written(REQUESTS, many, tmp_path / "t.csv", "csv")
     read = pl.read_csv(path, infer_schema_length=None)
     assert read.height == len(many)
     for name in ("prompt_tokens", "prompt_ms", "outcome", "partial"):
-        assert read[name].to_list() == [json.loads(row)[name] for row in many]
+        assert read[name].to_list() == [row[name] for row in wanted]
 
 
-def test_ndjson_is_one_object_per_row(tmp_path: Path) -> None:
-    path = written(EVENTS, rows_of("events"), tmp_path / "t.ndjson", "ndjson")
-    assert path.read_bytes().splitlines() == rows_of("events")
+@some_and_all
+def test_ndjson_is_one_object_per_row(logs: list[Path], tmp_path: Path) -> None:
+    rows = rows_of("events", logs)
+    path = written(EVENTS, rows, tmp_path / "t.ndjson", "ndjson")
+    assert path.read_bytes().splitlines() == rows
 
 
 def test_rows_are_those_of_the_report() -> None:
@@ -259,10 +272,10 @@ def test_texts_of_events_are_masked_and_cut(tmp_path: Path) -> None:
     assert any("cch= | " in row["fields"] for row in found)
 
 
-def test_every_recognised_line_of_a_log_is_an_event() -> None:
+@pytest.mark.parametrize("logs", [LOGS[:40:8], pytest.param(LOGS[:40], marks=pytest.mark.sweep)], ids=["some", "more"])
+def test_every_recognised_line_of_a_log_is_an_event(logs: list[Path]) -> None:
     """As many as analyze recognised, or fewer where only the beginning of a message is known."""
     counts = [
-        (len(list(Events([str(log)], 1 << 40).lines())), cachedoctor.analyze(log).inputs[0].recognised)
-        for log in LOGS[:40]
+        (len(list(Events([str(log)], 1 << 40).lines())), cachedoctor.analyze(log).inputs[0].recognised) for log in logs
     ]
     assert all(0.9 * recognised <= found <= recognised for found, recognised in counts), counts

@@ -42,7 +42,7 @@ def shown(kind: leaks.Kind) -> Iterator[str]:
             yield way
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
     found = set(shown(kind))
@@ -53,13 +53,15 @@ def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("names", [("OpenAI project",), ("Slack app", "AWS secret")])
+@pytest.mark.parametrize(
+    ("names", "ways"), [(("OpenAI project",), 2), (("OpenAI project",), 5), (("Slack app", "AWS secret"), 5)]
+)
 def test_all_formats_hide_what_is_planted_and_the_benchmark_sees_what_is_shown(
-    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...], ways: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = [kind for kind in leaks.KINDS if kind.name in names]
     assert len(kinds) == len(names)
-    some = ("plain", "behind an escaped newline", "percent-encoded", "zero-width space inside", "glued to _")
+    some = ("plain", "behind an escaped newline", "percent-encoded", "zero-width space inside", "glued to _")[:ways]
     monkeypatch.setattr(leaks, "WAYS", {way: leaks.WAYS[way] for way in some})
     asked, found = leaks.leaks(kinds, 1)
     assert set(asked) == {*sanitize_formats(), "redact"}

@@ -13,7 +13,7 @@ from test_hostile_text import harmless
 from test_markdown import HOSTILE, OURS, Rendered
 
 from cachedoctor.doctor.compare.compare import compare
-from cachedoctor.model import Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model import MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.report.base import Look
 from cachedoctor.report.forms import compare_forms, stats_forms
 
@@ -27,12 +27,14 @@ def shown(kind: str, form: Any, text: str) -> str:
     out, look = io.BytesIO(), Look(width=60)
     if kind == "compare":
         found = compare(poisoned(text), poisoned(f"other {text}"), (text, text))
+        assert found is not None
         compare_forms.write(form, found, out, look)
     else:
         row = StatsRow(text, 1, *[None] * (len(StatsRow.__struct_fields__) - 2))
         row.unknown_requests = 1
         tables = [StatsTable(None, [row]), StatsTable("model", [row]), StatsTable("client", [row, row])]
-        stats_forms.write(form, Stats(text, [StatsInput(text, "log", text)], tables), out, look)
+        measured = [MeasuredRow("model", text, "response", 1, 1, 10, 5, 0.5, None, None)]
+        stats_forms.write(form, Stats(text, [StatsInput(text, "log", text)], tables, measured), out, look)
     return out.getvalue().decode()
 
 
@@ -43,7 +45,7 @@ def test_no_text_of_others_controls_a_terminal(kind: str, payload: str) -> None:
     harmless(shown(kind, "text", payload))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @BOTH
 @payloads
 def test_no_text_of_others_is_markup(kind: str, payload: str) -> None:
@@ -94,6 +96,7 @@ def test_a_secret_is_hidden_before_it_is_cut() -> None:
     assert "hunter" not in shown("compare", "json", text).replace(text, "")
 
 
+@pytest.mark.sample(1)
 @BOTH
 def test_long_texts_are_cut_in_markdown(kind: str) -> None:
     assert max(map(len, shown(kind, "markdown", "x" * 100_000).split("\n"))) < 5000

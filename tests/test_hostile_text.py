@@ -75,7 +75,7 @@ def page(render: Callable[..., None], *args: object, **look: object) -> str:
     return out.getvalue()
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(5)
 @ALL
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_the_text_report(payload: str, width: int) -> None:

@@ -26,9 +26,27 @@ OTHERS = {"self", "self._before", "session", "self.session"}
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
-    """The source, parsed."""
-    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(CODE.rglob("*.py"))}
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def trees(room: Path, *words: str) -> dict[Path, ast.Module]:
+    """The source of a room, parsed; of the files that hold all ``words``, which saves most of the time."""
+    paths = sorted(room.rglob("*.py"))
+    return {path: parsed(path) for path in paths if all(word in path.read_text("utf-8") for word in words)}
+
+
+def calls(*words: str) -> Iterator[tuple[Path, ast.Call]]:
+    """Every call in files that hold these words."""
+    for path, tree in trees(CODE, *words).items():
+        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def called(call: ast.Call) -> str:
+    """The name of what is called, ``Facts`` or ``sanitize.report``; ``...`` stands for an object without one."""
+    if isinstance(call.func, ast.Attribute):
+        return f"{getattr(call.func.value, 'id', '...')}.{call.func.attr}"
+    return getattr(call.func, "id", "")
 
 
 def stores(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
@@ -46,14 +64,14 @@ def test_what_was_printed_is_written_in_one_file() -> None:
     """Observed, Choice and Slot have one writer: ``slot.py``."""
     found = [
         f"{folder(path)}:{line} {target}.{name}"
-        for path, tree in trees().items()
-        if path.is_relative_to(LLAMA) and path.name != "slot.py"
+        for path, tree in trees(LLAMA).items()
+        if path.name != "slot.py"
         for target, name, line in stores(tree)
         if name in PRINTED and target not in OTHERS and not target.startswith("life.")
         if not (path.parent.name == "conversations" and target.startswith(("thread", "owner", "moved")))
     ]
     assert found == [], "a transition of a slot is a method in slot.py"
-    written = {name for _, name, _ in stores(trees()[LLAMA / "slot.py"])}
+    written = {name for _, name, _ in stores(parsed(LLAMA / "slot.py"))}
     assert len(written & PRINTED) > 30, "the fields that this test looks for are written somewhere"
 
 
@@ -65,33 +83,22 @@ def test_what_is_known_and_settled_is_frozen(struct: type[msgspec.Struct]) -> No
 
 def test_facts_are_replaced_in_one_file() -> None:
     """What is known of a server is learnt in ``life.py``."""
-    found = {
-        folder(path)
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Facts"
-    }
+    found = {folder(path) for path, call in calls("Facts(") if called(call) == "Facts"}
     assert found == {"doctor/diagnosis/diagnosis.py", "engines/llamacpp/life.py"}, (
         "the diagnosis begins with facts of no server"
     )
     replaced = {
         folder(path)
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("replace") and node.args
-        if ast.unparse(node.args[0]).endswith("facts")
+        for path, call in calls("replace(", "facts")
+        if called(call).endswith("replace") and call.args
+        if ast.unparse(call.args[0]).endswith("facts")
     }
     assert replaced == {"engines/llamacpp/life.py"}
 
 
 def test_requests_are_built_in_one_file() -> None:
     """``settle.py`` builds them, once."""
-    places = [
-        folder(path)
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Request"
-    ]
+    places = [folder(path) for path, call in calls("Request(") if called(call) == "Request"]
     assert places == ["engines/llamacpp/settle.py"]
 
 
@@ -99,8 +106,7 @@ def test_fields_of_an_event_are_read_in_one_file() -> None:
     """Of llama-server: ``lines.py``; whoever shows progress reads lines that an analysis needs none of."""
     found = {
         path.name
-        for path, tree in trees().items()
-        if path.is_relative_to(LLAMA)
+        for path, tree in trees(LLAMA).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "fields" and ast.unparse(node.value) == "event"
     }
@@ -111,8 +117,7 @@ def test_nobody_is_given_a_tracker() -> None:
     """A function of an engine takes what it works on, not the whole of it."""
     found = [
         f"{folder(path)}:{node.lineno} {node.name}"
-        for path, tree in trees().items()
-        if path.is_relative_to(CODE / "engines")
+        for path, tree in trees(CODE / "engines").items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         for argument in (*node.args.args, *node.args.kwonlyargs)
@@ -126,8 +131,7 @@ def test_ids_of_messages_stay_in_the_engines() -> None:
     ids = {row.id for row in ROWS if "_" in row.id}
     found = [
         f"{folder(path)}:{node.lineno} {node.value}"
-        for path, tree in trees().items()
-        if path.parts[len(CODE.parts)] == "rules"
+        for path, tree in trees(CODE / "rules").items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in ids
     ]
@@ -139,8 +143,7 @@ def test_no_rule_reads_what_another_said() -> None:
     """``unless`` silences and orders."""
     found = [
         f"{folder(path)}:{node.lineno}"
-        for path, tree in trees().items()
-        if path.parts[len(CODE.parts)] == "rules"
+        for path, tree in trees(CODE / "rules").items()
         for node in ast.walk(tree)
         if (isinstance(node, ast.Attribute) and node.attr == "fired")
         or (isinstance(node, ast.arg) and node.arg == "fired")
@@ -151,16 +154,15 @@ def test_no_rule_reads_what_another_said() -> None:
 def test_a_format_is_given_what_may_be_shown() -> None:
     """``sanitize.report`` alone makes it, ``base.write`` alone asks for it; every ``write`` takes nothing else."""
     made = [
-        f"{folder(path)}: {ast.unparse(node)}"
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ShownReport", "sanitize.report")
+        f"{folder(path)}: {ast.unparse(call)}"
+        for path, call in sorted((*calls("ShownReport("), *calls("sanitize.report(")), key=lambda found: found[0])
+        if called(call) in ("ShownReport", "sanitize.report")
     ]
     assert [place.partition(":")[0] for place in made] == ["report/base.py", "report/sanitize.py"]
     for form in FORMATS.values():
         (function,) = (
             node
-            for node in trees()[CODE / "report" / f"{form.module.replace('.', '/')}.py"].body
+            for node in parsed(CODE / "report" / f"{form.module.replace('.', '/')}.py").body
             if isinstance(node, ast.FunctionDef) and node.name == "write"
         )
         first = function.args.args[0].annotation
@@ -172,8 +174,7 @@ def test_an_event_is_known_in_few_files() -> None:
     """From ``Tracker.feed`` on a line is read once; behind that, values go from room to room."""
     found = {
         path.name
-        for path, tree in trees().items()
-        if path.is_relative_to(LLAMA)
+        for path, tree in trees(LLAMA).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         for argument in (*node.args.args, *node.args.kwonlyargs)

@@ -167,6 +167,7 @@ def test_lines_about_the_memory_make_requests(more: int) -> None:
     assert [finding.name for finding in found.findings] == ["history-rewritten"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", [1, 7, 100])
 def test_requests_are_the_same_however_the_log_arrives(step: int) -> None:
     log = REWRITTEN + "a line of nobody\n" * 400

@@ -98,6 +98,7 @@ def test_what_is_no_version_is_not_shown() -> None:
         assert session.version is None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("format", ["text", "markdown", "html"])
 def test_the_program_is_written_as_it_writes_itself(format: FormatName) -> None:
     """Of a report that was stored, too."""

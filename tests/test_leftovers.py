@@ -210,6 +210,7 @@ def test_a_closed_pipe_ends_every_command_without_a_word(files: Path) -> None:
     assert names(files) == before
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", [["diff", "-", "a.txt"], ["report", "-"], ["compare", "-", "report.json"]])
 def test_a_closed_standard_input_is_one_line(command: list[str], files: Path) -> None:
     done = run(*command, shell="<&-", folder=str(files))

@@ -105,7 +105,7 @@ def rendered(report: Report, look: Look | None = None) -> Rendered:
     return page
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(7)
 @every_case
 def test_every_case_renders(case: Path) -> None:
     """An issue holds 65,536 characters; every finding has its heading, every quoted line stands in a block."""
@@ -125,7 +125,7 @@ def test_odd_reports_render(odd: str) -> None:
     rendered(ODD[odd]())
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE)
 def test_text_of_others_is_text(payload: str) -> None:
     """Wherever it stands: no tag, no link, no mention, no further heading, item, row or block."""

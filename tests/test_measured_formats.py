@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from command import one_line, run
+from command import run
 from conftest import FIXTURES, MEASURED, ROOT
 from measured_reports import (
     ANSWERS,
@@ -320,26 +320,6 @@ def vllm_log(tmp_path: Path) -> Path:
     path = tmp_path / "vllm.log"
     path.write_text("".join(STATS.format(s=s) for s in (10, 20, 30)))
     return path
-
-
-@pytest.mark.sweep
-def test_stats_say_where_there_are_no_requests(vllm_log: Path) -> None:
-    """Alone it is nothing to sum up; beside a log with requests a note, and the sums are those of the other."""
-    alone = run("stats", vllm_log)
-    assert (alone.returncode, alone.stdout) == (3, b"")
-    one_line(alone, "vllm.log: has measurements", "no requests", "cachedoctor analyze", "--table samples")
-    both = run("stats", vllm_log, LLAMA_LOG, "-f", "json")
-    assert both.returncode == 0
-    assert both.stderr.startswith(b"cachedoctor: note: ")
-    assert json.loads(both.stdout)["tables"][0]["rows"][0]["requests"] == 4
-    assert run("stats", vllm_log, LLAMA_LOG, "-q").stderr == b""
-
-
-def test_compare_refuses_logs_without_requests(vllm_log: Path) -> None:
-    for pair in ((vllm_log, LLAMA_LOG), (LLAMA_LOG, vllm_log)):
-        done = run("compare", *pair)
-        assert (done.returncode, done.stdout) == (3, b"")
-        one_line(done, "vllm.log: has measurements", "no requests", "cachedoctor analyze")
 
 
 @pytest.mark.sweep

@@ -72,6 +72,7 @@ def wrap(line: str, columns: int, indent: str, more: int) -> list[str]:
 # ---- wrapped
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("columns", [80, 98, 99, 100, 101, 116, 120, 140])
 @pytest.mark.parametrize(("indent", "more"), [("", 0), ("    ", 0), ("    ", 4), ("\t", 1)])
 def test_a_wrapped_request_counts_as_a_whole_one(columns: int, indent: str, more: int) -> None:

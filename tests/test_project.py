@@ -142,7 +142,7 @@ def test_scripts_can_be_executed(script):
         "docs/tables.md",
         "docs/clients.md",
         "docs/dependencies.md",
-        *(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "usage").glob("*.md")),
+        *(str(page.relative_to(ROOT)) for name in ("tasks", "usage") for page in (ROOT / "docs" / name).glob("*.md")),
     ],
 )
 def test_links_between_pages_lead_somewhere(page):

@@ -50,6 +50,7 @@ def same_report(log: bytes | str) -> list[str]:
 # ---- secrets
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("kind", SECRETS)
 def test_no_secret_survives_anywhere(kind: str) -> None:
     log = log_with(SECRETS[kind])
@@ -152,7 +153,7 @@ def test_crlf_and_escapes_do_not_change_the_report() -> None:
 # ---- what stays
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(4)
 @every_case
 def test_the_report_of_a_case_stays(case: Path) -> None:
     log = content_of(case)
@@ -162,7 +163,7 @@ def test_the_report_of_a_case_stays(case: Path) -> None:
 PASTED = sorted((ROOT / "fixtures" / "excerpts").glob("*.log"))
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("path", PASTED, ids=lambda path: path.stem)
 def test_the_report_of_an_excerpt_stays(path: Path) -> None:
     """Lines that only a lenient reader understands are still read: cut, quoted, wrapped, bare, in words of a fork."""

@@ -39,10 +39,12 @@ def test_its_lines_stay_and_so_does_the_report(name: str) -> None:
     assert list(differences(without_quotes(before), without_quotes(after))) == []
 
 
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_secret_at_any_place_of_any_line_is_gone(name: str) -> None:
+def test_a_secret_at_any_place_of_any_line_is_gone(name: str, part: int) -> None:
     head = log_of(PROGRAMS[name])
-    for row in PROGRAMS[name].rows:
+    for row in PROGRAMS[name].rows[part::3]:
         line = row.sample
         planted = [line[:at] + SECRET + line[at:] for at in range(len(line) + 1)]
         out = redacted(head + "\n".join(planted) + "\n")

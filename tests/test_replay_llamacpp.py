@@ -126,7 +126,6 @@ ANY_SETTINGS = st.builds(
 
 
 @given(any_traffic(), ANY_SETTINGS)
-@settings(max_examples=80, deadline=None)
 def test_no_more_is_reused_than_was_ever_sent(traffic: Traffic, chosen: Settings) -> None:
     found = serve(traffic, chosen)
     assert len(found) == len(traffic.asked)

@@ -41,6 +41,7 @@ def dump(folder: Path, computed: Counts, prompts: Counts, name: str = "metrics.t
 LOG = start("0.32.0", True) + "".join(access(10) + stats(10 * at, "0.32.0", 1200.0, "50.0") for at in range(3))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("computed", "prompts", "seen"),
     [

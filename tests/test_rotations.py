@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,84 @@ def test_a_copy_ends_the_line_that_was_read_in_part(path: Path) -> None:
         at_once(append(path, b"ished\n2\n"), copy_and_cut(path, "1"), append(path, b"3\n")),
     )
     assert followed(path, one_by_one(*steps)) == b"start\nunfinished\n2\n3\n"
+
+
+CLOCKED = b"0.01.10 I slot begin\n0.01.11 I slot end\n"
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+@pytest.mark.parametrize("before", [b"", CLOCKED])
+def test_a_line_that_was_being_written_when_it_was_copied_is_whole(path: Path, before: bytes, is_at_once: bool) -> None:
+    """Nothing is lost: its rest is the first that comes behind the cut, and after a second cut that rest's rest."""
+    steps = [append(path, before + b"0.01.12 I sl"), copy_and_cut(path, "20260101"), append(path, b"ot beg"),
+             copy_and_cut(path, "20260102"), append(path, b"in\n0.01.13 I slot end\n")]  # fmt: skip
+    write = one_by_one(at_once(*steps)) if is_at_once else one_by_one(*steps)
+    assert followed(path, write) == b"start\n" + before + b"0.01.12 I slot begin\n0.01.13 I slot end\n"
+
+
+def test_a_line_whose_rest_was_lost_at_a_cut_takes_no_other_with_it(path: Path) -> None:
+    """What was written between the copy and the cut is lost; the next line is known by how lines begin."""
+    steps = [append(path, CLOCKED + b"0.01.12 I sl"), copy_and_cut(path, "1"), append(path, b"0.02.13 I slot begin\n")]
+    assert followed(path, one_by_one(*steps)) == b"start\n" + CLOCKED + b"0.01.12 I sl\n0.02.13 I slot begin\n"
+
+
+def test_a_new_file_does_not_go_on_with_a_line(path: Path) -> None:
+    steps = (append(path, b"unfin"), at_once(rename(path, "1"), append(path, b"ished\n")))
+    assert followed(path, one_by_one(*steps)) == b"start\nunfin\nished\n"
+
+
+class Interrupted:
+    """Opens files, and runs ``step`` right before the first time that ``name`` is opened."""
+
+    def __init__(self, name: Path, step: Step) -> None:
+        self._name, self._steps = str(name), [step]
+
+    def __call__(self, name: str, mode: str) -> FileIO:
+        if name == self._name and self._steps:
+            self._steps.pop()()
+        return FileIO(name, mode)
+
+
+@pytest.mark.parametrize("copied", [b"", b"2"])
+def test_a_copy_that_ends_while_the_files_are_opened(
+    path: Path, copied: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one, empty or half made when it is opened; the log is cut before the log is opened."""
+    second = path.with_name("server.log-20260102")
+
+    def end_it() -> None:
+        second.write_bytes(b"2\n")
+        os.truncate(path, 0)
+        append(path, b"3\n")()
+
+    def begin_it() -> None:
+        second.write_bytes(copied)
+        monkeypatch.setattr(generations, "FileIO", Interrupted(path, end_it))
+
+    steps = at_once(append(path, b"1\n"), begin_it, copy_and_cut(path, "20260101"), append(path, b"2\n"))
+    assert followed(path, one_by_one(steps)) == b"start\n1\n2\n3\n"
+
+
+def test_names_that_change_faster_than_they_can_be_opened_are_waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file begins anew while they do: what was copied before must come first."""
+    listed, busy, names = [0], [False], os.listdir
+
+    def listdir(folder: str) -> list[str]:
+        listed[0] += busy[0]
+        busy[0] &= listed[0] < 500
+        return [name for name in names(folder) if name != "server.log.9" or not busy[0] or listed[0] % 2]
+
+    def write(settle: Step) -> None:
+        path.with_name("server.log.9").write_bytes(b"old\n")
+        one_by_one(copy_and_cut(path, "1"))(settle)
+        busy[0] = True
+        one_by_one(at_once(append(path, b"1\n"), copy_and_cut(path, "20260101"), append(path, b"2\n")))(settle)
+
+    monkeypatch.setattr(generations.os, "listdir", listdir)
+    assert followed(path, write) == b"start\n1\n2\n"
+    assert not busy[0]
 
 
 @pytest.mark.parametrize("more", [b"s", b"start\nand more than before\n", b"START\n", b"x" * 70_000 + b"\n"])

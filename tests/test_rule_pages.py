@@ -125,6 +125,7 @@ def test_a_rule_that_needs_prompts_has_some_on_its_page(rule: Rule) -> None:
         assert rule.code not in fired(blocks(page_of(rule), "log")[0])
 
 
+@pytest.mark.sample(25)
 @by_rule
 def test_the_other_excerpt_does_not(rule: Rule, tmp_path: Path) -> None:
     """Fine, or a look-alike; with prompts of its own, or else those of the first excerpt."""

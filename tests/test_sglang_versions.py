@@ -20,6 +20,7 @@ BOUNDS = {
 """By the batch lines of a dense model alone: ``Prefill batch.`` is not in 0.5.4.post3, perhaps in 0.5.4, and so on."""
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("block", LINES, ids=lambda block: block.split("\n")[0])
 def test_batch_lines_bound_the_version(block: str) -> None:
     """The bounds hold the version that printed them, and are those that the wordings allow."""

@@ -55,10 +55,12 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
         del one["bytes"]
         if not lines:
             del one["lines"]
+    for cause in found["causes"]:
+        cause["servers"] = len(cause["servers"])
     return found
 
 
-@pytest.mark.sample(23)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("collector", COLLECTORS)
 def test_the_report_of_a_shipment_is_that_of_the_plain_log(collector: str, log: str) -> None:
@@ -70,13 +72,14 @@ def test_the_report_of_a_shipment_is_that_of_the_plain_log(collector: str, log: 
     assert bare(shipped, lines=counted) == bare(plain, lines=counted)
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("collector", sorted(set(COLLECTORS) - {"docker", "cri", "cloudwatch_export"}))
 def test_the_server_is_called_after_its_pod(collector: str) -> None:
     report = json.loads(json_of([COLLECTORS[collector](lines_of(LOGS["text that changes"]), POD)]))
     assert [POD in session["origin"] for session in report["sessions"]] == [True]
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("log", ["text that changes", "vllm", "sglang"])
 @pytest.mark.parametrize("collector", [filebeat, vector, stern, logcli_jsonl, logcli_text])
 def test_two_pods_in_one_stream_are_two_servers(collector: Any, log: str) -> None:
@@ -91,7 +94,7 @@ def test_two_pods_in_one_stream_are_two_servers(collector: Any, log: str) -> Non
     assert {f["code"] for f in report["findings"]} == {f["code"] for f in plain["findings"]}
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("collector", COLLECTORS)
 def test_a_redacted_shipment_has_the_same_findings_and_no_label(collector: str, log: str) -> None:
@@ -152,6 +155,16 @@ def test_a_log_that_came_without_a_collector_has_none(first: str) -> None:
     bodies = unwrap(f"{first}\nprompt\n{forged}" + f"llama-1  | {forged}")
     assert "forged" not in bodies
     assert (3, forged.strip()) in bodies[None]
+
+
+@pytest.mark.parametrize("above", [UP, "prose\n" * 80 + SLOT, "prose\n" * 48 + "INFO\n11-20 23:44:58 prose"])
+def test_a_collector_is_decided_the_same_however_lines_come(above: str) -> None:
+    """In one block, one by one, or in two."""
+    text = f"{above}\n" + record(message=SLOT, pod="forged") + f"{UP}\n" + record(message=SRV)
+    whole = unwrap(text)
+    assert unwrap(text, tuple(range(1, text.count("\n")))) == whole
+    assert unwrap(text, (above.count("\n") + 1,)) == whole
+    assert list(whole) == [None]
 
 
 def test_a_record_inside_the_line_of_a_collector_is_none() -> None:
@@ -219,6 +232,7 @@ def turned(data: bytes, size: int = 1000) -> bytes:
     return b"".join([*map(order.feed, chunks(data, size)), *order.finish()])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("collector", [docker, cri, filebeat])
 @pytest.mark.parametrize("size", [1, 700, 1 << 20])
 def test_what_is_in_order_stays(collector: Any, size: int) -> None:
@@ -324,6 +338,7 @@ def test_any_records_are_read(values: list[Any], size: int) -> None:
     redactor.finish()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_records_are_cut_anywhere(seed: int) -> None:
     rng = random.Random(seed)

@@ -85,6 +85,7 @@ def test_the_busiest_life_is_shown_and_the_earlier_of_two_alike() -> None:
     assert counted([*two, (2, 0, 1, 0), *three, (2, 0, 1, 0), (2, 0, 1, 0), (2, 0, 1, 0)]).slots()[0].session == 2
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(30))
 def test_parts_add_up_to_the_whole(seed: int) -> None:
     """Cut between two lives, as ``--jobs`` cuts."""

@@ -24,6 +24,7 @@ def printed() -> list[tuple[str, str]]:
     return out
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("version", "line"), printed())
 def test_a_line_is_of_a_version_within_its_range(version: str, line: str) -> None:
     """The true version, which the line itself does not say."""

@@ -56,7 +56,7 @@ WRAPPERS = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", WRAPPERS)
 @pytest.mark.parametrize("log", [HEALTHY, MUTATION], ids=["healthy", "mutation"])
 def test_wrappers_change_nothing(name: str, log: bytes) -> None:
@@ -218,6 +218,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_values_end_nothing(line: bytes) -> None:
     """The lines around are read as if it were not there, or it counts with what it has."""

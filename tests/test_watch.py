@@ -129,7 +129,7 @@ def test_every_server_of_a_log_has_its_slots() -> None:
 # ---- the picture
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (120, 40), (20, 4), (300, 6), (24, 100)])
 def test_no_picture_is_larger_than_the_screen(width: int, height: int) -> None:
     for case in CASES[::5]:

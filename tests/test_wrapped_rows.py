@@ -44,6 +44,7 @@ def told(found: dict[str, Any]) -> list[object]:
     return [said, session["version"], [(p["busy"], p["answered"], p["rates"]) for p in session["periods"]]]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [OFF, MUTATION])
 @pytest.mark.parametrize("wrap", [hard, soft])
 @pytest.mark.parametrize("width", [80, 120])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.model import AccountRow, Judged, Request
+from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
 SMALL = 16
 """Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
@@ -18,8 +19,6 @@ ALIKE = 0.25
 conversation, of which the client dropped or changed some."""
 _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 """History changed; the request itself asked for no cache; several requests with one beginning came at once."""
-_CLIENT, _INPUT, _SLOTS = "CD1", "CD9", "CD3"
-"""How the codes of causes begin: the client's; what the log lacks; the slot's and the RAM cache's."""
 
 
 class Placed(NamedTuple):
@@ -49,7 +48,7 @@ def place(judged: Judged) -> list[Placed]:
         return []
     computed = prompt - cached
     together = max(0, min(r.together_tokens, prompt) - cached)
-    client, server, undecided = _within(_decided(judged, _split(judged, prompt, cached)), computed)
+    client, server, undecided = _decided(judged, _split(judged, prompt, cached))
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
     unexplained = 0
@@ -76,7 +75,7 @@ def place(judged: Judged) -> list[Placed]:
 
 def _first(codes: Sequence[str], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(_CLIENT) == client and not c.startswith(_INPUT)), None)
+    return next((c for c in codes if c.startswith(OF_CLIENTS) == client and not c.startswith(OF_INPUT)), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:
@@ -88,14 +87,8 @@ def _decided(judged: Judged, split: _Split) -> _Split:
     return _Split(split.client, split.server + found, split.undecided - found)
 
 
-def _within(split: _Split, computed: int) -> _Split:
-    """No more than was computed."""
-    server = min(split.server, computed)
-    client = min(split.client, computed - server)
-    return _Split(client, server, min(split.undecided, computed - server - client))
-
-
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
+    """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
     if r.error is not None:
         return _Split()
@@ -113,7 +106,9 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         return _Split()
     reach = min(r.reference_tokens, prompt)
     if slot_taken(r):
-        return _from_elsewhere(judged, reach, cached)
+        lost = max(0, reach - cached)
+        elsewhere = lost_elsewhere(judged, reach, lost)
+        return _Split(undecided=lost) if elsewhere is None else _Split(*elsewhere)
     if r.common_prefix_tokens is None:
         return _Split(undecided=max(0, reach - cached))
     kept = max(min(r.common_prefix_tokens, prompt), cached)
@@ -146,16 +141,14 @@ def slot_taken(r: Request) -> bool:
     return r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
 
 
-def _from_elsewhere(judged: Judged, reach: int, cached: int) -> _Split:
-    """Split what a conversation lost that came back to a slot with another's content.
+def lost_elsewhere(judged: Judged, reach: int, lost: int) -> tuple[int, int] | None:
+    """Split what a conversation lost that came back to a slot with another's content: client's and server's tokens.
 
-    The RAM cache's list of its own copy tells, or the causes that were found, or nothing does.
+    The RAM cache's list of its own copy tells, or the causes that were found; None where nothing does. ``reach``:
+    tokens that the conversation could have reused at most.
     """
     r = judged.request
-    lost = max(0, reach - cached)
     if r.reference_lcp is not None:
-        kept = max(r.reference_lcp, cached)
-        return _Split(max(0, reach - kept), kept - cached)
-    if judged.verdict.slot_lost:
-        return _Split(server=lost)
-    return _Split(undecided=lost)
+        client = min(max(0, reach - r.reference_lcp), lost)
+        return client, lost - client
+    return (0, lost) if judged.verdict.slot_lost else None

@@ -16,6 +16,11 @@ from cachedoctor.cli.sink import Sink, spare_inputs
 if TYPE_CHECKING:
     from cachedoctor.model import Comparison
 
+_UNLIKE = (
+    "neither has requests, and they measured nothing alike of what was reused",
+    "give JSON reports of both, from analyze with --responses or --metrics",
+)
+
 
 def compare(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, or JSON report of analyze.")],
@@ -39,7 +44,7 @@ def compare(
     """Say what a change of the server or the client did to findings, reuse and time, and how sure that is.
 
     Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised in
-    one of them, or it has no requests (logs of vLLM and SGLang have none); 130 interrupted.
+    one of them, or they measure nothing alike; 130 interrupted.
     """
     from cachedoctor.doctor.compare import compare as comparing
     from cachedoctor.doctor.compare.reports import without_requests
@@ -58,11 +63,11 @@ def compare(
                     terminal.complain(what, "give a log, or a JSON report as a file")
                     raise typer.Exit(NOTHING)
             progress.close()
-            measured = [path for path, report in zip((before, after), reports, strict=True) if without_requests(report)]
-            if measured:
-                terminal.complain(*no_requests(measured))
-                raise typer.Exit(NOTHING)
             found = comparing.compare(reports[0], reports[1], (before, after))
+            if found is None:
+                bare = [path for path, report in zip((before, after), reports, strict=True) if without_requests(report)]
+                terminal.complain(*(no_requests(bare) if len(bare) == 1 else _UNLIKE))
+                raise typer.Exit(NOTHING)
             with sink.writing() as out:
                 compare_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
     except KeyboardInterrupt:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
-from cachedoctor.cli import terminal, whatif_inputs
+from cachedoctor.cli import whatif_inputs
 from cachedoctor.cli.common_options import (
     Build,
     Cmdline,
@@ -19,10 +20,6 @@ from cachedoctor.cli.common_options import (
     Template,
     Width,
 )
-from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.read_progress import Progress
-from cachedoctor.cli.sink import Sink, spare_inputs
 
 
 def simulate(
@@ -61,18 +58,10 @@ def simulate(
     from cachedoctor.doctor.whatif.simulation import simulate as replay
     from cachedoctor.report.forms import whatif_forms
 
-    spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
-    progress = Progress(paths, quiet)
-    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
-    try:
-        with Interrupts(), Sink(output) as sink:
-            found = whatif_inputs.evidence(paths, progress, beside)
-            progress.close()
-            answer = replay(found, changes or [], paths)
-            with sink.writing() as out:
-                look = terminal.look(sink.path is not None, color, width)
-                whatif_forms.write_simulation(format, answer, out, look)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    finally:
-        progress.close()
+    whatif_inputs.run(
+        paths,
+        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked),
+        whatif_inputs.Output(output, quiet, color, width),
+        lambda found: replay(found, changes or [], paths),
+        partial(whatif_forms.write_simulation, format),
+    )

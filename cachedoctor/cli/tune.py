@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -19,10 +20,6 @@ from cachedoctor.cli.common_options import (
     Template,
     Width,
 )
-from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.read_progress import Progress
-from cachedoctor.cli.sink import Sink, spare_inputs
 
 
 def tune(
@@ -69,18 +66,11 @@ def tune(
     from cachedoctor.doctor.whatif.tuning import tune as search
     from cachedoctor.report.forms import whatif_forms
 
-    spare_inputs(output, [*paths, prompts, requests, tokenizer, template])
-    progress = Progress(paths, quiet)
-    beside = whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked)
-    try:
-        with Interrupts(), Sink(output) as sink:
-            found = whatif_inputs.evidence(paths, progress, beside)
-            progress.close()
-            answer = search(found, paths, None if memory is None else memory / (1 << 20), said or [])
-            with sink.writing() as out:
-                look = terminal.look(sink.path is not None, color, width)
-                whatif_forms.write_tuning(format, answer, out, look)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    finally:
-        progress.close()
+    limit_mib = None if memory is None else memory / (1 << 20)
+    whatif_inputs.run(
+        paths,
+        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked),
+        whatif_inputs.Output(output, quiet, color, width),
+        lambda found: search(found, paths, limit_mib, said or []),
+        partial(whatif_forms.write_tuning, format),
+    )

@@ -1,16 +1,24 @@
-"""What simulate and tune read: logs, or request bodies, with what lies beside them. Knows options; knows no replay."""
+"""What simulate and tune share: what they read, and how the answer is written. Knows options; knows no replay."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
+from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import given_options
+from cachedoctor.cli.ending import INTERRUPTED
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.read_progress import Progress
     from cachedoctor.doctor.whatif.evidence import Evidence
+    from cachedoctor.report.base import Look
+
+_Answer = TypeVar("_Answer")
 
 Inputs = Annotated[
     list[str],
@@ -28,6 +36,43 @@ class Beside(NamedTuple):
     build: int | None
     cmdline: str | None
     max_unpacked: int | None
+
+
+class Output(NamedTuple):
+    """Where the answer goes, and how it looks."""
+
+    path: str | None
+    quiet: bool
+    color: terminal.Color
+    width: int | None
+
+
+def run(
+    paths: list[str],
+    beside: Beside,
+    output: Output,
+    answer: Callable[[Evidence], _Answer],
+    write: Callable[[_Answer, IO[bytes], Look], None],
+) -> None:
+    """Read everything, ask for the answer and write it.
+
+    Raises:
+        CacheDoctorError: something cannot be read, replayed or written.
+        typer.Exit: the user interrupted.
+    """
+    spare_inputs(output.path, [*paths, beside.prompts, beside.requests, beside.tokenizer, beside.template])
+    progress = Progress(paths, output.quiet)
+    try:
+        with Interrupts(), Sink(output.path) as sink:
+            found = evidence(paths, progress, beside)
+            progress.close()
+            said = answer(found)
+            with sink.writing() as out:
+                write(said, out, terminal.look(sink.path is not None, output.color, output.width))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        progress.close()
 
 
 def evidence(paths: list[str], progress: Progress, beside: Beside) -> Evidence:

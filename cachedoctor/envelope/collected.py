@@ -22,7 +22,7 @@ from cachedoctor.knowledge.texts import sound_json
 _PATHS_MAX = 8
 _TRIES = 4096
 """Records without a line of a server before the first with one; a cluster's other programs may have begun."""
-_BEGIN = 50
+BEGIN = 50
 """Lines that are no records before the first record: what a shell or a person wrote above them."""
 _LINES = 4
 """Lines of a text that are looked at."""
@@ -47,7 +47,7 @@ class Collected:
         self._paths: list[labels.Path] = []
         self._labels = labels.Labels()
         self._tries = _TRIES
-        self._begin = _BEGIN
+        self._begin = BEGIN
         self._ended: set[labels.Path] = set()
         """Keys whose texts end with a newline."""
 

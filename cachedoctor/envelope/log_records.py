@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from cachedoctor.envelope.collected import Collected
+from cachedoctor.envelope.collected import BEGIN, Collected
 from cachedoctor.envelope.records import Message, Piece, read_record, rewritten
-from cachedoctor.envelope.shapes import is_written
-
-_FIRST_LINES = 64
-"""Lines of a block that are looked at for whether the log came without a collector."""
+from cachedoctor.envelope.shapes import first_written, is_written
 
 
 class LogRecords:
@@ -60,10 +57,12 @@ class LogRecords:
             self._collected[at].came_without(line)
 
     def came_bare(self, lines: bytes) -> None:
-        """Take lines that no wrapper stood before."""
-        if not self.decided:
-            for line in lines.split(b"\n", _FIRST_LINES)[:_FIRST_LINES]:
-                self.came_without(line, 1)
+        """Take whole lines that no wrapper stood before."""
+        if self.decided:
+            return
+        written = first_written(lines)
+        for line in [written] if written is not None else lines.split(b"\n", BEGIN)[:-1]:
+            self.came_without(line, 1)
 
     def rewritten(self, line: bytes, text: bytes, depth: int, name: Callable[[str, bytes], bytes]) -> bytes:
         """Return the record ``line`` with another text, and with names by ``name(kind, part)`` in its wrapper."""

@@ -22,7 +22,7 @@ SHAPED = rb"(?: {0,8}" + HEAD + rb"|" + TIMING + rb"|" + _LIBRARY + rb")"
 """A body that a llama.cpp server may have written; enough to trust a wrapper that other programs use too."""
 
 _LOGGED = (
-    rb"(?:(?:\([\w.-]{1,60}[^()\n]{0,80}\) )?\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s{1,4}\d\d-\d\d \d\d:\d\d:\d\d"
+    rb"(?:(?:\([\w.-]{1,60}[^()\n]{0,80}\) )?\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[ \t]{1,4}\d\d-\d\d \d\d:\d\d:\d\d"
     rb"|(?:\([\w.-]{1,60}[^()\n]{0,80}\) )?INFO: {5}\S"
     rb"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){0,6}\] "
     rb"|time=\S{10,40} level=[A-Z]{4,5} )"
@@ -35,7 +35,9 @@ MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
 _SHAPED = re.compile(SHAPED)
+_NEXT_SHAPED = re.compile(rb"\n(?=" + SHAPED + rb")")
 _WRITTEN = re.compile(WRITTEN)
+_NEXT_WRITTEN = re.compile(rb"\n(?=" + WRITTEN + rb")")
 
 _RANKED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){1,6}\] (?!" + SHAPED + rb")"
 """The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, behind which SGLang writes: no wrapper, and every line has it."""
@@ -68,9 +70,26 @@ def is_shaped(body: bytes) -> bool:
     return _SHAPED.match(body) is not None
 
 
+def shaped(lines: bytes) -> list[int]:
+    """Offsets of the lines that are shaped so."""
+    starts = [match.end() for match in _NEXT_SHAPED.finditer(lines)]
+    return [0, *starts] if is_shaped(lines) else starts
+
+
 def is_written(body: bytes) -> bool:
     """Whether a server of any kind may have written ``body``."""
     return _WRITTEN.match(body) is not None
+
+
+def first_written(lines: bytes) -> bytes | None:
+    """Return the first of these lines that a server of any kind may have written."""
+    start = 0
+    if not is_written(lines):
+        found = _NEXT_WRITTEN.search(lines)
+        if found is None:
+            return None
+        start = found.end()
+    return lines[start:].partition(b"\n")[0]
 
 
 def strip_controls(text: bytes) -> bytes:

@@ -76,6 +76,7 @@ class Unwrapper:
         starts = candidates(block)
         if not starts:
             self._below_header = False
+            self._records.came_bare(block)
             return [Segment(None, drop_progress(block), first)]
         number, position = first, 0
         for start in starts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model.account import Account, AccountEntry, AccountRow
 from cachedoctor.model.batch import PrefillBatch
+from cachedoctor.model.cause import Cause, causes
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -13,6 +14,7 @@ from cachedoctor.model.comparison import (
     FindingChange,
     FindingSide,
     Measure,
+    Piece,
 )
 from cachedoctor.model.counters import Answer, Answers, Bucket, Counters
 from cachedoctor.model.diff import Advice, Edit, Excerpt, First, KnownClient, Op, PromptDiff, RequestSetting, Side
@@ -45,7 +47,7 @@ from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, r
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
-from cachedoctor.model.stats import By, Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
 from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
@@ -67,6 +69,7 @@ __all__ = [
     "By",
     "CacheDoctorError",
     "CacheSample",
+    "Cause",
     "Change",
     "Check",
     "CheckpointRow",
@@ -103,6 +106,7 @@ __all__ = [
     "Mark",
     "MarkName",
     "Measure",
+    "MeasuredRow",
     "MeasuredView",
     "Memory",
     "NotEvaluated",
@@ -112,6 +116,7 @@ __all__ = [
     "Outcome",
     "Part",
     "Period",
+    "Piece",
     "PrefillBatch",
     "PromptDiff",
     "Reading",
@@ -151,6 +156,7 @@ __all__ = [
     "View",
     "Wording",
     "as_typed",
+    "causes",
     "counted",
     "left_out",
     "option_rows",

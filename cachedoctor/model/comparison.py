@@ -8,6 +8,9 @@ import msgspec
 
 from cachedoctor.model.finding import Severity
 
+Piece = Literal["conversation", "response", "metrics", "batch", "interval", "rate"]
+"""What tells of reuse, piece by piece: conversations of a log with requests; else responses, what /metrics counted
+between two dumps, prefill batches, intervals of statistics whose tokens are known, or the last rate of each engine."""
 Direction = Literal["better", "worse", "same", "unsure"]
 Change = Literal["went", "came", "stayed", "hidden", "revealed"]
 """``hidden``: reported before, and AFTER could not have shown it; ``revealed``: BEFORE could not have shown it."""
@@ -32,6 +35,10 @@ class ComparedSide(msgspec.Struct):
     prompt_ms: float
     """Milliseconds."""
     prompt_tokens_median: float | None
+    piece: Piece = "conversation"
+    """What the sums are of, and the measures; with rates there are no tokens. Added after the first release of v1."""
+    pieces: int = 0
+    """How many of these there are. Added after the first release of v1."""
 
 
 class Measure(msgspec.Struct):
@@ -50,17 +57,19 @@ class Measure(msgspec.Struct):
     difference: float | None
     """After minus before."""
     low: float | None
-    """95 % interval of the difference; None with fewer than 5 conversations on a side."""
+    """95 % interval of the difference; None with fewer than 5 conversations, or other pieces, on a side."""
     high: float | None
     """95 % interval of the difference; None with too few conversations."""
     conversations_before: int
-    """Conversations that tell this measure."""
+    """Conversations, or other pieces, that tell this measure."""
     conversations_after: int
     verdict: Direction
     """same: equal, or certainly no larger than one point or one per cent. unsure: the interval holds 0, or there
     is none."""
     why: str
     """What the verdict rests on, in a sentence."""
+    piece: Piece = "conversation"
+    """What the two counts are of. Added after the first release of v1."""
 
 
 class FindingSide(msgspec.Struct):

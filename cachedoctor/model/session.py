@@ -103,6 +103,13 @@ class _Questions:
         """A setting with the line that says so, or None when unknown."""
         return self.settings.get(name)
 
+    def ram_kept_all(self: _Known) -> bool:
+        """Whether no prompt is known to have left the RAM cache for want of room, or to have been too large for it.
+
+        Both are counted as evictions; a server without that cache has none.
+        """
+        return "ram_evictions" not in self.settings
+
     def at_least(self: _Known, build: int) -> bool | None:
         """Whether the server is of ``build`` or newer; None when the log leaves it open."""
         if self.build is not None:

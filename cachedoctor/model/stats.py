@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from cachedoctor.model.comparison import Piece
+
 By = Literal["model", "build", "memory", "path", "origin", "client", "endpoint", "hour", "outcome", "slot", "turn"]
 """What requests can be grouped by."""
 
@@ -50,6 +52,28 @@ class StatsTable(msgspec.Struct):
     rows: list[StatsRow]
 
 
+class MeasuredRow(msgspec.Struct):
+    """Reuse of servers without requests, of one group, from one kind of evidence; none is added to another."""
+
+    by: By | None
+    """What it is grouped by; None: all of them."""
+    group: str | None
+    piece: Piece
+    """What tells it: responses, periods of /metrics, prefill batches, intervals, or the last rate of each engine."""
+    servers: int
+    """Server runs."""
+    pieces: int
+    prompt_tokens: int | None
+    """None of rates."""
+    cached_tokens: int | None
+    reuse: float
+    """Cached by prompt tokens, 0 to 1; of rates their mean."""
+    low: float | None
+    """95 % interval of it; None with fewer than 5 pieces that are independent."""
+    high: float | None
+    """95 % interval."""
+
+
 class StatsInput(msgspec.Struct):
     """One input of the sums."""
 
@@ -65,3 +89,5 @@ class Stats(msgspec.Struct):
     tool_version: str
     inputs: list[StatsInput]
     tables: list[StatsTable]
+    measured: list[MeasuredRow] = msgspec.field(default_factory=list)
+    """Added after the first release of v1."""

@@ -54,3 +54,7 @@ Shows = Literal[
     "text",  # what stands where two prompts diverge
 ]
 """What the lines that a log has are able to tell."""
+
+OF_CLIENTS, OF_SLOTS, OF_INPUT = "CD1", "CD3", "CD9"
+"""How the codes of rules begin: what a client changed, whatever the server is; a slot that was taken, though the client
+changed nothing; what the log lacks, which names no cause."""

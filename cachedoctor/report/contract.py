@@ -15,6 +15,7 @@ from cachedoctor.model import (
     Answers,
     BatchPeriod,
     CacheSample,
+    Cause,
     Counters,
     Finding,
     Fix,
@@ -134,6 +135,8 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    causes: list[Cause] = field(default_factory=list)
+    """Findings of one cause over all servers together. Added after the first release of v1: may be missing."""
     fix: list[Fix] = field(default_factory=list)
     """What to change, one for each server with findings that something mends, the costliest first. Added after the
     first release of v1: may be missing."""

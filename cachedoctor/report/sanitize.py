@@ -255,7 +255,11 @@ def _difference(shown: Difference) -> Difference:
 
 def stats(shown: Stats) -> Stats:
     """Return sums as they may be shown; paths stay, as the user gave them."""
-    return msgspec.structs.replace(shown, tables=[_groups(table) for table in shown.tables])
+    measured = [
+        row if row.by == "path" else msgspec.structs.replace(row, group=row.group and hidden(row.group))
+        for row in shown.measured
+    ]
+    return msgspec.structs.replace(shown, tables=[_groups(table) for table in shown.tables], measured=measured)
 
 
 def _groups(shown: StatsTable) -> StatsTable:

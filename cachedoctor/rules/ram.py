@@ -13,7 +13,7 @@ def copy_refused(s: RuleContext) -> bool:
     r, facts, before = s.request, s.facts, s.slot_before
     if r.ram_refused:
         return True
-    if s.setup.ram != "on" or facts.setting("ram_evictions") or r.restored_from_ram:
+    if not s.setup.ram_keeps_all or r.restored_from_ram:
         return False
     if "ram_failed" in r.marks or before is None:
         return False

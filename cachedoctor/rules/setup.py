@@ -46,6 +46,11 @@ class Setup:
             return "on"  # a disabled cache makes these builds warn that --cache-idle-slots needs it
         return None
 
+    @cached_property
+    def ram_keeps_all(self) -> bool:
+        """The RAM prompt cache is on, and nothing is known to have left it or to have been too large for it."""
+        return self.ram == "on" and self.facts.ram_kept_all()
+
     # ---- for the replay of decisions
 
     @cached_property

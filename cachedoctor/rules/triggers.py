@@ -18,6 +18,9 @@ OF_LOSS: frozenset[Trigger] = frozenset(
     {"loss", "text", "bar", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}
 )
 """Triggers that only a request with lost tokens shows, or one of which that is not known."""
+OF_COMPUTED_TWICE: frozenset[Trigger] = OF_LOSS | {"together"}
+"""Triggers that only a request shows some of whose tokens another one had, or was computing: without any of these,
+nothing was computed twice."""
 
 
 def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:

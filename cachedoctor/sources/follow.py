@@ -13,6 +13,7 @@ from cachedoctor.sources.base import IDLE_SECONDS, READ_SIZE, SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.file import open_log, read_some
 from cachedoctor.sources.generations import Generation, Generations, Key, close, key_of, read_at
+from cachedoctor.sources.torn_line import begins_a_line
 
 POLL_SECONDS = 0.05
 """Twenty looks a second cost a few thousandths of a core."""
@@ -50,28 +51,39 @@ class FollowSource:
     def chunks(self) -> Iterator[bytes]:
         """Yield the UTF-8 bytes as they are written, and ``b""`` once when none came for ``IDLE_SECONDS``.
 
-        An unfinished last line is ended with a newline before the content of the next file.
+        An unfinished last line is ended with a newline before the content of the next file. Where a log was
+        copied and cut, only when what follows begins a line: it may be the rest of one that was being written.
         Raises ``SourceError`` when there is no such file at the start, or when it cannot be read or followed.
         """
         queue = [_open_regular(self.path)]
         generations, end = Generations(self.path), _End(self._stop)
         generations.begin(key_of(os.fstat(queue[0].fileno())))
+        is_copied = False
+        torn = b""  # what was read last, when its last line has no end
         try:
             while queue:
                 turn = _Turn(self.path, queue[0], generations)
                 last = b"\n"
                 # Each file has its own byte order mark.
                 for chunk in utf8(turn.followed(self._poll, end) if len(queue) == 1 else turn.rest()):
+                    if chunk and torn:
+                        if begins_a_line(chunk, torn):
+                            yield b"\n"
+                        torn = b""
                     last = chunk[-1:] or last
                     yield chunk
                     if end.is_due(chunk):
                         return
                 done = queue.pop(0)
                 queue += turn.successors
+                if turn.successors:
+                    is_copied = turn.is_copied
                 if done not in queue:
                     done.close()
-                if queue and last != b"\n":
+                torn = turn.tail if last != b"\n" else torn
+                if torn and queue and not is_copied:
                     yield b"\n"
+                    torn = b""
         finally:
             close(queue)
 
@@ -107,10 +119,13 @@ class _Turn:
         self._key = key_of(os.fstat(file.fileno()))
         self._generations = generations
         self._done = 0
-        self._tail = b""
+        self.tail = b""
+        """What was read last, up to here."""
         self._looked: tuple[int, bool, bool] | None = None
         self.successors: list[FileIO] = []
         """What to read next, the same file again when it was cut; none when the following ends."""
+        self.is_copied = False
+        """Whether its successors are copies of it and then the file itself, which goes on where they end."""
 
     def rest(self) -> Iterator[bytes]:
         """Yield what the file holds; nobody writes to it any more."""
@@ -122,7 +137,7 @@ class _Turn:
         heard: float | None = time.monotonic()
         while True:
             # Asked before the read: what is written before stop turns true is never missed.
-            stopping, first = stop(), not self._tail
+            stopping, first = stop(), not self.tail
             # Less than a line is too little to tell a file that begins anew by; after a silence it has to do.
             data = self._read(b"" if stopping or heard is None else b"\n")
             if data:
@@ -144,9 +159,9 @@ class _Turn:
 
     def _read(self, first: bytes = b"") -> bytes | None:
         """Read on; None when what had been read is gone: the file was cut. The first bytes must hold ``first``."""
-        if not self._tail:
+        if not self.tail:
             return self._read_first(first)
-        checked = self._tail[-_CHECKED:]
+        checked = self.tail[-_CHECKED:]
         self._file.seek(self._done - len(checked))
         data = read_some(self._path, self._file, self._done)
         if not data.startswith(checked):
@@ -170,13 +185,13 @@ class _Turn:
 
     def _taken(self, data: bytes) -> bytes:
         self._done += len(data)
-        self._tail = (self._tail + data)[-_TAIL:]
+        self.tail = (self.tail + data)[-_TAIL:]
         return data
 
     def _may_have_successors(self, cut: bool) -> bool:
         """Whether it is worth a look at the folder; a file at rest costs no more than a look at its name."""
         named, is_ours = _status(self._path), _is_at(self._path, self._key)
-        if is_ours and self._tail and not cut:
+        if is_ours and self.tail and not cut:
             return False
         # As long as the new file is empty, the server may still be writing to the old one (it has not reopened its
         # log yet): then only another rotation, which changes the folder, can bring something. So it is with a file of
@@ -193,14 +208,14 @@ class _Turn:
 
     def _handed_over(self, cut: bool) -> Iterator[bytes]:
         """Find the successors, if any, and yield what is left of this file or, when it was cut, of its copy."""
-        found = self._generations.opened()
+        found = self._generations.opened() or []
         data: bytes | None = b""
         # The last lines may have come between our last read and the moment the file was replaced.
-        while self._tail and not cut and (data := self._read()):
+        while self.tail and not cut and (data := self._read()):
             yield data
         if found and (cut or data is not None):  # else it was cut while we looked: the next look finds everything
             # Of a file of which nothing was read, copies may have been made already.
-            ours = (bool(self._tail) and (self._is_copy(g) if cut else g.key == self._key) for g in found)
+            ours = (bool(self.tail) and (self._is_copy(g) if cut else g.key == self._key) for g in found)
             at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
             later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
             self.successors = [g.file for g in later]
@@ -209,6 +224,8 @@ class _Turn:
             if cut and at >= 0:
                 yield from self._copied(found[at])
             if self.successors:
+                last = key_of(os.fstat(self.successors[-1].fileno()))
+                self.is_copied = last == self._key and (at >= 0 or not self.tail)
                 self._generations.learn(found)
         close(g.file for g in found if g.file not in self.successors)
 
@@ -216,27 +233,27 @@ class _Turn:
         """Have this file, which is empty, go on behind its copies; one that was deleted is what others replaced."""
         if cut and not os.fstat(self._file.fileno()).st_nlink:
             successors.insert(0, self._file)
-        elif cut or (not self._tail and _is_at(self._path, self._key)):
+        elif cut or (not self.tail and _is_at(self._path, self._key)):
             successors.append(self._file)
 
     def _was_preceded(self) -> bool:
         """Whether the file was copied and cut before we saw its first bytes: then these have to wait."""
         found = self._generations.opened()
-        if read_at(self._file, self._done - len(self._tail), len(self._tail)) != self._tail:
-            self._done, self._tail = 0, b""  # cut once more, just now: it begins anew
-            close(g.file for g in found)
+        if found is None or read_at(self._file, self._done - len(self.tail), len(self.tail)) != self.tail:
+            self._done, self.tail = 0, b""  # cut once more, just now, or names change: it begins anew
+            close(g.file for g in found or ())
             return True
         at = next((i for i, g in enumerate(found) if g.key == self._key), 0)
         missed = [g.file for g in found[:at] if self._generations.unseen(g)]
         if missed:
             self._generations.learn(found[:at])
-            self.successors = [*missed, self._file]
+            self.successors, self.is_copied = [*missed, self._file], True
         close(g.file for g in found if g.file not in missed)
         return bool(missed)
 
     def _is_copy(self, other: Generation) -> bool:
         """Whether it is new and holds what we read last at the same place."""
-        return self._generations.unseen(other) and other.key != self._key and other.holds(self._tail, self._done)
+        return self._generations.unseen(other) and other.key != self._key and other.holds(self.tail, self._done)
 
     def _copied(self, copy: Generation) -> Iterator[bytes]:
         while data := read_at(copy.file, self._done, READ_SIZE):

@@ -43,10 +43,10 @@ class Generations:
         self._path = path
         self._known: dict[Key, bytes] = {}
 
-    def opened(self) -> list[Generation]:
+    def opened(self) -> list[Generation] | None:
         """Open all of them, oldest first; empty and compressed files are left out, and copies that are half made.
 
-        Gives none when they are renamed faster than they can be opened. Raises ``SourceError`` when there is a file
+        Gives None when they are renamed faster than they can be opened. Raises ``SourceError`` when there is a file
         at the path and it cannot be opened.
         """
         for _ in range(_ATTEMPTS):
@@ -57,11 +57,11 @@ class Generations:
             ):
                 return _finished([g for g in found if g is not None and g.head])
             close(g.file for g in found if g is not None)
-        return []
+        return None
 
     def begin(self, ours: Key) -> None:
         """Take note of all that are older than the file with this key: nobody asks for them."""
-        found = self.opened()
+        found = self.opened() or []
         at = next((i for i, generation in enumerate(found) if generation.key == ours), len(found))
         self.learn(found[:at])
         close(generation.file for generation in found)

@@ -23,7 +23,7 @@ from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
 from cachedoctor.envelope import Unwrapper, is_shaped
 from cachedoctor.envelope.chain import Chain, first_line_only, unwrapped
-from cachedoctor.envelope.shapes import HEAD, candidates, drop_progress, strip_controls
+from cachedoctor.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
 
 _AT_ONCE = 20_000
 """Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
@@ -333,15 +333,18 @@ def _line_end(block: bytes, at: int) -> int:
 def _imitations(lines: bytes) -> int:
     """How many of these lines look like a server's."""
     lines = drop_progress(lines)
-    wrapped = set(candidates(lines))
-    found: list[list[bytes]] = []
-    at = 0
-    for line in lines.split(b"\n")[:-1]:
-        found.append(_bodies(line) if at in wrapped else [line])
-        at += len(line) + 1
-    text = b"\n".join(itertools.chain.from_iterable(found))
+    wrapped = {at: _bodies(lines[at : _line_end(lines, at) - 1]) for at in candidates(lines)}
+    text = b"\n".join([lines, *itertools.chain.from_iterable(wrapped.values())])
     engines = [engine for engine in ENGINES if engine.looks.search(text)]
-    return sum(any(_is_servers(body, engines) for body in bodies) for bodies in found)
+    # Any line may be of another engine; of llama-server only those of its shape, or behind a wrapper, are.
+    found = _starts(lines) if engines else sorted({*wrapped, *shaped(lines)})
+    bodies = (wrapped[at] if at in wrapped else [lines[at : _line_end(lines, at) - 1]] for at in found)
+    return sum(any(_is_servers(body, engines) for body in each) for each in bodies)
+
+
+def _starts(lines: bytes) -> list[int]:
+    """Offsets of all lines."""
+    return list(itertools.accumulate((len(line) + 1 for line in lines.split(b"\n")[:-1]), initial=0))[:-1]
 
 
 def _bodies(line: bytes) -> list[bytes]:

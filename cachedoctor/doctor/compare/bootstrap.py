@@ -59,7 +59,20 @@ def difference(before: Sequence[RatioTerms], after: Sequence[RatioTerms]) -> Int
         return None
     chance = random.Random(_SEED)  # noqa: S311  # no secret: it must be the same each time
     old, new = _drawn(_binned(before, chance), chance), _drawn(_binned(after, chance), chance)
-    found = sorted(b - a for a, b in zip(old, new, strict=True))
+    return _middle([b - a for a, b in zip(old, new, strict=True)], fewest)
+
+
+def interval(parts: Sequence[RatioTerms]) -> Interval | None:
+    """Return the 95 % interval of one ratio; None with too few conversations."""
+    parts = _telling(parts)
+    if len(parts) < FEWEST:
+        return None
+    chance = random.Random(_SEED)  # noqa: S311  # no secret: it must be the same each time
+    return _middle(_drawn(_binned(parts, chance), chance), len(parts))
+
+
+def _middle(found: list[float], fewest: int) -> Interval:
+    found = sorted(found)
     out = min(len(found) - 1, round(_tail(fewest) * len(found)))
     return Interval(found[out], found[-1 - out])
 

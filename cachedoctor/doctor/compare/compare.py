@@ -7,12 +7,12 @@ from typing import NamedTuple
 import cachedoctor
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import drive, source_of
+from cachedoctor.doctor.compare import metrics
 from cachedoctor.doctor.compare.config_diff import differences
-from cachedoctor.doctor.compare.metrics import measures
-from cachedoctor.doctor.compare.reports import is_report, read
+from cachedoctor.doctor.compare.measured import Measured, measured
+from cachedoctor.doctor.compare.reports import is_report, read, without_requests
 from cachedoctor.doctor.compare.tally import Tally
 from cachedoctor.doctor.naming import printable
-from cachedoctor.knowledge import builds
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Change,
@@ -25,6 +25,7 @@ from cachedoctor.model import (
     Report,
     Session,
 )
+from cachedoctor.report.words import server_words
 from cachedoctor.sources.base import Told, unheard
 
 _CHANCE = 0.05
@@ -54,34 +55,48 @@ def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unhe
     return report
 
 
-def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison:
-    """Compare two reports; ``names`` are those of the two inputs."""
+def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison | None:
+    """Compare two reports; ``names`` are those of the two inputs. None where they have nothing alike."""
     old, new = Tally(before), Tally(after)
-    found = measures(old, new)
+    bare = [without_requests(report) and not tally.rows for report, tally in ((before, old), (after, new))]
+    both = measured(before, after) if all(bare) else None
+    if any(bare) and both is None:
+        return None
+    found = metrics.measures(old, new) if both is None else metrics.measured(*both)
+    was, now = both or (None, None)
     return Comparison(
         cachedoctor.__version__,
-        _side(before, old, names[0]),
-        _side(after, new, names[1]),
+        _side(before, old, names[0], was),
+        _side(after, new, names[1], now),
         found[0].verdict,
         found[0].why,
         found,
-        _findings(before, after, old, new),
+        _findings(before, after, old, new, both is not None),
         differences(before, after, old, new),
     )
 
 
-def _side(report: Report, tally: Tally, name: str) -> ComparedSide:
+def _side(report: Report, tally: Tally, name: str, found: Measured | None) -> ComparedSide:
     error = next((i.error for i in report.inputs if i.error is not None), None)
     servers = list(dict.fromkeys(_server(s) for s in report.sessions))
     sums = tally.all
-    return ComparedSide(
+    side = ComparedSide(
         printable(name), error, servers, tally.requests, tally.unknown, tally.conversations,
         sums.prompt, sums.cached, sums.processed, round(sums.ms, 3), tally.median_length,
+        pieces=tally.conversations,
     )  # fmt: skip
+    if found is None:
+        return side
+    side.piece, side.pieces = found.piece, found.pieces
+    if found.piece != "rate":
+        side.prompt_tokens = round(sum(term.lower for term in found.terms))
+        side.cached_tokens = round(sum(term.upper for term in found.terms))
+        side.processed_tokens = side.prompt_tokens - side.cached_tokens
+    return side
 
 
 def _server(session: Session) -> str:
-    parts = [f"{session.engine} {builds.describe(session.build, session.build_min, session.build_max)}"]
+    parts = [f"{session.engine} {server_words.version(session)}"]
     if session.memory:
         parts.append(f"{session.memory} memory")
     if session.n_slots:
@@ -98,11 +113,16 @@ class _Seen(NamedTuple):
     report: Report
     requests: int
     """Children included, as findings count them."""
+    has_traffic: bool
+    """There are requests, or measurements of them."""
     findings: dict[_Code, FindingSide]
 
 
-def _findings(before: Report, after: Report, old: Tally, new: Tally) -> list[FindingChange]:
-    sides = [_Seen(report, tally.rows, _by_code(report, tally.rows)) for report, tally in ((before, old), (after, new))]
+def _findings(before: Report, after: Report, old: Tally, new: Tally, is_measured: bool) -> list[FindingChange]:
+    sides = [
+        _Seen(report, tally.rows, is_measured or bool(tally.rows), _by_code(report, tally.rows))
+        for report, tally in ((before, old), (after, new))
+    ]
     changes = [_change(code, *sides) for code in {**sides[0].findings, **sides[1].findings}]
     return sorted(changes, key=lambda c: (_ORDER.index(c.change), -max(_tokens(c.before), _tokens(c.after)), c.code))
 
@@ -158,7 +178,7 @@ def _unseen(code: str, side: _Seen) -> NotEvaluated | None:
     if not any(rule.code == code for rule in report.rules):
         reason = f"version {report.tool_version} of cachedoctor, which wrote it, did not have this rule"
         return NotEvaluated(code, "", reason, "analyze its log again")
-    if not side.requests:
+    if not side.has_traffic:
         return NotEvaluated(code, "", "it has no requests", "")
     return None
 

@@ -6,11 +6,22 @@ from typing import Literal, NamedTuple
 
 from cachedoctor.doctor.compare import bootstrap
 from cachedoctor.doctor.compare.bootstrap import Interval, RatioTerms
+from cachedoctor.doctor.compare.measured import Measured
 from cachedoctor.doctor.compare.tally import Tally
-from cachedoctor.model import Direction, Measure
+from cachedoctor.model import Direction, Measure, Piece
 
 _SMALL = 0.01
 """One point of a share, or one per cent of another number: a difference that certainly is no larger is none."""
+
+_NOUNS: dict[Piece, tuple[str, str]] = {
+    "conversation": ("conversation", "conversations"),
+    "response": ("run of responses", "runs of responses"),
+    "metrics": ("period of /metrics", "periods of /metrics"),
+    "batch": ("run of prefill batches", "runs of prefill batches"),
+    "interval": ("run of intervals", "runs of intervals"),
+    "rate": ("engine with a hit rate", "engines with a hit rate"),
+}
+"""One, and several."""
 
 
 class _Kind(NamedTuple):
@@ -45,17 +56,40 @@ def measures(before: Tally, after: Tally) -> list[Measure]:
     return found
 
 
+def measured(before: Measured, after: Measured) -> list[Measure]:
+    """Compare the reuse of two servers whose logs have no requests."""
+    kind = _KINDS[1]
+    return [_compared(kind, before.terms, after.terms, before.piece, before == after)]
+
+
 def _measure(kind: _Kind, before: Tally, after: Tally) -> Measure:
     old, new = ([part for part in _parts(kind, tally) if part.lower] for tally in (before, after))
+    return _compared(kind, old, new, "conversation", before.equals(after))
+
+
+def _compared(kind: _Kind, old: list[RatioTerms], new: list[RatioTerms], piece: Piece, equal: bool) -> Measure:
     was, now = bootstrap.ratio(old), bootstrap.ratio(new)
     change = None if was is None or now is None else now - was
     interval = None if change is None else bootstrap.difference(old, new)
-    verdict, why = _verdict(kind, was, change, interval, (len(old), len(new)))
-    if change == 0 and before.equals(after):
+    verdict, why = _verdict(kind, was, change, interval, (len(old), len(new)), piece)
+    if change == 0 and equal:
         verdict, why = "same", "both sides have the same requests"
     low, high = interval or (None, None)
     return Measure(
-        kind.name, kind.unit, kind.scope, kind.good, was, now, change, low, high, len(old), len(new), verdict, why
+        kind.name,
+        kind.unit,
+        kind.scope,
+        kind.good,
+        was,
+        now,
+        change,
+        low,
+        high,
+        len(old),
+        len(new),
+        verdict,
+        why,
+        piece,
     )
 
 
@@ -65,7 +99,12 @@ def _parts(kind: _Kind, tally: Tally) -> list[RatioTerms]:
 
 
 def _verdict(
-    kind: _Kind, was: float | None, change: float | None, interval: Interval | None, counts: tuple[int, int]
+    kind: _Kind,
+    was: float | None,
+    change: float | None,
+    interval: Interval | None,
+    counts: tuple[int, int],
+    piece: Piece,
 ) -> tuple[Direction, str]:
     if was is None or change is None:
         side = "BEFORE" if was is None else "AFTER"
@@ -73,12 +112,12 @@ def _verdict(
     if interval is None:
         fewest = min(counts)
         side = "each side" if counts[0] == counts[1] else "the side BEFORE" if counts[0] == fewest else "the side AFTER"
-        noun = "conversation" if fewest == 1 else "conversations"
+        noun = _NOUNS[piece][fewest != 1]
         return "unsure", f"only {fewest:,} {noun} on {side}, {bootstrap.FEWEST} are needed"
     small = _SMALL if kind.unit == "share" else _SMALL * abs(was)
     if -small <= interval.low and interval.high <= small:
         return "same", "the difference is certainly small"
     if interval.low <= 0 <= interval.high:
-        return "unsure", f"the difference may be chance with {counts[0]:,} and {counts[1]:,} conversations"
+        return "unsure", f"the difference may be chance with {counts[0]:,} and {counts[1]:,} {_NOUNS[piece][True]}"
     up = interval.low > 0
     return "better" if up == (kind.good == "higher") else "worse", "the interval leaves out 0"

@@ -32,6 +32,7 @@ from cachedoctor.model import (
     Verdict,
 )
 from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model.terms import OF_INPUT, OF_SLOTS
 from cachedoctor.rules.base import (
     AnyRule,
     FindingText,
@@ -54,10 +55,6 @@ _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Marks of requests that a rule may speak about though they lost nothing."""
-_LEFT_OPEN = "CD9"
-"""How the codes of rules begin that name no cause."""
-_OF_SLOTS = "CD3"
-"""How the codes of causes begin for which the client changed nothing: its slot was taken."""
 
 
 class Diagnosis:
@@ -199,8 +196,8 @@ class Diagnosis:
             return NO_VERDICT
         expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
         tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
-        slot_lost = bool(codes) and all(code.startswith(_OF_SLOTS) for code in codes)
-        named = not all(code.startswith(_LEFT_OPEN) for code in codes)
+        slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
+        named = not all(code.startswith(OF_INPUT) for code in codes)
         return Verdict(codes, expected, missing, tokens, ns, slot_lost, named)
 
     # ---- what the report needs

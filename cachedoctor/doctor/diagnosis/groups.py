@@ -14,14 +14,13 @@ import msgspec
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
 from cachedoctor.doctor.faults import described
 from cachedoctor.model import CONFIDENCE_ORDER, Request, Session
+from cachedoctor.model.terms import OF_INPUT
 from cachedoctor.rules.base import Group, Match, Proof, RequestRule, RuleContext
 
 FIRST, WORST = 20, 5
 """Requests listed by a finding: the first and the worst."""
 REVISABLE = 64
 """Requests with matches that can still be taken back."""
-_OPEN = "CD9"
-"""How the codes of rules begin that leave open what was lost by whom: nothing of it is known to be avoidable."""
 
 Key = tuple[str, str, str, str | None]
 """(code, key of the match, path, origin)."""
@@ -176,7 +175,7 @@ class Groups:
         """Tokens and nanoseconds of the costliest cause that is reported; a rule that leaves it open names none."""
         costliest: _Cost | None = None
         for cost in said.costs:
-            if cost.rule.code in self._ignored or cost.rule.code.startswith(_OPEN):
+            if cost.rule.code in self._ignored or cost.rule.code.startswith(OF_INPUT):
                 continue
             if costliest is None or cost.match.tokens > costliest.match.tokens:
                 costliest = cost

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from cachedoctor.doctor.faults import described
 from cachedoctor.model import NotEvaluated, Session
+from cachedoctor.model.terms import OF_CLIENTS
 from cachedoctor.report.words.server_words import LLAMA
 from cachedoctor.rules import prompt_logs
 from cachedoctor.rules.base import AnyRule, RequestRule
 from cachedoctor.rules.registry import Broken
-from cachedoctor.rules.triggers import OF_LOSS
-
-_OF_CLIENTS = "CD1"
-"""How the codes of causes begin that lie with clients, whatever the server is."""
+from cachedoctor.rules.triggers import OF_COMPUTED_TWICE
 
 
 def not_evaluated(
@@ -50,7 +48,7 @@ def not_evaluated(
 def _need(rule: AnyRule, sessions: Sequence[Session], lost: bool) -> tuple[str, str] | None:
     """Why a rule could not be evaluated in any session, and what would enable it."""
     if rule.engine == LLAMA and sessions and all(s.engine != LLAMA for s in sessions):
-        client = rule.code.startswith(_OF_CLIENTS) and rule.code not in prompt_logs.OF_LLAMA_ALONE
+        client = rule.code.startswith(OF_CLIENTS) and rule.code not in prompt_logs.OF_LLAMA_ALONE
         return prompt_logs.unseen(sessions) if client else None
     if rule.engine == LLAMA and not lost and _of_loss(rule):
         return None
@@ -60,4 +58,4 @@ def _need(rule: AnyRule, sessions: Sequence[Session], lost: bool) -> tuple[str, 
 
 def _of_loss(rule: AnyRule) -> bool:
     """Whether a rule has nothing to say where nothing was lost; then a command line is of no use either."""
-    return not isinstance(rule, RequestRule) or (OF_LOSS | {"together"}).issuperset(rule.on)
+    return not isinstance(rule, RequestRule) or OF_COMPUTED_TWICE.issuperset(rule.on)

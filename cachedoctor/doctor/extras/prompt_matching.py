@@ -165,7 +165,7 @@ class GivenPrompts:
             return None
         current = outline(_sent(prompt))
         before = _before(prompt, current, texts.recent)
-        ended, earlier = request.last_line, list(texts.recent)
+        ended, earlier = request.last_line, list(texts.recent) if before is None else []
         if before is None:
             told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0, ended)
         else:
@@ -267,11 +267,12 @@ def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | N
     of several the latest; None for a new one."""
     best: tuple[tuple[int, int, int], _Told] | None = None
     for told in recent:
-        lead, alike, _ = shared_with(told.outline, current) or (0, 0, False)
+        same = shared_with(told.outline, current)
+        lead, alike, _ = same or (0, 0, False)
         shared = len(told.outline.long & current.long)
         if (not lead and not alike) or (not lead and 2 * shared < len(told.outline.long)):
             shared = 0  # a reply that two conversations got
-        summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and shared_with(told.outline, current)
+        summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and same
         begins = len(told.prompt.text) if _goes_on(prompt, told.prompt) else 0
         if not (lead or shared or summed_up or begins):
             continue

@@ -12,6 +12,7 @@ from cachedoctor.doctor.analysis.run import chains, drive_chain
 from cachedoctor.doctor.compare.reports import distinct, is_report, read, without_requests
 from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.scratch import scratch_folder
+from cachedoctor.doctor.tables.measured_sums import MeasuredSums
 from cachedoctor.frames import table_sums as stats
 from cachedoctor.frames import table_writer
 from cachedoctor.frames.columns import REQUESTS
@@ -48,7 +49,8 @@ class Gathering:
         self.recognised = False
         """There is something to sum up."""
         self.measured: list[str] = []
-        """Inputs whose servers have measurements instead of requests: there is nothing to sum up in them."""
+        """Inputs whose servers have no requests, and measured nothing of what they reused."""
+        self._sums = MeasuredSums()
         self._inputs: list[StatsInput] = []
 
     def stats(self, by: Sequence[By]) -> Stats:
@@ -59,13 +61,20 @@ class Gathering:
                 table_writer.write(REQUESTS, self._rows(), out, "parquet")
             sums = stats.tables([gathered, *self._checked()], [None, *dict.fromkeys(by or DEFAULT)])
         shown = [table for table in sums if table.by is None or by or len(table.rows) > 1]
-        return Stats(cachedoctor.__version__, self._inputs, shown)
+        kinds: list[By | None] = [None, *dict.fromkeys(by or DEFAULT)]
+        rows = self._sums.rows(kinds)
+        if not by:
+            rows = [row for row in rows if row.by is None or sum(other.by == row.by for other in rows) > 1]
+        return Stats(cachedoctor.__version__, self._inputs, shown, rows)
 
     def _rows(self) -> Iterator[bytes]:
         numbering = Numbering()
         for report in self._read():
+            told = self._sums.add(report)
             if without_requests(report):
-                self.measured += [i.path for i in report.inputs if i.recognised]
+                self.recognised = self.recognised or told
+                if not told:
+                    self.measured += [i.path for i in report.inputs if i.recognised]
                 continue
             self.recognised = self.recognised or any(i.recognised for i in report.inputs)
             yield from numbering.lines(report.requests, report.sessions)

@@ -111,14 +111,14 @@ def settle(
     between: Mapping[str, Between] = {}
     if held.tokens is None or numbers.prompt is None:
         held, between = _completed(seen, held, numbers, prefix)
-    roomy = _roomy(facts, past)
+    roomy = _roomy(facts)
     unseen = not swapped and _came_unseen(seen, held, numbers)
     if unseen:
         revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
     elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, swapped, choice.looked and _kept_all(facts, past), unseen, roomy,
+        seen.first_line, swapped, choice.looked and facts.ram_kept_all(), unseen, roomy,
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -193,17 +193,12 @@ def _recorded(
     return next((m.turn.request for m in moved if m.turn.request.index == request.index), request), revised
 
 
-def _roomy(facts: Facts, past: Past) -> bool:
+def _roomy(facts: Facts) -> bool:
     """Whether the RAM cache is known to have kept all that left a slot: builds from b8929 on warn where it is off, and
     what it refuses or throws out is printed at every level."""
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
-    return facts.setting("cache_ram_mib") != 0 and _kept_all(facts, past)
-
-
-def _kept_all(facts: Facts, past: Past) -> bool:
-    """Whether nothing is known to have left the RAM cache for want of room, or to have been too large for it."""
-    return not facts.setting("ram_evictions") and not past.refused
+    return facts.setting("cache_ram_mib") != 0 and facts.ram_kept_all()
 
 
 def _full(seen: Observed, facts: Facts) -> bool:

@@ -88,7 +88,7 @@ def _added(spec: _Spec, normal: Change | None) -> tuple[Specials, Specials | Non
         text = str(token["content"])
         # the library prefers the id in the vocabulary to the one written here
         number = vocab.get(text, token["id"])
-        if not isinstance(number, int):
+        if type(number) is not int:  # nor a bool
             raise ValueError("the id of an added token is no whole number")
         strips = bool(token.get("lstrip")), bool(token.get("rstrip"))
         alone = bool(token.get("single_word"))

@@ -13,7 +13,7 @@ from typing import IO, Literal
 
 import msgspec
 
-from cachedoctor.model import Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model import MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.contract import Tool
@@ -41,6 +41,8 @@ class StatsDocument(msgspec.Struct):
     tool: Tool
     inputs: list[StatsInput]
     tables: list[StatsTable]
+    measured: list[MeasuredRow] = []
+    """Servers whose logs have no requests. Added after the first release of v1."""
 
 
 def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
@@ -54,18 +56,27 @@ def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
 def _text(stats: Stats, look: Look) -> bytes:
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
-    for shown in stats.tables:
+    for shown in _with_rows(stats):
         page.gap()
         rows = [Row(stats_cells.name(row, shown.by), stats_cells.cells(row)) for row in shown.rows[:_MOST]]
         text_table.show(page, stats_cells.title(shown.by), stats_cells.HEADINGS, rows)
         if len(shown.rows) > _MOST:
             page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more: --format csv has all.", 0)
+    if stats.measured:
+        page.gap()
+        rows = [Row(stats_cells.measured_name(row), stats_cells.measured_cells(row)) for row in stats.measured[:_MOST]]
+        text_table.show(page, stats_cells.MEASURED, stats_cells.MEASURED_HEADINGS, rows)
     page.gap()
     note = stats_cells.unsaid(stats.tables[0].rows)
     if note:
         page.prose([], note, 0)
     page.prose([], _read(stats), 0)
     return look.encode(text.getvalue())
+
+
+def _with_rows(stats: Stats) -> list[StatsTable]:
+    """The tables of requests, unless there are only servers without any."""
+    return [table for table in stats.tables if not stats.measured or any(row.requests for row in table.rows)]
 
 
 def _read(stats: Stats) -> str:
@@ -77,7 +88,8 @@ def _read(stats: Stats) -> str:
 
 def _json(stats: Stats, _: Look) -> bytes:
     tool = Tool("cachedoctor", stats.tool_version)
-    return msgspec.json.encode(StatsDocument("cachedoctor.stats/1", tool, stats.inputs, stats.tables)) + b"\n"
+    document = StatsDocument("cachedoctor.stats/1", tool, stats.inputs, stats.tables, stats.measured)
+    return msgspec.json.encode(document) + b"\n"
 
 
 def _csv(stats: Stats, _: Look) -> bytes:
@@ -87,6 +99,9 @@ def _csv(stats: Stats, _: Look) -> bytes:
     for shown in stats.tables:
         for row in shown.rows:
             writer.writerow([shown.by or "all", _unrun(row.group), *(getattr(row, name) for name in _VALUES)])
+    for measured in stats.measured:
+        kind = f"{measured.by or 'all'}, {stats_cells.PIECES[measured.piece]}"
+        writer.writerow([kind, _unrun(measured.group), *(getattr(measured, name, None) for name in _VALUES)])
     return text.getvalue().encode("utf-8", "backslashreplace")
 
 
@@ -99,7 +114,11 @@ def _unrun(group: str | None) -> str | None:
 
 
 def _markdown(stats: Stats, _: Look) -> bytes:
-    parts = [_markdown_table(shown) for shown in stats.tables]
+    parts = [_markdown_table(shown) for shown in _with_rows(stats)]
+    if stats.measured:
+        heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in stats_cells.MEASURED_HEADINGS]
+        rows = [[cell(hidden(stats_cells.measured_name(r))), *stats_cells.measured_cells(r)] for r in stats.measured]
+        parts.append(table([stats_cells.MEASURED, *heads], rows, 1))
     note = stats_cells.unsaid(stats.tables[0].rows)
     words = "\n\n".join([*parts, *([note] if note else []), _read(stats)])
     return (words + "\n").encode("utf-8", "backslashreplace")

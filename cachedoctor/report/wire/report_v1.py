@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.account.from_numbers import slot_taken
+from cachedoctor.account.from_numbers import lost_elsewhere, slot_taken
 from cachedoctor.model import (
     CacheSample,
     CheckpointRow,
@@ -22,6 +22,7 @@ from cachedoctor.model import (
     Request,
     RequestRow,
     Session,
+    causes,
 )
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
@@ -66,16 +67,12 @@ def encode_row(row: CacheSample | PrefillBatch) -> bytes:
 def _split(judged: Judged) -> tuple[int | None, int | None]:
     """Lost tokens that the client changed, and those that the server could not reuse.
 
-    Where the slot held another conversation, what it shares with the prompt says nothing of the client: there the
-    RAM cache's list tells, or the findings do, or it is unknown.
+    Where the slot held another conversation, what it shares with the prompt says nothing of the client.
     """
     r = judged.request
-    if not slot_taken(r) or not r.lost_tokens:
+    if not slot_taken(r) or not r.lost_tokens or r.reference_tokens is None:
         return r.lost_client, r.lost_server
-    if r.reference_lcp is not None and r.reference_tokens is not None:
-        changed = min(max(r.reference_tokens - r.reference_lcp, 0), r.lost_tokens)
-        return changed, r.lost_tokens - changed
-    return (0, r.lost_tokens) if judged.verdict.slot_lost else (None, None)
+    return lost_elsewhere(judged, r.reference_tokens, r.lost_tokens) or (None, None)
 
 
 def _uptime(r: Request) -> float | None:
@@ -140,6 +137,7 @@ def tail(report: Report) -> dict[str, Any]:
         "slots": report.slots,
         "ignored": report.ignored,
         "accounts": report.accounts,
+        "causes": causes(report.findings),
         "fix": report.fix,
     }
 

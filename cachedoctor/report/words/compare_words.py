@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import ComparedSide, Comparison, FindingChange, FindingSide, Measure
+from cachedoctor.model import ComparedSide, Comparison, FindingChange, FindingSide, Measure, Piece
 from cachedoctor.report.words.numbers import count, duration, number, percent
 
 CHANGES = {
@@ -28,6 +28,15 @@ _LABELS = {
     "prompt time per 1,000 computed tokens": "time / 1,000 computed",
 }
 
+_MEASURED: dict[Piece, str] = {
+    "response": "responses with usage: {}",
+    "metrics": "periods of /metrics: {}",
+    "batch": "prefill batches: {}",
+    "interval": "intervals of which the log tells the tokens: {}",
+    "rate": "last hit rates that the log prints: {}",
+}
+"""What a log without requests has instead."""
+
 
 def verdict(shown: Comparison) -> str:
     """Say in a sentence whether the change helped, and how sure that is."""
@@ -45,6 +54,8 @@ def side(shown: ComparedSide) -> list[str]:
     """Say what one side is: its servers, its traffic."""
     servers = shown.servers[:3] + ([f"and {len(shown.servers) - 3:,} more"] if len(shown.servers) > 3 else [])
     traffic = f"{count(shown.requests, 'request')} in {count(shown.conversations, 'conversation')}"
+    if shown.piece != "conversation":
+        traffic = _MEASURED[shown.piece].format(number(shown.pieces))
     if shown.prompt_tokens:
         reused = percent(shown.cached_tokens, shown.prompt_tokens)
         traffic += f", {count(shown.prompt_tokens, 'prompt token')}, {reused} reused"

@@ -5,7 +5,7 @@ Knows StatsRow. Knows no output.
 
 from __future__ import annotations
 
-from cachedoctor.model import By, StatsRow
+from cachedoctor.model import By, MeasuredRow, Piece, StatsRow
 from cachedoctor.report.words.numbers import duration, number, percent
 from cachedoctor.report.words.table_parts import Heading
 
@@ -32,6 +32,19 @@ _TITLES: dict[By, str] = {
     "outcome": "by outcome", "slot": "by slot", "turn": "by turn of the conversation",
 }  # fmt: skip
 
+MEASURED = "servers without requests"
+MEASURED_HEADINGS = (
+    Heading("servers"),
+    Heading("from"),
+    Heading("prompt", "tokens"),
+    Heading("reused", "of prompt"),
+    Heading("95 %", "interval"),
+)
+PIECES: dict[Piece, str] = {
+    "conversation": "conversations", "response": "responses", "metrics": "/metrics", "batch": "prefill batches",
+    "interval": "intervals", "rate": "last hit rates",
+}  # fmt: skip
+
 
 def title(by: By | None) -> str:
     """Say what a table groups by."""
@@ -40,7 +53,12 @@ def title(by: By | None) -> str:
 
 def name(row: StatsRow, by: By | None) -> str:
     """Name a group."""
-    return "all" if by is None else UNKNOWN if row.group is None else row.group
+    return name_of(by, row.group)
+
+
+def name_of(by: By | None, group: str | None) -> str:
+    """Name a group that may be unknown."""
+    return "all" if by is None else UNKNOWN if group is None else group
 
 
 def cells(row: StatsRow) -> list[str]:
@@ -59,6 +77,22 @@ def cells(row: StatsRow) -> list[str]:
         _tokens(row.server_lost_tokens),
         _tokens(row.avoidable_tokens),
         _time(row.avoidable_ms),
+    ]
+
+
+def measured_name(row: MeasuredRow) -> str:
+    """Name a group of servers."""
+    return name_of(row.by, row.group)
+
+
+def measured_cells(row: MeasuredRow) -> list[str]:
+    """Write what these servers measured, in the order of the headings."""
+    return [
+        number(row.servers),
+        f"{number(row.pieces)} {PIECES[row.piece]}",
+        _tokens(row.prompt_tokens),
+        percent(row.reuse, 1),
+        f"{percent(row.low, 1)} to {percent(row.high, 1)}" if row.low is not None and row.high is not None else "-",
     ]
 
 

@@ -97,9 +97,7 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     if r.selected_by not in ("lru", "id") or s.known or r.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
-    return (
-        r.selected_by == "id" or s.setup.ram != "on" or bool(s.facts.setting("ram_evictions")) or "too_large" in r.marks
-    )
+    return r.selected_by == "id" or not s.setup.ram_keeps_all
 
 
 def _of_excerpt(s: RuleContext) -> Match | None:

@@ -1,0 +1,265 @@
+"""Conditions of rules that bundled logs meet on one side only: a number on either side of each, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import made
+import pytest
+
+from cachedoctor.model import Answer, Answers, Facts, Judged, Mark, Request, SentBodies, Session, Setting, Undecided
+from cachedoctor.rules.base import RuleContext, SessionFinding
+from cachedoctor.rules.input import cd904_reuse_undecided as cd904
+from cachedoctor.rules.programs import cd701_restore_cut as cd701
+from cachedoctor.rules.setup import Setup
+from cachedoctor.rules.slots import cd311_ram_entry_consumed as cd311
+from cachedoctor.rules.slots import cd312_computed_together as cd312
+from cachedoctor.rules.vllm import cd514_drafting_finds_nothing as cd514
+from cachedoctor.rules.vllm import cd515_window_flushed as cd515
+
+LINE = Mark(7, b"line")
+
+
+def asked(*history: Request, **fields: Any) -> RuleContext:
+    request = made.request(**{"thread": 0, "outcome": "reprocessed", **fields})
+    return RuleContext(request, Setup(Facts(0, "x")), [Judged(one) for one in history], None, 2, 0)
+
+
+# ---- CD311: another conversation took the copy
+
+
+def taken(*history: Request, **fields: Any) -> RuleContext:
+    """The third turn comes back to another's content; 1,516 of its 4,282 tokens are left."""
+    known: dict[str, Any] = {
+        "thread_turn": 2, "held_thread": 1, "prompt_tokens": 4400, "cached_tokens": 1516, "common_prefix_tokens": 1516,
+        "reference_tokens": 4282, "lost_tokens": 2766, "marks": {"ram_taken": LINE, "start": LINE},
+    }  # fmt: skip
+    return asked(*history, **{**known, **fields})
+
+
+def test_a_copy_that_was_taken() -> None:
+    """What was reused before it was taken speaks for that; without a turn before, lengths alone do."""
+    before = made.request(thread=0, outcome="reused")
+    found, alone = cd311.decide(taken(before)), cd311.decide(taken())
+    assert found is not None
+    assert alone is not None
+    assert (found.tokens, found.confidence) == (2766, "medium")
+    assert (alone.tokens, alone.confidence) == (2766, "low")
+
+
+def test_the_texts_say_how_much_of_a_copy_the_owner_could_use() -> None:
+    """All but the last 782 tokens stand in the new prompt: 3,500 - 1,516 were lost by the server."""
+    found = cd311.decide(taken(text_lcp=3500))
+    assert found is not None
+    assert (found.tokens, found.confidence) == (1984, "high")
+    assert cd311.decide(taken(text_lcp=1520)) is None  # the client changed what follows
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"held_thread": 0}, {"thread_turn": 0}, {"marks": {"start": LINE}}, {"common_prefix_tokens": 4270}],
+    ids=["its own slot", "a first prompt", "nobody took it", "nothing was missing"],
+)
+def test_a_copy_that_was_not_taken(other: dict[str, Any]) -> None:
+    assert cd311.decide(taken(**other)) is None
+
+
+# ---- CD312: computed together
+
+
+def first(**fields: Any) -> RuleContext:
+    """A first prompt of 2,820 tokens, of which 2,622 are those of a request that was at work."""
+    known: dict[str, Any] = {
+        "thread_turn": 0, "prompt_tokens": 2820, "cached_tokens": 0, "outcome": "cold", "together_tokens": 2622,
+    }  # fmt: skip
+    return asked(**{**known, **fields})
+
+
+def test_what_was_computed_together_is_what_was_not_reused() -> None:
+    found, part = cd312.decide(first()), cd312.decide(first(cached_tokens=1000))
+    assert found is not None
+    assert part is not None
+    assert (found.tokens, part.tokens) == (2622, 1622)
+    short = cd312.decide(first(prompt_tokens=2000))
+    assert short is not None
+    assert short.tokens == 2000
+
+
+@pytest.mark.parametrize(
+    "other", [{"outcome": "reprocessed"}, {"cached_tokens": 2600}, {"cached_tokens": None}, {"prompt_tokens": None}]
+)
+def test_what_was_not_computed_together(other: dict[str, Any]) -> None:
+    assert cd312.decide(first(**other)) is None
+
+
+# ---- CD701: the MLX runner goes back to a multiple of its stride
+
+
+@pytest.mark.parametrize(
+    ("matched", "cached", "cut"),
+    [
+        (21742, 16383, True),
+        (16895, 16383, True),  # 512 more matched than were restored
+        (16894, 16383, False),
+        (21742, 16384, False),
+        (21742, 8191, True),
+        (600, 0, False),
+        (8000, -1, False),
+    ],
+)
+def test_a_restored_length_is_that_of_a_snapshot(matched: int, cached: int, cut: bool) -> None:
+    assert cd701.is_cut(matched, cached) is cut
+
+
+def restored(*each: tuple[int, int], source: str = "log") -> list[SessionFinding]:
+    answers = Answers("x", source, each=[Answer(None, cached, prefix=matched) for matched, cached in each])
+    line = {"restore_cut": Setting(True, 7, b"line")}
+    return cd701.inspect(Session(0, "x", engine="ollama", answers=[answers], settings=line))
+
+
+def test_what_a_snapshot_costs() -> None:
+    """5,359 and 3,853 tokens: a warning from 8,192 on."""
+    (found,) = restored((21742, 16383), (36620, 32767))
+    assert found.severity == "warning"
+    assert "9,212 tokens computed again, up to 5,359 at once" in found.words.claim
+    assert found.evidence == [(Mark(7, b"line"), "matched and restored")]
+    (found,) = restored((21742, 16383))
+    assert found.severity == "note"
+    assert restored((21742, 21000)) == []
+    assert restored((21742, 16383), source="responses") == []
+
+
+# ---- CD514 and CD515: layers with a sliding window on vLLM
+
+
+def served(**fields: Any) -> Session:
+    """vLLM whose responses say that four prompts of 10,000 tokens reused nothing."""
+    settings = {
+        "architecture": Setting("Gemma4ForCausalLM", 3, b"arch"), "speculative": Setting("mtp", 4, b"drafts"),
+        "prefix_caching": Setting(True, 5, b"on"), "kv_tokens": Setting(100_000, 6, b"size"),
+    }  # fmt: skip
+    settings |= fields.pop("settings", {})
+    reused = fields.pop("reused", 0)
+    answers = [Answers("x", "responses", 4, 4, 40_000, reused)]
+    known: dict[str, Any] = {"engine": "vllm", "version": "0.22.0", "answers": answers, "settings": settings}
+    return Session(0, "x", **{**known, **fields})
+
+
+def bodies(**fields: Any) -> SentBodies:
+    """Bodies 80 % of whose text stands at the same place in an earlier one; a cache of this size has room for 75 %."""
+    known: dict[str, Any] = {
+        "bodies": 4, "complete": True, "size": 1000, "shared": 800, "endless": 790, "kept": 750, "repeated": 0,
+        "changed": 0, "salted": 0, "salts": 1, "worst": None,
+    }  # fmt: skip
+    return SentBodies(**{**known, **fields})
+
+
+def test_a_drafting_model_that_finds_nothing() -> None:
+    (found,) = cd514.inspect(served())
+    assert (found.severity, found.confidence) == ("warning", "medium")
+    assert [line for line, _ in found.evidence] == [Mark(4, b"drafts"), Mark(3, b"arch")]
+    (sure,) = cd514.inspect(served(sent=bodies()))
+    assert sure.confidence == "high"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"version": "0.20.2"},
+        {"version": "0.23.0"},
+        {"reused": 400},
+        {"sent": bodies(shared=50)},
+        {"settings": {"speculative": Setting("ngram", 4)}},
+        {"settings": {"architecture": Setting("LlamaForCausalLM", 4)}},
+        {"settings": {"prefix_caching": Setting(False, 4)}},
+        {"answers": []},
+    ],
+    ids=["older", "newer", "reused", "nothing shared", "no layers", "no window", "no caching", "no traffic"],
+)
+def test_a_drafting_model_that_is_not_to_blame(other: dict[str, Any]) -> None:
+    assert cd514.inspect(served(**other)) == []
+
+
+def test_a_window_that_pushes_prompts_out() -> None:
+    """40,000 tokens were computed, a fifth of the cache is 20,000; 0 % was reused where 75 % could have been."""
+    (found,) = cd515.inspect(served(version="0.27.1", sent=bodies()))
+    assert (found.severity, found.confidence) == ("warning", "medium")
+    assert "a cache of 100,000 tokens could have had 75.0 % of the request bodies" in found.words.claim
+    assert len(found.words.remedies) == 2
+    (old,) = cd515.inspect(served(version="0.22.1", sent=bodies()))
+    assert len(old.words.remedies) == 1  # the variable came with 0.23
+    assert cd515.inspect(served(version="0.27.1", sent=bodies(), reused=14_999)) != []  # 37.5 % is half of 75 %
+    assert cd515.inspect(served(version="0.27.1", sent=bodies(), reused=15_001)) == []
+    assert cd515.inspect(served(version="0.27.1", sent=bodies(kept=500))) != []
+    full = {"kv_tokens": Setting(200_000, 6)}
+    assert cd515.inspect(served(version="0.27.1", sent=bodies(), settings=full)) != []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"version": "0.29.0"},
+        {"sent": None},
+        {"sent": bodies(complete=False)},
+        {"sent": bodies(kept=None)},
+        {"sent": bodies(kept=499)},
+        {"sent": bodies(shared=50)},
+        {"settings": {"kv_tokens": Setting(200_001, 6)}},
+        {"settings": {"architecture": Setting("LlamaForCausalLM", 4)}},
+        {"settings": {"prefix_caching": Setting(False, 4)}},
+    ],
+    ids=["newer", "no bodies", "not all", "no size", "little", "nothing shared", "roomy", "no window", "no caching"],
+)
+def test_a_window_that_pushes_nothing_out(other: dict[str, Any]) -> None:
+    assert cd515.inspect(served(**{"version": "0.27.1", "sent": bodies(), **other})) == []
+
+
+# ---- CD904: what nothing explains
+
+
+def open_(**fields: Any) -> list[SessionFinding]:
+    """10,000 of 40,000 prompt tokens over three of six requests are open, and a quarter of all was reused."""
+    known: dict[str, Any] = {
+        "tokens": 10_000, "requests": 3, "lost": 0, "alike": 0, "alike_requests": 0, "all_requests": 6,
+        "cached_tokens": 10_000, "prompt_tokens": 40_000, "worst": LINE,
+    }  # fmt: skip
+    return cd904.inspect(Session(0, "x", undecided=Undecided(**{**known, **fields})))
+
+
+def test_much_of_a_log_is_open() -> None:
+    (found,) = open_()
+    assert (found.severity, found.confidence, found.unless) == ("note", "low", ())
+    assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log does not tell why")
+    assert found.evidence == [(LINE, "of the request with the most of them")]
+
+
+@pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 2}, {"all_requests": 5}, {"cached_tokens": 10_001}])
+def test_little_of_a_log_is_open(other: dict[str, int]) -> None:
+    assert open_(**other) == []
+
+
+def test_a_loss_without_a_cause_comes_first() -> None:
+    (found,) = open_(lost=1000, alike=2000, alike_requests=3)
+    assert found.words.claim == "1,000 prompt tokens were lost by the server, and no rule names the cause"
+    (found,) = open_(lost=999)
+    assert "were reused" in found.words.claim
+
+
+def test_first_prompts_that_begin_alike() -> None:
+    """A twentieth of 40,000 is 2,000; of 10,000 it is 500, which is less than a report notes."""
+    (found,) = open_(tokens=9_999, alike=2000, alike_requests=3)
+    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new, changed by the client or lost")
+    assert found.unless[:1] == ("CD101",)
+    assert found.unless[-1:] == ("CD499",)
+    assert open_(tokens=9_999, alike=1999, alike_requests=3) == []
+    assert open_(tokens=9_999, alike=2000, alike_requests=2) == []
+    assert open_(tokens=999, alike=999, alike_requests=3, prompt_tokens=10_000) == []
+
+
+def test_a_ram_cache_that_is_off_is_offered() -> None:
+    known = Undecided(10_000, 3, 0, 0, 0, 6, 10_000, 40_000, LINE)
+    on, off = Session(0, "x", undecided=known), Session(0, "x", undecided=known)
+    off.settings["cache_ram_mib"] = Setting(0, 1)
+    (first_of_on,), (first_of_off,) = cd904.inspect(on), cd904.inspect(off)
+    assert len(first_of_off.words.remedies) == len(first_of_on.words.remedies) + 1
+    assert first_of_off.words.remedies[-1].commands == ["llama-server ... --cache-ram 8192"]
