@@ -223,6 +223,16 @@ def test_the_cheapest_test_comes_first() -> None:
     assert fix.costs == ["--cache-ram: up to 512 MiB of main memory; no VRAM"]
 
 
+def test_other_programs_are_not_given_options_of_llama_server() -> None:
+    """KoboldCpp has its own; a fork's builds say nothing of variables."""
+    wanted = [finding("CD303", Remedy("", options=as_typed("--cache-ram 512")))]
+    (fix,) = fixes(wanted, [server(program="KoboldCpp")], [], Told("compose"))
+    assert (fix.options, fix.steps) == ([], [])
+    assert "KoboldCpp has options of its own" in fix.notes[0]
+    (fix,) = fixes(wanted, [server(program="ik_llama.cpp")], [], Told("compose"))
+    assert [step.commands for step in fix.steps] == [["--cache-ram 512"], ["docker compose up -d"]]
+
+
 # ---- forms
 
 CHANGES = as_typed("--parallel 4 --ctx-size 65536 --cache-ram 256 --slot-prompt-similarity 0.5")

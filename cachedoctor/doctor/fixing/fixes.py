@@ -84,17 +84,23 @@ def _fix(
     served = [wish.finding for wish in one.served]
     return Fix(
         *server_of, _engine(session), _named(session), launcher,
-        [f.code for f in served], [f.name for f in served], one.options, settings,
+        [f.code for f in served], [f.name for f in served], [] if _foreign(session) else one.options, settings,
         [*_client_steps(settings), *server],
-        [] if launcher in _PROGRAMS.values() else _costs(one.options, session), [*one.notes, *notes],
+        [] if launcher in _PROGRAMS.values() or _foreign(session) else _costs(one.options, session), [*one.notes, *notes],
     )  # fmt: skip
+
+
+def _foreign(session: Session | None) -> bool:
+    """Whether a server is a program whose options are not llama-server's."""
+    program = session.program if session is not None else None
+    return program is not None and program not in _PROGRAMS and program not in _SAME_OPTIONS
 
 
 def _server_steps(
     one: Merged, session: Session | None, launcher: Launcher | None, name: str | None, told: Told | None
 ) -> tuple[list[FixStep], list[str]]:
     program = session.program if session is not None else None
-    if program is not None and program not in _PROGRAMS and program not in _SAME_OPTIONS and one.options:
+    if one.options and _foreign(session):
         words = " ".join(word for change in one.options for word in change.words)
         return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
     line = told.line if told is not None else None
@@ -111,7 +117,7 @@ def asked_of(fix: Fix, sessions: Sequence[Session], launcher: Launcher | None) -
 
 
 def _asked(changes: list[OptionChange], session: Session | None, name: str | None) -> Asked:
-    engine = session.engine if session is not None else "llama.cpp"
+    engine = "llama.cpp" if session is None else session.program or session.engine  # a fork has builds of its own
     return Asked(changes, engine, *_span(session), name)
 
 
