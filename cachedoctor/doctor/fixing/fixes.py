@@ -86,7 +86,8 @@ def _fix(
         *server_of, _engine(session), _named(session), launcher,
         [f.code for f in served], [f.name for f in served], [] if _foreign(session) else one.options, settings,
         [*_client_steps(settings), *server],
-        [] if launcher in _PROGRAMS.values() or _foreign(session) else _costs(one.options, session), [*one.notes, *notes],
+        [] if launcher in _PROGRAMS.values() or _foreign(session) else _costs(one.options, session),
+        [*one.notes, *notes],
     )  # fmt: skip
 
 
