@@ -221,7 +221,8 @@ def open_(**fields: Any) -> list[SessionFinding]:
     """10,000 of 40,000 prompt tokens over two of three requests are open, and a quarter of all was reused."""
     known: dict[str, Any] = {
         "tokens": 10_000, "requests": 2, "lost": 0, "alike": 0, "alike_requests": 0, "named": 0, "anew": 0,
-        "anew_at": None, "returns": 0, "all_requests": 3, "cached_tokens": 10_000, "prompt_tokens": 40_000, "worst": LINE,
+        "anew_at": None, "returns": 0, "all_requests": 3, "cached_tokens": 10_000, "prompt_tokens": 40_000,
+        "worst": LINE,
     }  # fmt: skip
     return cd904.inspect(Session(0, "x", undecided=Undecided(**{**known, **fields})))
 

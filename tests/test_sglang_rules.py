@@ -180,7 +180,7 @@ def test_radix_cache_that_reuses_is_not_off() -> None:
     [
         ("off_trtllm", "0.5.9", "--attention-backend triton"),
         ("off_trtllm", "0.5.9", "--mamba-scheduler-strategy extra_buffer"),
-        ("off_deterministic", "0.5.19", "--attention-backend fa3"),
+        ("off_deterministic", "0.5.19", "--attention-backend triton"),
         ("off_multimodal", "0.5.12", "--model-impl sglang"),
         ("off_spec", "0.5.9", "SGLANG_ENABLE_SPEC_V2=1"),
     ],

@@ -19,6 +19,7 @@ from cachedoctor.cli import (
     diff,
     explain,
     export,
+    fix,
     redact,
     report,
     rules,
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.command("analyze", cls=Command, epilog=_EXAMPLES)(analyze.analyze)
 app.command("watch", cls=Command, short_help="Show live what a server does with its cache.")(watch.watch)
 app.command("report", cls=Command)(report.report)
+app.command("fix", cls=Command, short_help="Print what to change, in the form of what starts the server.")(fix.fix)
 app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
 app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)

@@ -22,6 +22,8 @@ from cachedoctor.cli.common_options import (
     Config,
     FailOn,
     Ignore,
+    Launcher,
+    LauncherName,
     MaxUnpacked,
     MinPromptTokens,
     ModelTokenizer,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
 
@@ -79,6 +82,7 @@ class _Job(NamedTuple):
     quiet: bool
     wanted: Wanted | None
     """Requests that are shown, None for all."""
+    start: Told
 
     @property
     def lists_requests(self) -> bool:
@@ -113,6 +117,7 @@ def analyze(
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
+    launcher: Launcher = None,
     fail_on: FailOn = "never",
     select: Select = None,
     ignore: Ignore = None,
@@ -190,6 +195,7 @@ def analyze(
         max_unpacked,
         quiet,
         wanted_requests(task, slot, since, until, chosen.format),
+        _start(launcher, cmdline),
     )
     beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
@@ -200,6 +206,12 @@ def analyze(
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
+
+
+def _start(launcher: LauncherName | None, line: str | None) -> Told:
+    from cachedoctor.doctor.fixing.fixes import Told
+
+    return Told(launcher, line)
 
 
 def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
@@ -275,7 +287,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
-    choose = partial(_chosen, wanted=job.wanted)
+    choose = partial(_chosen, wanted=job.wanted, start=job.start)
     report, interrupted = conclude(analyzer, interrupted, interrupts, end, choose)
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
@@ -285,13 +297,23 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
 
 
-def _chosen(report: Report, wanted: Wanted | None) -> Report:
-    """The report with the requests that are to be shown; one of nothing is left as it is, and says so."""
-    if wanted is None or not any(info.recognised for info in report.inputs):
-        return report
-    from cachedoctor.doctor.analysis.filtering import filtered
+def _chosen(report: Report, wanted: Wanted | None, start: Told) -> Report:
+    """The report with the requests that are to be shown, and fixes in the form of what was said to start the server.
 
-    return filtered(report, wanted)
+    One of nothing is left as it is, and says so.
+    """
+    if wanted is not None and any(info.recognised for info in report.inputs):
+        from cachedoctor.doctor.analysis.filtering import filtered
+
+        report = filtered(report, wanted)
+    if start != (None, None) or report.filtered is not None:
+        from cachedoctor.doctor.fixing.fixes import fixes
+        from cachedoctor.report.secrets import hidden
+
+        if start.line is not None and hidden(start.line) != start.line:
+            start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
+        report.fix = fixes(report.findings, report.sessions, report.inputs, start)
+    return report
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:

@@ -66,13 +66,18 @@ def given_or_piped(ctx: typer.Context, path: str | None) -> str:
     raise typer.Exit(2)
 
 
+def starts_another(line: str) -> bool:
+    """Whether a command line starts vLLM or SGLang."""
+    return _OTHERS.search(line) is not None
+
+
 def given_options(line: str | None) -> list[Given]:
     """Read the command line of a server, where one was given."""
     if line is None:
         return []
     from cachedoctor.model import CacheDoctorError
 
-    if _OTHERS.search(line):
+    if starts_another(line):
         what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
         raise CacheDoctorError(what, "their logs say at the start how they were resolved")
     from cachedoctor.knowledge.cmdline import is_program, parse
@@ -138,6 +143,12 @@ Quiet = Annotated[
     typer.Option(
         "--quiet", "-q", help="No progress and no notes on standard error; errors stay.", rich_help_panel=TERMINAL
     ),
+]
+
+LauncherName = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+Launcher = Annotated[
+    LauncherName | None,
+    typer.Option("--launcher", help="What starts the server, for fixes in its form.  [default: as the log tells]"),
 ]
 
 Select = Annotated[

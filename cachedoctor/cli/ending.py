@@ -19,7 +19,7 @@ SERVERS = "llama-server, vLLM or SGLang"
 _NAMED = 3
 """Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
-_PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
+_PIPE = "llama-server logs to standard error: put 2>&1 | cachedoctor analyze - behind its command line"
 
 
 def no_requests(paths: Sequence[str]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import (
     ColorOption,
     Config,
+    Launcher,
     NoConfig,
     Since,
     Slots,
@@ -37,6 +38,7 @@ def report(
     slot: Slots = None,
     since: Since = None,
     until: Until = None,
+    launcher: Launcher = None,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -57,6 +59,10 @@ def report(
         from cachedoctor.doctor.analysis.filtering import filtered
 
         found = filtered(found, wanted)
+    if launcher is not None or wanted is not None:
+        from cachedoctor.doctor.fixing.fixes import Told, fixes
+
+        found.fix = fixes(found.findings, found.sessions, found.inputs, Told(launcher))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         write(chosen.format, found, out, look)

@@ -94,7 +94,7 @@ def _words(line: str) -> list[str]:
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     """(assignments, words behind the program). Wrappers such as sudo, nohup, env and taskset stand before it."""
-    container = next((i for i, word in enumerate(words) if _file_name(word) in _CONTAINERS), None)
+    container = container_at(words)
     program = next((i for i, word in enumerate(words) if _PROGRAM.search(word)), None)
     if container is not None and (program is None or container < program):
         return _container(words[container + 1 :])
@@ -111,8 +111,8 @@ def _until_end(words: list[str]) -> list[str]:
     return words[:ends]
 
 
-def _container(words: list[str]) -> tuple[list[str], list[str]]:
-    """Read ``docker run -e A=1 ... image arguments``."""
+def image_at(words: list[str]) -> tuple[int, list[str]]:
+    """(place of the image, variables) in the words behind ``docker``: ``run -e A=1 ... image arguments``."""
     variables: list[str] = []
     at = words.index("run") + 1 if "run" in words else 0
     while at < len(words) and words[at].startswith("-"):
@@ -124,6 +124,16 @@ def _container(words: list[str]) -> tuple[list[str], list[str]]:
         if name in ("-e", "--env"):
             variables.append(value)
         at += 1
+    return at, variables
+
+
+def container_at(words: list[str]) -> int | None:
+    """Place of the program that runs a container; None where there is none."""
+    return next((i for i, word in enumerate(words) if re.split(r"[/\\]", word)[-1] in _CONTAINERS), None)
+
+
+def _container(words: list[str]) -> tuple[list[str], list[str]]:
+    at, variables = image_at(words)
     arguments = _until_end(words[at + 1 :])
     if arguments and _PROGRAM.search(arguments[0]):
         arguments = arguments[1:]

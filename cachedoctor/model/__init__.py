@@ -34,9 +34,11 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
+from cachedoctor.model.fix import Fix, FixStep, Launcher
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
+from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
@@ -72,6 +74,7 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClientSetting",
     "ComparedSide",
     "Comparison",
     "Confidence",
@@ -91,12 +94,15 @@ __all__ = [
     "FindingChange",
     "FindingSide",
     "First",
+    "Fix",
+    "FixStep",
     "Given",
     "Incident",
     "IncidentName",
     "InputInfo",
     "Judged",
     "KnownClient",
+    "Launcher",
     "Level",
     "Line",
     "Mark",
@@ -107,6 +113,7 @@ __all__ = [
     "Memory",
     "NotEvaluated",
     "Op",
+    "OptionChange",
     "Options",
     "Outcome",
     "Part",
@@ -151,8 +158,11 @@ __all__ = [
     "Verdict",
     "View",
     "Wording",
+    "as_typed",
     "causes",
     "counted",
+    "left_out",
+    "option_rows",
     "read_rows",
     "release",
 ]

@@ -10,6 +10,7 @@ import msgspec
 from cachedoctor.model.account import Account
 from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
+from cachedoctor.model.fix import Fix, Launcher
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
 from cachedoctor.model.slow_turn import SlowTurn
@@ -40,6 +41,9 @@ class InputInfo(msgspec.Struct):
     ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
     imitations: Long = 0
     """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
+    launcher: Launcher | None = None
+    """What started the servers that wrote it, as far as the wrappers around its lines tell. Added after the first
+    release of v1: may be missing."""
 
 
 class Totals(msgspec.Struct):
@@ -177,3 +181,5 @@ class Report(msgspec.Struct):
     """Which requests and findings are shown; None: all."""
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
     """The requests that took longest, the slowest first."""
+    fix: list[Fix] = msgspec.field(default_factory=list)
+    """What to change, one for each server with findings that something mends, the costliest first."""

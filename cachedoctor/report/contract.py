@@ -19,6 +19,7 @@ from cachedoctor.model import (
     Counters,
     Filtered,
     Finding,
+    Fix,
     InputInfo,
     Memory,
     NotEvaluated,
@@ -144,6 +145,9 @@ class ReportDocument(Struct):
     slowest: list[SlowTurn] = field(default_factory=list)
     """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
     missing."""
+    fix: list[Fix] = field(default_factory=list)
+    """What to change, one for each server with findings that something mends, the costliest first. Added after the
+    first release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -227,6 +231,8 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
     slowest: list[SlowTurn] = field(default_factory=list)
+    fix: list[Fix] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
 
 
 StreamLine = (

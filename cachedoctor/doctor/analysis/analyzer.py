@@ -23,10 +23,12 @@ from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.faults import Faults
+from cachedoctor.doctor.fixing.fixes import fixes
 from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.pasted_issue import Issue, read_issue
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
+from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
@@ -176,7 +178,14 @@ class Analyzer:
             for segments in self._intake.finish():
                 self._arrived(segments)
             self._read_excerpt(self._excerpt.release())
+            self._note_launcher()
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
+
+    def _note_launcher(self) -> None:
+        """Say what started the servers of the open input."""
+        info = self._inputs[-1]
+        if info.launcher is None and info.recognised:
+            info.launcher = delivered_by(self.begin)
 
     def _read_excerpt(self, segments: list[Segment]) -> None:
         """Read an input that is no more than an excerpt, after the text above its log."""
@@ -433,6 +442,8 @@ class Analyzer:
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
+        if self._intake is not None:
+            self._note_launcher()
         left = self._diagnosis.not_evaluated(sessions, findings)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
@@ -440,7 +451,7 @@ class Analyzer:
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
-            slowest=self._slowest.turns(),
+            slowest=self._slowest.turns(), fix=fixes(findings, sessions, self._inputs),
         )  # fmt: skip
 
 

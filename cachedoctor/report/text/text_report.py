@@ -196,7 +196,7 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
         text_finding.commands(page, group.commands, 6)
     if restart is not None:
         page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)
-        text_finding.commands(page, [restart.command], 6)
+        text_finding.commands(page, restart.command.splitlines(), 6)
 
 
 def read(report: Report) -> str:

@@ -140,6 +140,7 @@ def tail(report: Report) -> dict[str, Any]:
         "filtered": report.filtered,
         "causes": causes(report.findings),
         "slowest": report.slowest,
+        "fix": report.fix,
     }
 
 

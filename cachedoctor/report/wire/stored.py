@@ -19,6 +19,7 @@ from cachedoctor.model import (
     Filtered,
     Finding,
     First,
+    Fix,
     InputInfo,
     NotEvaluated,
     PrefillBatch,
@@ -63,6 +64,7 @@ class _Rest(msgspec.Struct):
     accounts: list[Account] = msgspec.field(default_factory=list)
     filtered: Filtered | None = None
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
+    fix: list[Fix] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
     batches: list[PrefillBatch] = msgspec.field(default_factory=list)
@@ -138,7 +140,7 @@ def read(data: bytes, name: str) -> Report:
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
         StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
-        slowest=rest.slowest,
+        slowest=rest.slowest, fix=rest.fix,
     )  # fmt: skip
 
 

@@ -218,9 +218,8 @@ def say(g: Group) -> FindingText:
         [
             *([advice.cache_ram(g.session)] if f["turns"] else []),
             advice.show_text(g.session),
-            Remedy(
-                "With Claude Code, first rule out its billing header.",
-                advice.client("claude-code/billing-header").commands,
+            advice.client(
+                "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
             ),
             Remedy(
                 "Or save two consecutive request bodies of the client and compare them.",
