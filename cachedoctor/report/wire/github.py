@@ -14,7 +14,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.words import headlines
+from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import count, percent
@@ -44,9 +44,10 @@ def _annotation(finding: Finding, server: str, totals: Totals) -> str:
 
 def _message(finding: Finding, server: str, totals: Totals) -> str:
     rows = [f"{server}: {capital(finding.claim)}." if server else f"{capital(finding.claim)}."]
-    for at, remedy in enumerate(finding.remedies):
-        rows.append(f"{'fix' if not at else 'or'}: {remedy.text}")
-        rows += [f"    {command}" for command in remedy.commands]
+    for at, fix in enumerate(do_now.every(finding)):
+        words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
+        rows.append(f"{'or' if at and fix.kind == 'fix' else fix.kind}: {words}")
+        rows += [f"    {command}" for command in fix.commands]
     said = [("cost", headlines.cost(finding, totals)), ("why", finding.why)]
     rows += [f"{key}: {words}" for key, words in said if words]
     rows.append(f"more: cachedoctor explain {finding.code}")
