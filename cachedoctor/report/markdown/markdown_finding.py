@@ -136,7 +136,7 @@ def _first_fix(finding: Finding, fix: DoNow | None) -> list[str]:
         return []
     key, parts = capital(fix.kind), []
     for step in fix.steps:
-        parts.append(f"{key}: {prose(step.text)}")
+        parts.append("Then:" if step.text == "then" else f"{key}: {prose(step.text)}")
         parts += [fenced(step.commands, _FORMS.get(step.form, ""))] if step.commands else []
         key = "Then"
     if fix.steps:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo, Totals
+from cachedoctor.model import Evidence, Finding, Fix, InputInfo, NotEvaluated, Report, RuleInfo, Totals
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
 from cachedoctor.report.sanitize import ShownReport
@@ -96,7 +96,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
         out["ruleIndex"] = index[finding.code]
     return out | {
         "level": finding.severity,
-        "message": {"text": _message(_claim_and_fix(finding, report.totals))},
+        "message": {"text": _message(_claim_and_fix(finding, report.totals, do_now.fix_of(finding, report.fix)))},
         "locations": [_location(primary) if primary is not None else _start(path)],
         "relatedLocations": [{"id": at, **_location(e)} for at, e in enumerate(related, 1)],
         "partialFingerprints": {FINGERPRINT: mark, GITHUB_FINGERPRINT: mark},
@@ -112,13 +112,12 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
     }
 
 
-def _claim_and_fix(finding: Finding, totals: Totals) -> str:
+def _claim_and_fix(finding: Finding, totals: Totals, fix: Fix | None) -> str:
     """The claim, the fix with its commands, what it cost."""
     rows = [f"{visible(capital(finding.claim))}."]
-    for at, fix in enumerate(do_now.every(finding)):
-        words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
-        rows.append(f"{'Or' if at and fix.kind == 'fix' else capital(fix.kind)}: {visible(words)}")
-        rows += [f"    {visible(command)}" for command in fix.commands]
+    for at, found in enumerate(do_now.every(finding, fix)):
+        first, *others = (visible(row) for row in do_now.plain(finding, found))
+        rows += [f"{'Or' if at and found.kind == 'fix' else capital(found.kind)}: {first}", *others]
     spent = headlines.cost(finding, totals)
     rows += [f"Cost: {visible(spent)}."] if spent else []
     return "\n".join(rows)

@@ -108,22 +108,22 @@ def second(finding: Finding, fix: Fix | None = None) -> DoNow | None:
     return None if other == of_finding(finding, fix) else other
 
 
-def every(finding: Finding) -> list[DoNow]:
+def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
     """Return all there is to do about a finding, in the order in which it is to be tried."""
-    first = of_finding(finding)
+    first = of_finding(finding, fix)
     if first is None:
         return []
-    found = [of_remedy(finding, remedy) for remedy in remedies(finding)]
+    found = [of_remedy(finding, r, fix) for r in remedies(finding) if not _cannot(finding, r, fix)]
     return [first, *(one for one in found if one != first)]
 
 
 def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
     """Say one remedy, in the form of the launcher where that is known."""
     kind = _KINDS[remedy.purpose]
-    if fix is not None and _merged(finding, remedy, fix):
-        if fix.launcher is not None and any(step.where == "server" for step in fix.steps):
-            notes = [*(f"takes {cost}" for cost in fix.costs), *fix.notes]
-            return DoNow(remedy.text, _rows(fix), kind, fix.steps, notes)
+    knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
+    if fix is not None and knows and _merged(finding, remedy, fix):
+        notes = [*fix.costs, *(capital(note) for note in fix.notes)]
+        return DoNow(remedy.text, _rows(fix), kind, fix.steps, notes)
     return DoNow(remedy.text, list(remedy.commands), kind)
 
 
@@ -137,6 +137,17 @@ def _merged(finding: Finding, remedy: Remedy, fix: Fix) -> bool:
 
 def _rows(fix: Fix) -> list[str]:
     return [row for step in fix.steps for row in step.commands]
+
+
+def plain(finding: Finding, found: DoNow) -> list[str]:
+    """Write what to do in rows of plain text, what is to be copied indented."""
+    if not found.steps:
+        words = f"{belongs(finding)} {found.text}" if found.options else found.text
+        return [words, *(f"    {command}" for command in found.commands)]
+    rows = []
+    for step in found.steps:
+        rows += [f"{step.text}:" if step.commands else step.text, *(f"    {command}" for command in step.commands)]
+    return [*rows, found.text, *found.notes]
 
 
 def fix_of(finding: Finding, fixes: Sequence[Fix]) -> Fix | None:
