@@ -6,6 +6,7 @@ server; knows no format.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -13,13 +14,18 @@ from typing import Literal, NamedTuple
 from cachedoctor.model import Finding, Fix, FixStep, Remedy, Report, option_rows
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.cause_words import shared
-from cachedoctor.report.words.sentences import capital, first_sentence
+from cachedoctor.report.words.sentences import capital, leading
 
 Kind = Literal["fix", "try", "to be sure", "no fix"]
 _KINDS: dict[str, Kind] = {"fix": "fix", "depends": "try", "look": "to be sure"}
 _PROGRAMS = {server_words.LLAMA: "llama-server"}
 _WINDOWS = ("ollama", "lm-studio")
 """Launchers that take no command line of the server."""
+_SENTENCE = 110
+"""Characters of a sentence that stands in the last row; of a longer one what is in brackets stands above alone."""
+_ASIDE = re.compile(r" \([^()]*\)")
+_OR = re.compile(r"Or,? (?=[a-z])")
+"""How a remedy begins that is written to stand behind another."""
 _LONG = 70
 """Characters of a command that stands in the last row; a longer one stands above alone."""
 
@@ -86,7 +92,8 @@ def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
         named = ", ".join(other.name for other in finding.still_possible)
         text = f"Rule out first what looks alike ({named})." if named else "See first how to tell it from others."
         return DoNow(text, [f"cachedoctor explain {finding.code}"], "to be sure")
-    return of_remedy(finding, found, fix)
+    first = of_remedy(finding, found, fix)
+    return first._replace(text=capital(_OR.sub("", first.text, count=1))) if _OR.match(first.text) else first
 
 
 def _cannot(finding: Finding, remedy: Remedy, fix: Fix | None) -> bool:
@@ -179,9 +186,12 @@ def _last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
     if found.steps and fix is not None:
         return _of_steps(fix)
     if not found.commands:
-        return Last(first_sentence(found.text))
+        sentences = leading(found.text, _SENTENCE)
+        return Last(sentences if len(sentences) <= _SENTENCE else _ASIDE.sub("", sentences))
     if found.options:
         return Last(f"start {_program(finding)} with", found.commands[0])
+    if any(r.options and r.commands == found.commands for r in finding.remedies):
+        return Last(f"in the shell of {_program(finding)}, then restart it:", found.commands[0])
     return Last("", found.commands[0])
 
 
