@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from cachedoctor.model import Finding, Remedy, Report, RequestRow
+from cachedoctor.model import Finding, Report, RequestRow
 from cachedoctor.report import sanitize
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
 from cachedoctor.report.secrets import hidden
@@ -66,10 +66,9 @@ def show(at: int, one: Shared, rows: dict[int, RequestRow], report: Report, page
         if others:
             parts.append(title)
             parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))
-    first = do_now.of_finding(finding)
-    more = [r for r in do_now.remedies(finding) if first is None or r.text != first.text]
+    more = do_now.every(finding, fix)[1:]
     title = "Other fixes and references" if more else "References"
-    parts.append(details(title, *_fix(more), _references(finding, report, pages)))
+    parts.append(details(title, *_fix(finding, more), _references(finding, report, pages)))
     return parts
 
 
@@ -145,12 +144,13 @@ def _first_fix(finding: Finding, fix: DoNow | None) -> list[str]:
     return [f"{key}: {prose(words)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
 
 
-def _fix(remedies: list[Remedy]) -> list[str]:
+def _fix(finding: Finding, others: list[DoNow]) -> list[str]:
     parts = []
-    for remedy in remedies:
-        parts.append(f"- {prose(remedy.text)}")
-        if remedy.commands:
-            parts.append(fenced(remedy.commands, "sh", "  "))
+    for other in others:
+        words = f"{do_now.belongs(finding)} {other.text}" if other.options else other.text
+        parts.append(f"- {prose(words)}")
+        if other.commands:
+            parts.append(fenced(other.commands, "sh", "  "))
     return parts
 
 

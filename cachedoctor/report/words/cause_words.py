@@ -40,8 +40,8 @@ def shared(report: Report, findings: Sequence[Finding]) -> list[Shared]:
     for cause in causes(findings):
         own = [findings[at] for at in cause.findings]
         first = max(own, key=lambda f: f.cost.tokens)  # of equal ones the first
-        if len(own) == 1:
-            found.append(Shared(first, first, ""))
+        if len({(f.path, f.origin) for f in own}) == 1:
+            found += [Shared(f, f, "") for f in own]
             continue
         several = several or _servers(report)
         summed = msgspec.structs.replace(

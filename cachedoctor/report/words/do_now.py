@@ -92,8 +92,7 @@ def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
         named = ", ".join(other.name for other in finding.still_possible)
         text = f"Rule out first what looks alike ({named})." if named else "See first how to tell it from others."
         return DoNow(text, [f"cachedoctor explain {finding.code}"], "to be sure")
-    first = of_remedy(finding, found, fix)
-    return first._replace(text=capital(_OR.sub("", first.text, count=1))) if _OR.match(first.text) else first
+    return of_remedy(finding, found, fix)
 
 
 def _cannot(finding: Finding, remedy: Remedy, fix: Fix | None) -> bool:
@@ -127,11 +126,12 @@ def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
 def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
     """Say one remedy, in the form of the launcher where that is known."""
     kind = _KINDS[remedy.purpose]
+    text = capital(_OR.sub("", remedy.text, count=1)) if _OR.match(remedy.text) else remedy.text
     knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
     if fix is not None and knows and _merged(finding, remedy, fix):
         notes = [*fix.costs, *(capital(note) for note in fix.notes)]
-        return DoNow(remedy.text, _rows(fix), kind, fix.steps, notes)
-    return DoNow(remedy.text, list(remedy.commands), kind)
+        return DoNow(text, _rows(fix), kind, fix.steps, notes)
+    return DoNow(text, list(remedy.commands), kind)
 
 
 def _merged(finding: Finding, remedy: Remedy, fix: Fix) -> bool:
