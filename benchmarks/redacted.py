@@ -47,6 +47,8 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
         request["client"] = request["client"] and "client"
     for account in report.get("accounts", []):
         account["client"] = account["client"] and "client"
+    for fix in report.get("fix", []):
+        fix["origin"] = fix["origin"] and "origin"
     for cause in report.get("causes", []):
         cause["servers"] = len(cause["servers"])
     for finding in report["findings"]:

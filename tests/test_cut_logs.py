@@ -189,7 +189,7 @@ def test_a_request_without_its_end_names_the_lines_that_tell_it() -> None:
         "0.00.976.010 I slot launch_slot_: id  0 | task 16 | processing task, is_child = 0\n"
         "0.00.976.030 I slot      release: id  0 | task 16 | stop processing: n_tokens = 1173, truncated = 0\n"
     )
-    assert "Missing here:" in said
+    assert "missing here" in said
     assert '"new prompt, ... task.n_tokens = N" with -lv 4' in said
     assert '"task id = T, error:"' in said
 
