@@ -100,6 +100,13 @@ def test_one_cause_on_many_servers_is_said_once() -> None:
     assert len(shared(report, [report.findings[0], again])) == 2, "two causes of one server stay two"
 
 
+def test_what_many_lose_together_stands_before_what_one_loses() -> None:
+    report = fleet()
+    report.findings = [report.findings[2], report.findings[0], report.findings[1]]
+    report.findings[0].cost = Cost(350, None)
+    assert [one.finding.code for one in shared(report, report.findings)] == ["CD108", "CD503"]
+
+
 def test_a_part_of_the_times_is_no_sum() -> None:
     report = fleet()
     report.findings[0].cost = Cost(100, None)

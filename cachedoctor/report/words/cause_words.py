@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.model import Cause, Cost, Finding, Report, causes
+from cachedoctor.model.finding import SEVERITY_ORDER
 from cachedoctor.report.words.numbers import number
 
 _NAMED = 3
@@ -34,7 +35,7 @@ class Shared(NamedTuple):
 
 
 def shared(report: Report, findings: Sequence[Finding]) -> list[Shared]:
-    """Put findings of one cause together, in the order of the first of each."""
+    """Put findings of one cause together, the most severe and costliest first."""
     found: list[Shared] = []
     several = None
     for cause in causes(findings):
@@ -49,6 +50,8 @@ def shared(report: Report, findings: Sequence[Finding]) -> list[Shared]:
             requests=[at for f in own for at in f.requests],
         )  # fmt: skip
         found.append(Shared(summed, first, _named(own, several)))
+    if several is not None:  # what many servers lose together may be more than what one of them does
+        found.sort(key=lambda one: (-SEVERITY_ORDER[one.finding.severity], -one.finding.cost.tokens))
     return found
 
 
