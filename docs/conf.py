@@ -41,6 +41,8 @@ html_theme = "furo"
 html_title = f"cachedoctor {version}"
 html_show_sourcelink = False
 html_copy_source = False
+html_static_path = ["site"]
+html_css_files = ["site.css"]
 
 # Words behind ``` that are no languages: inputs, with which the tests of the rules' pages do something.
 for _name in ("log", "cmdline", "requests", "slots"):
