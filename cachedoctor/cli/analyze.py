@@ -177,7 +177,7 @@ def analyze(
     """Say why prompts were recomputed, and what fixes it.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
-    3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
+    3 nothing could be checked; 130 interrupted (the report covers what was read).
     """
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
