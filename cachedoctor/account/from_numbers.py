@@ -37,6 +37,9 @@ class _Split(NamedTuple):
     undecided: int = 0
 
 
+_NOTHING = _Split()
+
+
 def place(judged: Judged) -> list[Placed]:
     """Give every prompt token of a request a row; none where its length, or what was reused of it, is unknown.
 
@@ -49,6 +52,9 @@ def place(judged: Judged) -> list[Placed]:
     computed = prompt - cached
     together = max(0, min(r.together_tokens, prompt) - cached)
     client, server, undecided = _decided(judged, _split(judged, prompt, cached))
+    if not (client or server or undecided or together):  # as most are
+        rows = [Placed("reused", None, cached), Placed("new", None, computed)]
+        return [row for row in rows if row.tokens]
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
     unexplained = 0
@@ -60,7 +66,7 @@ def place(judged: Judged) -> list[Placed]:
     if small:
         client, server, undecided, unexplained = 0, 0, 0, 0
     codes = judged.verdict.codes
-    rows: list[Placed] = [
+    rows = [
         Placed("reused", None, cached),
         Placed("new", None, computed - client - server - undecided - rounding - together),
         Placed("client", _first(codes, client=True), client),
@@ -91,7 +97,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
     if r.error is not None:
-        return _Split()
+        return _NOTHING
     if r.outcome == "cold":
         return _cold(r, prompt, cached)
     if r.text_lcp is not None and r.reference_tokens is not None:
@@ -103,7 +109,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         wanted = _first(judged.verdict.codes, client=True) is not None and not _changed(judged)
         return _Split(0 if wanted else max(0, reach - kept), kept - cached)
     if r.reference_tokens is None or r.lost_tokens is None:
-        return _Split()
+        return _NOTHING
     reach = min(r.reference_tokens, prompt)
     if slot_taken(r):
         lost = max(0, reach - cached)
@@ -114,6 +120,8 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     kept = max(min(r.common_prefix_tokens, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
+    if not behind and kept == cached:
+        return _NOTHING
     blamed = behind if _changed(judged) else 0
     return _Split(blamed, kept - cached, behind - blamed)
 
@@ -121,12 +129,12 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
 def _cold(r: Request, prompt: int, cached: int) -> _Split:
     """Split what looks like the first prompt of a conversation, unless its text shows that it is."""
     if r.text_lcp is not None:
-        return _Split()
+        return _NOTHING
     if r.other_candidates:
         return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
     held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
     if shared < ALIKE * prompt or not held <= prompt + SMALL <= (1 + ALIKE) * (held + SMALL):
-        return _Split()
+        return _NOTHING
     return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
 
 

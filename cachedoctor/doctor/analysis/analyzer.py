@@ -263,8 +263,8 @@ class Analyzer:
     def _account(self, judged: Judged) -> None:
         """Count a request in the account, in the place of what it was when it is judged again."""
         number = judged.request.index
-        before = self._told.pop(number, None)
         if judged.request.revision:
+            before = self._told.pop(number, None)
             if before is None:
                 return  # final: it is too far back
             self._ledger.add(before, -1)
