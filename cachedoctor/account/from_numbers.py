@@ -50,11 +50,12 @@ def place(judged: Judged) -> list[Placed]:
     if r.parent is not None or prompt is None or cached is None or cached > prompt:
         return []
     computed = prompt - cached
-    together = max(0, min(r.together_tokens, prompt) - cached)
-    client, server, undecided = _decided(judged, _split(judged, prompt, cached))
-    if not (client or server or undecided or together):  # as most are
+    together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
+    split = _split(judged, prompt, cached)
+    if split is _NOTHING and not together:  # as most are
         rows = [Placed("reused", None, cached), Placed("new", None, computed)]
         return [row for row in rows if row.tokens]
+    client, server, undecided = _decided(judged, split)
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
     unexplained = 0

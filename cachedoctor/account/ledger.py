@@ -119,11 +119,11 @@ class Ledger(msgspec.Struct):
     unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
     """By session."""
 
-    def add(self, judged: Judged, sign: int = 1) -> None:
-        """Count a request that was judged; ``sign`` -1 takes it back."""
+    def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
+        """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
         r = judged.request
         if r.parent is not None:
-            return
+            return []
         placed = place(judged)
         for key in _keys(r):
             found = self.sums.get(key)
@@ -133,18 +133,19 @@ class Ledger(msgspec.Struct):
                 found = self.sums[key] = Sum()
             found.add(placed, sign)
         if not placed or placed[-1].row in _PLAIN:  # rows stand in their order
-            return
+            return placed
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
         self.unexplained.setdefault(r.session, Unexplained()).add(judged, placed, sign)
         before = self.worst.get(r.session)
         if sign > 0 and left and (before is None or left > before.tokens):
             self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+        return placed
 
-    def add_client(self, judged: Judged) -> None:
+    def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
         key = _client(judged.request)
         if key is not None and (key in self.sums or len(self.sums) < KEPT):
-            self.sums.setdefault(key, Sum()).add(place(judged), 1)
+            self.sums.setdefault(key, Sum()).add(placed, 1)
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
@@ -168,14 +169,15 @@ class Ledger(msgspec.Struct):
             found.requests, found.of("reused"), found.of(), worst.mark,
         )  # fmt: skip
 
-    def accounts(self, names: Mapping[str, str], recent: Iterable[Judged] = ()) -> list[Account]:
+    def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:
         """The whole log first, then servers, conversations, clients.
 
-        ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet.
+        ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet,
+        with their rows.
         """
         pending = Ledger()
-        for judged in recent:
-            pending.add_client(judged)
+        for judged, placed in recent:
+            pending.add_client(judged, placed)
         for key, found in pending.sums.items():
             if key in self.sums:
                 found.merge(self.sums[key])
