@@ -6,7 +6,7 @@ new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cachedoctor.model import AccountRow, Judged, Request
@@ -53,8 +53,8 @@ def place(judged: Judged) -> list[Placed]:
     together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
     split = _split(judged, prompt, cached)
     if split is _NOTHING and not together:  # as most are
-        rows = [Placed("reused", None, cached), Placed("new", None, computed)]
-        return [row for row in rows if row.tokens]
+        new = [Placed("new", None, computed)] if computed else []
+        return [Placed("reused", None, cached), *new] if cached else new
     client, server, undecided = _decided(judged, split)
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
@@ -67,20 +67,21 @@ def place(judged: Judged) -> list[Placed]:
     if small:
         client, server, undecided, unexplained = 0, 0, 0, 0
     codes = judged.verdict.codes
-    rows = [
-        Placed("reused", None, cached),
-        Placed("new", None, computed - client - server - undecided - rounding - together),
-        Placed("client", _first(codes, client=True), client),
-        Placed("server", _first(codes, client=False), server - unexplained),
-        Placed("together", _TOGETHER if _TOGETHER in codes else None, together),
-        Placed("rounding", None, rounding),
-        Placed("unexplained", None, unexplained),
-        Placed("undecided", None, undecided),
-    ]
-    return [row for row in rows if row.tokens]
+    rows: tuple[tuple[AccountRow, str | None, int], ...] = (
+        ("reused", None, cached),
+        ("new", None, computed - client - server - undecided - rounding - together),
+        ("client", _first(codes, client=True), client),
+        ("server", _first(codes, client=False), server - unexplained),
+        ("together", _TOGETHER if _TOGETHER in codes else None, together),
+        ("rounding", None, rounding),
+        ("unexplained", None, unexplained),
+        ("undecided", None, undecided),
+    )
+    return [Placed(row, code, tokens) for row, code, tokens in rows if tokens]
 
 
-def _first(codes: Sequence[str], *, client: bool) -> str | None:
+@lru_cache(maxsize=1024)  # a log has few combinations of causes
+def _first(codes: tuple[str, ...], *, client: bool) -> str | None:
     """The first cause on that side."""
     return next((c for c in codes if c.startswith(OF_CLIENTS) == client and not c.startswith(OF_INPUT)), None)
 
