@@ -13,6 +13,8 @@ responses  server.log and the server's responses (--responses)
 The answer of a run is its first finding above a note; else its first note; else "silent".
 
 right      acting on the answer mends the day (day_causes.py)
+honest     the log cannot tell by principle: the answer says so, names the look-alikes, the true cause among them, and
+           what would tell; and nothing else that is said above low confidence is wrong
 near       the answer is true of what the evidence shows, and leads on
 silent     nothing is said, or only notes that name no cause of a loss
 wrong      another answer, at low confidence
@@ -29,23 +31,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import accuracy
 import runs
-from day_causes import NEAR, NO_CAUSE, SILENT, TERSE, nothing_to_mend, right
+from day_causes import GOING_BACK, NEAR, NO_CAUSE, SILENT, TERSE, nothing_to_mend, right
 
 import cachedoctor
 from cachedoctor.model import Finding, Report
+from cachedoctor.rules import registry
 
+NAMES = {rule.name for rule in registry.load()[0]}
 HERE = Path(__file__).parent.parent
 EVIDENCE = ("log", "bodies", "exact", "responses")
-VERDICTS = ("right", "near", "silent", "wrong", "WRONG", "ok", "alarm", "ALARM")
-RANK = {"right": 0, "ok": 0, "near": 1, "silent": 2, "wrong": 3, "alarm": 3, "WRONG": 4, "ALARM": 4}
+VERDICTS = ("right", "honest", "near", "silent", "wrong", "WRONG", "ok", "alarm", "ALARM")
+RANK = {"right": 0, "ok": 0, "honest": 1, "near": 2, "silent": 3, "wrong": 4, "alarm": 4, "WRONG": 5, "ALARM": 5}
 
 
 class Said(NamedTuple):
@@ -67,8 +73,8 @@ class Said(NamedTuple):
     findings: list[tuple[str, str, str, int]]
 
 
-def judge(truth: dict[str, Any], first: Finding | None) -> str:
-    """Verdict on the first finding of a run."""
+def judge(truth: dict[str, Any], first: Finding | None, others: Sequence[Finding] = ()) -> str:
+    """Verdict on the first finding of a run; ``others`` are those behind it."""
     answer = first.name if first else SILENT
     is_sure = first is not None and first.confidence != "low"
     if answer in right(truth):
@@ -76,11 +82,27 @@ def judge(truth: dict[str, Any], first: Finding | None) -> str:
     if nothing_to_mend(truth):
         is_quiet = first is None or first.severity == "note"
         return "ok" if is_quiet else "ALARM" if is_sure else "alarm"
-    if answer in NEAR.get(truth["cause"], set()) | TERSE:
-        return "near"
+    if first is not None and answer in NEAR.get(truth["cause"], set()) | TERSE:
+        return "honest" if is_honest(truth, first, others) else "near"
     if first is None or (first.severity == "note" and answer in NO_CAUSE):
         return "silent"
     return "WRONG" if is_sure else "wrong"
+
+
+def is_honest(truth: dict[str, Any], first: Finding, others: Sequence[Finding]) -> bool:
+    """Whether it names look-alikes, the true cause among them, and how to tell; and nothing sure beside it is wrong."""
+    candidates, telling = left_open(first), any(remedy.commands for remedy in first.remedies)
+    true = right(truth) | NEAR.get(truth["cause"], set()) | TERSE
+    if truth["total"].get("server"):
+        true |= GOING_BACK  # beside the client's part, and so much is true
+    wrong = [f for f in others if f.severity != "note" and f.confidence != "low" and f.name not in true]
+    return len(candidates) > 1 and bool(candidates & right(truth)) and telling and not wrong
+
+
+def left_open(finding: Finding) -> set[str]:
+    """Names of the causes between which a finding says that it cannot tell."""
+    named = {name for group in re.findall(r"\(([a-z, -]+)\)", finding.why) for name in group.split(", ")}
+    return named & NAMES | {out.name for out in finding.ruled_out if out.why.startswith("not excluded")}
 
 
 def first_of(report: Report) -> Finding | None:
@@ -119,7 +141,7 @@ def analyse(work: tuple[Path, str, Path]) -> Said:
     told = (side_of(report), Counter(kind for kind, *_ in pairs), wrong)
     listed = [(f.name, f.severity, f.confidence, f.cost.tokens or 0) for f in report.findings]
     first = first_of(report)
-    verdict = judge(truth, first)
+    verdict = judge(truth, first, [f for f in report.findings if f is not first])
     if first is None:
         return Said(run.name, evidence, verdict, SILENT, "", "", "", None, *told, listed)
     line = first.primary.line if first.primary else None
@@ -212,7 +234,7 @@ def main() -> int:
     for s in said:
         for line in s.counted:
             print(f"tokens {s.run} ({s.evidence}) {line}")
-        if a.list and RANK[s.verdict]:
+        if a.list and RANK[s.verdict] > RANK["honest"]:
             words = f"{s.answer} {s.severity} {s.confidence} line {s.line}: {s.claim}"
             print(f"{s.verdict:6} {s.run} ({s.evidence}): {words}")
     if a.json:

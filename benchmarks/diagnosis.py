@@ -99,6 +99,7 @@ FALLBACK = {"log-too-terse", "prefix-diverges-early"}
 
 NO_CAUSE = {
     "server-restarted", "context-shift", "cache-reuse-unsupported", "log-too-terse", "log-cut", "unknown-format",
+    "reuse-undecided",
 }  # fmt: skip
 """Notes that name no cause of a loss."""
 

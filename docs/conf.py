@@ -24,7 +24,13 @@ project_copyright = f"{author}, Apache-2.0"
 version = release = re.findall(r'__version__ = "(.+)"', (ROOT / "cachedoctor" / "__init__.py").read_text("utf-8"))[0]
 
 extensions = ["myst_parser"]
-include_patterns = ["docs/**.md", "cachedoctor/rules/*/cd*.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+include_patterns = [
+    "docs/**.md",
+    "cachedoctor/rules/*/cd*.md",
+    "cachedoctor/rules/blind.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+]
 exclude_patterns = ["docs/examples/*/*", "build", "dist", "fixtures", "tests", "benchmarks", ".*", "**/__pycache__"]
 root_doc = "docs/index"
 myst_heading_anchors = 4

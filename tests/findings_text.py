@@ -46,7 +46,9 @@ def _finding(finding: dict[str, Any]) -> str:
     for evidence in finding["evidence"]:
         lines += [f"  {evidence['role']} line {evidence['line']}: {evidence['label']}", f"    {evidence['text']}"]
     lines.append(f"  why: {finding['why']}")
-    lines += [f"  ruled out: {other['name']}: {other['why']}" for other in finding["ruled_out"]]
+    shut = [other for other in finding["ruled_out"] if not other["why"].startswith("not excluded")]
+    lines += [f"  ruled out: {other['name']}: {other['why']}" for other in shut]
+    lines += [f"  still possible: {other['name']}: {other['why']}" for other in finding["still_possible"]]
     for remedy in finding["remedies"]:
         lines += [f"  fix: {remedy['text']}", *(f"    {command}" for command in remedy["commands"])]
     lines += [f"  see: {address}" for address in finding["references"]]

@@ -11,7 +11,7 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from command import UTF8, Started, start
 
@@ -28,11 +28,11 @@ class Terminal:
 
     def __init__(self, process: Started, fd: int) -> None:
         self.process = process
-        self._fd = fd
+        self.fd = fd
         self.written = b""
 
     def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process.send_signal(signal.SIGWINCH)  # the kernel tells the foreground group only
 
     def picture(self) -> list[str]:
@@ -42,9 +42,9 @@ class Terminal:
 
     def read(self, seconds: float = PATIENCE) -> bool:
         """Read what comes next; gives whether something came in time."""
-        if not select.select([self._fd], [], [], seconds)[0]:
+        if not select.select([self.fd], [], [], seconds)[0]:
             return False
-        self.written += os.read(self._fd, 65536)
+        self.written += os.read(self.fd, 65536)
         return True
 
     def wait_for(self, *words: str) -> list[str]:
@@ -54,12 +54,22 @@ class Terminal:
             assert self.read(max(0.0, end - time.monotonic())), self.picture()
         return self.picture()
 
-    def end(self, number: int | None = None) -> str:
-        """Send a signal and read to the end; gives what stands on the normal screen then."""
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self.fd, keys)
+
+    def end(self, number: int | None = None, after: Callable[[], bool] | None = None) -> str:
+        """Send a signal and read to the end; gives what stands on the normal screen then.
+
+        ``after``: what is to be true of the terminal as soon as the screen is given back.
+        """
         if number is not None:
             self.process.send_signal(number)
+        while after is not None and LEAVE not in self.written:
+            assert self.read()
+        assert after is None or after()
         with contextlib.suppress(OSError):  # Linux says EIO when the last writer is gone
-            while data := os.read(self._fd, 65536):
+            while data := os.read(self.fd, 65536):
                 self.written += data
         self.process.wait(PATIENCE)
         return _ESCAPE.sub(b"", self.written.rpartition(LEAVE)[2]).decode().replace("\r\n", "\n")

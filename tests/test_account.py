@@ -110,6 +110,33 @@ def test_a_cause_of_the_server_takes_of_what_is_open_what_it_cost() -> None:
     assert rows(unknown, "CD302", "CD101", avoidable_tokens=1500) == {"reused": 9, "new": 300, "undecided": 1991}
 
 
+def test_a_cause_of_the_client_takes_of_what_is_open_what_it_cost_unless_it_is_a_guess() -> None:
+    """The text of the header shows that it changed, though the log does not print where the prompts part."""
+    unknown = turn(cached_tokens=9, common_prefix_tokens=None, lost_tokens=1991, outcome="reprocessed")
+    assert rows(unknown, "CD101", avoidable_tokens=1500) == {"reused": 9, "new": 300, "client": 1500, "undecided": 491}
+    assert rows(unknown, "CD101", avoidable_tokens=5000) == {"reused": 9, "new": 300, "client": 1991}
+    open_ = {"reused": 9, "new": 300, "undecided": 1991}
+    assert rows(unknown, "CD108", avoidable_tokens=1991, guessed=True) == open_
+    assert rows(unknown, "CD108", avoidable_tokens=1991, undecided=True) == open_
+
+
+def test_the_copy_in_the_ram_cache_tells_who_changed_what() -> None:
+    """1,500 tokens of it stand in the prompt; or 5, where the 9 that were reused are another conversation's."""
+    taken: dict[str, Any] = {"cached_tokens": 9, "common_prefix_tokens": 9, "held_thread": 1, "lost_tokens": 1991}
+    assert rows(turn(**taken, reference_lcp=1500)) == {"reused": 9, "new": 300, "client": 500, "server": 1491}
+    assert rows(turn(**taken, reference_lcp=5)) == {"reused": 9, "new": 300, "client": 1991}
+
+
+def test_a_slot_whose_content_came_back_from_ram_was_not_taken() -> None:
+    back = turn(cached_tokens=58, common_prefix_tokens=58, held_thread=1, lost_tokens=1942, restored_from_ram=True)
+    assert rows(back, "CD101", avoidable_tokens=1942) == {"reused": 58, "new": 300, "client": 1942}
+
+
+def test_a_request_that_failed_lost_nothing() -> None:
+    failed = turn(cached_tokens=0, lost_tokens=2000, outcome="failed", error="too long")
+    assert rows(failed, "CD401") == {"new": 2300}
+
+
 def test_the_last_tokens_are_rounding() -> None:
     assert rows(turn(cached_tokens=1990, lost_tokens=10)) == {"reused": 1990, "new": 300, "rounding": 10}
 
@@ -252,6 +279,64 @@ def test_two_parts_of_a_log_add_up_to_the_whole() -> None:
     part.merge(rest, 1, 0)
     assert part.accounts({}) == whole.accounts({})
     assert part.undecided(0) == whole.undecided(0)
+
+
+def lost(tokens: int, **fields: Any) -> Request:
+    """A turn of 2,300 tokens that lost so many of 2,000 in a slot that another conversation held."""
+    return turn(**{"cached_tokens": 2000 - tokens, "held_thread": 1, "lost_tokens": tokens, **fields})
+
+
+def test_the_worst_request_is_the_one_with_most_that_nothing_explains() -> None:
+    ledger = Ledger()
+    for index, tokens in enumerate((100, 1900, 500)):
+        ledger.add(Judged(lost(tokens, index=index, marks={"start": Mark(index + 1, b"start")})))
+    ledger.add(Judged(turn(index=3, cached_tokens=0, lost_tokens=2000), Verdict(("CD202",), named=True)))
+    found = ledger.undecided(0)
+    assert found is not None
+    assert (found.requests, found.tokens, found.worst.line) == (3, 2500, 2)
+    (open_,) = (entry for entry in ledger.accounts({})[0].entries if entry.row == "undecided")
+    assert (open_.requests, open_.tokens) == (3, 2500)
+
+
+def test_what_a_rule_names_is_not_open() -> None:
+    ledger = Ledger()
+    ledger.add(Judged(turn(cached_tokens=0, lost_tokens=2000), Verdict(("CD202",), named=True)))
+    assert ledger.undecided(0) is None
+
+
+def test_a_later_part_has_later_sessions_and_requests() -> None:
+    part, rest = Ledger(), Ledger()
+    part.add(Judged(lost(100, index=4)))
+    rest.add(Judged(lost(900, index=1)))
+    part.merge(rest, 5, 2)
+    assert {session: (worst.tokens, worst.request) for session, worst in part.worst.items()} == {
+        0: (100, 4),
+        2: (900, 6),
+    }
+    assert [account.session for account in part.accounts({}) if account.scope == "server"] == [0, 2]
+
+
+def test_the_conversations_that_computed_most_again_are_listed() -> None:
+    """Of 70 that lost 101 to 170 tokens; one with a long new prompt lost none."""
+    ledger = Ledger()
+    ledger.add(Judged(turn(thread=99, held_thread=99, prompt_tokens=9000)))
+    for number in range(70):
+        ledger.add(Judged(lost(101 + number, thread=number, held_thread=98)))
+    listed = [account for account in ledger.accounts({}) if account.scope == "conversation"]
+    assert [account.thread for account in listed] == [*range(69, 5, -1)]
+
+
+def test_clients_are_counted_when_requests_are_final() -> None:
+    """Those that are not are counted beside them, each time anew."""
+    ledger, one, other = Ledger(), Judged(turn(client="10.0.0.1")), Judged(turn(client="10.0.0.2"))
+    ledger.add(one)
+    assert [account.client for account in ledger.accounts({})] == [None, None, None]
+    ledger.add_client(one, place(one))
+    recent = [(one, place(one)), (other, place(other))]
+    for _ in range(2):
+        found = [account for account in ledger.accounts({}, recent) if account.scope == "client"]
+        assert sorted((account.client, account.requests) for account in found) == [("10.0.0.1", 2), ("10.0.0.2", 1)]
+    assert [a.requests for a in ledger.accounts({}) if a.scope == "client"] == [1]
 
 
 @pytest.mark.sample(8)

@@ -112,7 +112,8 @@ def test_missing_file_directory_and_typo(log: Path) -> None:
     missing = run("analyze", log.parent / "sever.log")
     assert (missing.returncode, missing.stdout) == (2, b"")
     one_line(missing, "no such file", "did you mean", "server.log")
-    folder = run("analyze", log.parent, log)
+    (log.parent / "empty").mkdir()
+    folder = run("analyze", log.parent / "empty", log)
     assert folder.returncode == 2
     assert b"warning[CD101]" in folder.stdout
     one_line(folder, "is a directory")

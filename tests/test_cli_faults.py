@@ -92,11 +92,11 @@ def test_a_signal_that_is_ignored_stays_ignored(log: Path) -> None:
     """``nohup cachedoctor analyze --follow`` goes on without its terminal."""
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     with started("analyze", "--follow", log, preexec_fn=ignore) as process:
-        read_until(process, b"explain CD101\n")
+        read_until(process, b"explain CD101, ")
         process.send_signal(signal.SIGHUP)
         with log.open("a") as file:
             file.write(THIRD)
-        read_until(process, b"explain CD102\n")
+        read_until(process, b"explain CD102, ")
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -228,7 +228,7 @@ def test_a_named_pipe_is_live(tmp_path: Path) -> None:
     with started("analyze", fifo) as process:
         with fifo.open("wb", buffering=0) as pipe:
             pipe.write(LOG)
-            read_until(process, b"explain CD101\n")
+            read_until(process, b"explain CD101, ")
             assert process.poll() is None
         out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, error) == (0, b"")
@@ -244,7 +244,7 @@ def test_a_writer_that_is_killed_in_the_middle_of_a_line() -> None:
     with started("analyze", "-", stdin=writer.stdout) as process:
         writer.stdin.write(LOG + SECOND[:200].encode())
         writer.stdin.close()
-        read_until(process, b"explain CD101\n")
+        read_until(process, b"explain CD101, ")
         writer.kill()
         out, error = process.communicate(timeout=PATIENCE)
     writer.wait()
@@ -268,7 +268,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (lambda folder: folder, "is a directory"),
+        (lambda folder: folder / "empty", "is a directory"),
         (lambda folder: folder / "gone.log", "no such file"),
         (lambda folder: Path("/proc/self/mem"), "cannot be read further (Input/output error, after 0 bytes)"),
     ],
@@ -276,6 +276,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_in_the_middle_of_a_list(tmp_path: Path, bad: Callable[[Path], Path], words: str) -> None:
     """The others are read, before and behind it."""
     first, last = tmp_path / "a.log", tmp_path / "z.log"
+    (tmp_path / "empty").mkdir()
     first.write_bytes(LOG)
     last.write_text(FIRST)
     done = run("analyze", first, bad(tmp_path), last, "-f", "json")

@@ -62,8 +62,8 @@ def test_tune_prints_one_set_of_options_that_can_be_copied() -> None:
     [
         (["simulate", LOG, "--set", "cache-rum=1"], 2, "no option of llama-server"),
         (["simulate", LOG, "--set", "parallel=\x1b[2J"], 2, "is not a number"),
-        (["simulate", ROOT / "fixtures/vllm/vllm032_dense_billing.log"], 3, "what-if of vLLM logs is not there yet"),
-        (["tune", ROOT / "fixtures/measured/sglang-busy.log"], 3, "what-if of SGLang logs is not there yet"),
+        (["simulate", ROOT / "fixtures/vllm/vllm032_dense_billing.log"], 3, "vLLM: a what-if needs the request bodies"),
+        (["tune", ROOT / "fixtures/measured/sglang-busy.log"], 3, "SGLang: a what-if needs the request bodies"),
         (["tune", LOG, "--set", "cache-ram=512"], 2, "the log says otherwise"),
         (["tune", ROOT / "README.md"], 3, "no request of llama-server"),
         (["simulate", "missing.log"], 2, "no such file"),

@@ -13,7 +13,7 @@ from conftest import CASES
 
 from cachedoctor.cli import live
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, Totals
+from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, Session, Totals
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.text import concise
@@ -85,6 +85,34 @@ def test_without_a_line_the_input_is_named() -> None:
     named = found(evidence=[], cost=Cost(0, None), claim="b.log: no line is known")
     assert lines(named, paths=("a.log", "b.log")).startswith("b.log: warning[CD108] a-name: no line is known (")
     assert lines(named, paths=()).startswith("warning[CD108] a-name: b.log: no line is known (")
+
+
+def session(index: int, origin: str | None) -> Session:
+    return Session(index, "a.log", origin)
+
+
+def servers(*origins: str | None, **changes: object) -> str:
+    """The line of a finding of the first of these servers."""
+    report = Report("0", [InputInfo("a.log")], [], Totals(), StoredRequests([]), [found(**changes)], [], [])
+    report.sessions = [session(index, origin) for index, origin in enumerate(origins)]
+    out = io.BytesIO()
+    concise.write(sanitize.report(report), out, LOOK)
+    return out.getvalue().decode(LOOK.encoding)
+
+
+def test_the_server_is_named_where_there_are_several() -> None:
+    """As in the text report: what the wrapper calls it, else its number; editors still find the line in front."""
+    assert servers("gpu1", "gpu2") == "a.log:7: warning[CD108] a-name: it was so (gpu1, 1.5 s, confidence low)\n"
+    assert servers(None, "gpu2").endswith("(server 1, 1.5 s, confidence low)\n")
+    assert servers("gpu1").endswith("it was so (1.5 s, confidence low)\n")
+    of_none = servers("gpu1", "gpu2", evidence=[], origin="gpu2", cost=Cost(5, None))
+    assert of_none == "a.log: warning[CD108] a-name: it was so (gpu2, confidence low)\n"
+    assert "\x1b" not in servers("gpu\x1b[1m", "gpu2")
+
+
+def test_a_live_line_names_the_server_that_its_wrapper_names() -> None:
+    assert concise.line(found(origin="gpu1"), LOOK).endswith(b"it was so (gpu1, 1.5 s, confidence low)\n")
+    assert concise.line(found(), LOOK).endswith(b"it was so (1.5 s, confidence low)\n")
 
 
 def test_a_hostile_finding_is_one_harmless_line() -> None:

@@ -218,10 +218,11 @@ def test_a_window_that_pushes_nothing_out(other: dict[str, Any]) -> None:
 
 
 def open_(**fields: Any) -> list[SessionFinding]:
-    """10,000 of 40,000 prompt tokens over three of six requests are open, and a quarter of all was reused."""
+    """10,000 of 40,000 prompt tokens over two of three requests are open, and a quarter of all was reused."""
     known: dict[str, Any] = {
-        "tokens": 10_000, "requests": 3, "lost": 0, "alike": 0, "alike_requests": 0, "all_requests": 6,
-        "cached_tokens": 10_000, "prompt_tokens": 40_000, "worst": LINE,
+        "tokens": 10_000, "requests": 2, "lost": 0, "alike": 0, "alike_requests": 0, "named": 0, "anew": 0,
+        "anew_at": None, "returns": 0, "all_requests": 3, "cached_tokens": 10_000, "prompt_tokens": 40_000,
+        "worst": LINE,
     }  # fmt: skip
     return cd904.inspect(Session(0, "x", undecided=Undecided(**{**known, **fields})))
 
@@ -233,7 +234,7 @@ def test_much_of_a_log_is_open() -> None:
     assert found.evidence == [(LINE, "of the request with the most of them")]
 
 
-@pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 2}, {"all_requests": 5}, {"cached_tokens": 10_001}])
+@pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 1}, {"all_requests": 2}, {"cached_tokens": 10_001}])
 def test_little_of_a_log_is_open(other: dict[str, int]) -> None:
     assert open_(**other) == []
 
@@ -256,10 +257,17 @@ def test_first_prompts_that_begin_alike() -> None:
     assert open_(tokens=999, alike=999, alike_requests=3, prompt_tokens=10_000) == []
 
 
+def test_prompts_that_may_be_sent_again_behind_another_beginning() -> None:
+    (found,) = open_(tokens=9_999, anew=1000, returns=3)
+    assert found.words.claim.startswith("1,000 prompt tokens may have been sent before behind another beginning")
+    assert open_(tokens=9_999, anew=999, returns=3) == []
+    assert open_(tokens=9_999, anew=1000, returns=2) == []
+
+
 def test_a_ram_cache_that_is_off_is_offered() -> None:
-    known = Undecided(10_000, 3, 0, 0, 0, 6, 10_000, 40_000, LINE)
+    known = Undecided(10_000, 3, 0, 0, 0, 0, 0, None, 0, 6, 10_000, 40_000, LINE)
     on, off = Session(0, "x", undecided=known), Session(0, "x", undecided=known)
     off.settings["cache_ram_mib"] = Setting(0, 1)
     (first_of_on,), (first_of_off,) = cd904.inspect(on), cd904.inspect(off)
     assert len(first_of_off.words.remedies) == len(first_of_on.words.remedies) + 1
-    assert first_of_off.words.remedies[-1].commands == ["llama-server ... --cache-ram 8192"]
+    assert first_of_off.words.remedies[-1].commands == ["--cache-ram 8192"]

@@ -15,11 +15,11 @@ from cachedoctor.report.base import Look, write
 FORMATS = ("text", "markdown", "html")
 
 
-def shown(log: str, name: str = "text") -> str:
+def shown(log: str, name: str = "text", *, verbose: bool = False) -> str:
     analyzer, out = Analyzer(), io.BytesIO()
     analyzer.open("log")
     analyzer.feed(log.encode())
-    write(name, analyzer.finish(), out, Look())
+    write(name, analyzer.finish(), out, Look(verbose=verbose))
     return " ".join(out.getvalue().decode().split())
 
 
@@ -64,12 +64,57 @@ OPEN = request(45, 2985, 7, LRU, RAM[0].format(1697), RAM[1])
 """One whose predecessor is not in the log: a new conversation, or the one whose prompt was in RAM all the time."""
 
 
+HEAD = ("prefix-diverges-early", "note", "low")
+
+
+def others(log: str) -> set[str]:
+    """Look-alikes that the first finding leaves open."""
+    finding: dict[str, Any] = report_of(log)["findings"][0]
+    return {other["name"] for other in finding["ruled_out"] if other["why"].startswith("not excluded")}
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_one_request_that_stays_open_is_no_all_clear(name: str) -> None:
+    """A changed head, a slot that was taken, or a new conversation: the turn before may stand above the first line."""
     said = shown(KNOWN + OPEN, name)
-    assert "cannot tell" in said.lower()
     assert "no findings" not in said.lower()
-    assert "1 of 2 requests" in said
+    assert findings(KNOWN + OPEN) == [HEAD]
+    assert {"slot-held-other-prompt", "new conversation"} <= others(KNOWN + OPEN)
+    assert "new conversation" in said
+
+
+@pytest.mark.parametrize("prompt", [1984, 2985, 1200])
+def test_the_second_request_of_an_excerpt_that_shares_little_is_a_note(prompt: int) -> None:
+    """9 of 1,697 tokens in common: by their lengths the next turn, or another conversation's; no line tells."""
+    log = request(21, 1692, 9, LRU) + request(28, prompt, 9, LRU)
+    assert findings(log) == [HEAD]
+    assert {"slot-held-other-prompt", "new conversation"} <= others(log)
+    report = report_of(log)
+    assert report["totals"]["avoidable_tokens"] == 0
+    rows = {entry["row"]: entry["tokens"] for entry in report["accounts"][0]["entries"]}
+    assert rows["undecided"] == min(prompt, 1697) - 9
+    assert "client" not in rows
+
+
+def test_the_second_request_behind_a_short_one_stays_open() -> None:
+    """The slot held a title of 86 tokens: what a prompt of 2,267 does not share with it is no loss."""
+    log = request(36, 81, 7, LRU) + request(43, 2267, 7, LRU)
+    assert findings(log) == []
+    assert "cannot tell" in shown(log).lower()
+
+
+def test_later_conversations_of_a_cut_log_are_new() -> None:
+    """Only the first content of a slot may be an earlier turn of the next request."""
+    log = request(21, 1692, 9, LRU) + request(28, 4000, 9, LRU) + request(35, 9000, 9, LRU)
+    assert [len(f["requests"]) for f in report_of(log)["findings"]] == [1]
+
+
+def test_the_first_conversations_of_a_whole_log_are_new() -> None:
+    """The server started here: nothing came before."""
+    start = "srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'true'\n"
+    log = "build_info: b8672-1111111\nmain: server is listening on http://127.0.0.1:8080 - starting the main loop\n"
+    report = report_of(log + start + request(21, 1692, 0, LRU) + request(28, 2985, 9, LRU))
+    assert HEAD not in [(f["name"], f["severity"], f["confidence"]) for f in report["findings"]]
 
 
 def test_a_short_request_that_stays_open_is_not_worth_a_word() -> None:
@@ -142,9 +187,10 @@ def test_a_request_without_its_end_names_the_lines_that_tell_it() -> None:
     said = shown(
         "0.00.975.634 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, f_sim_best = 0.176 (> 0.100 thold), f_keep = 0.886\n"
         "0.00.976.010 I slot launch_slot_: id  0 | task 16 | processing task, is_child = 0\n"
-        "0.00.976.030 I slot      release: id  0 | task 16 | stop processing: n_tokens = 1173, truncated = 0\n"
+        "0.00.976.030 I slot      release: id  0 | task 16 | stop processing: n_tokens = 1173, truncated = 0\n",
+        verbose=True,
     )
-    assert "Missing here:" in said
+    assert "missing here" in said
     assert '"new prompt, ... task.n_tokens = N" with -lv 4' in said
     assert '"task id = T, error:"' in said
 
@@ -171,3 +217,38 @@ def test_a_first_request_is_no_warning() -> None:
         + "slot update_slots: id  0 | task 18 | n_tokens",
     )
     assert findings(log) == [("prefix-diverges-early", "note", "low")]
+
+
+# ---- a window that no line prints
+
+WINDOW = (FIXTURES / "excerpts" / "window-ends-beyond.log").read_text("utf-8")
+FORCED_LINE = next(line for line in WINDOW.splitlines(keepends=True) if "forcing" in line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (", f_keep = 0.684", ", f_keep = 0.400"),  # 0.4 of 6,136 is less than the threshold: bounds too wide
+        (", f_keep = 0.684", ", f_keep = 0.950"),  # contradicts the refusal
+        ("[2700, 4235]", "[3400, 4935]"),  # refused for its begin: says nothing of the end
+        ("[2700, 4235]", "[3170, 6100]"),  # bounds too wide
+        (FORCED_LINE, ""),
+    ],
+)
+def test_what_does_not_determine_the_prefix_names_no_cause(old: str, new: str) -> None:
+    assert old in WINDOW
+    assert "no-usable-checkpoint" not in {name for name, _, _ in findings(WINDOW.replace(old, new))}
+
+
+def test_a_checkpoint_whose_restore_failed_was_not_refused_for_its_end() -> None:
+    failed = (
+        "7.10.300.485 E slot update_slots: id  2 | task 951 | failed to restore context checkpoint (pos_min = 2700, "
+        "pos_max = 4235, size = 70.500 MiB)\n"
+    )
+    log = WINDOW.replace(FORCED_LINE, failed + FORCED_LINE)
+    names = {name for name, _, _ in findings(log)}
+    assert "checkpoint-restore-failed" in names
+    assert "no-usable-checkpoint" not in names
+    ((plain,), (after,)) = (report_of(text)["requests"] for text in (WINDOW, log))
+    assert 4194 <= plain["common_prefix_tokens"] <= 4234
+    assert after["common_prefix_tokens"] is None

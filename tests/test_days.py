@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from cachedoctor.model import Finding
+from cachedoctor.model import Finding, Remedy, RuledOut
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import day_causes
@@ -20,7 +20,7 @@ import runs
 FOLDER = ROOT / "fixtures" / "days"
 RUNS = runs.find(FOLDER)
 KNOWN: dict[str, dict[str, str]] = tomllib.loads((FOLDER / "known.toml").read_text(encoding="utf-8"))
-GOOD = {"right", "near", "ok"}
+GOOD = {"right", "honest", "ok"}
 
 
 @pytest.fixture(scope="session")
@@ -55,9 +55,18 @@ def test_the_rows_of_a_day_add_up(run: Path) -> None:
     assert truth["cause"] == "none" or truth["cause"] in day_causes.RIGHT
 
 
-def finding(name: str, severity: str = "warning", confidence: str = "medium") -> Finding:
-    blank: dict[str, Any] = dict.fromkeys(Finding.__struct_fields__)
-    return Finding(**blank | {"name": name, "severity": severity, "confidence": confidence})
+def finding(name: str, severity: str = "warning", confidence: str = "medium", **more: Any) -> Finding:
+    blank: dict[str, Any] = dict.fromkeys(Finding.__struct_fields__) | {
+        "why": "",
+        "ruled_out": [],
+        "still_possible": [],
+        "remedies": [],
+    }
+    return Finding(**blank | {"name": name, "severity": severity, "confidence": confidence, **more})
+
+
+TWO_HEADS = "A date (volatile-prefix), or other tools (tools-changed)."
+TELLS = [Remedy("Give the bodies.", ["cachedoctor analyze server.log --requests bodies.jsonl"])]
 
 
 def truth(cause: str, side: str = "client", memory: str = "dense", **more: Any) -> dict[str, Any]:
@@ -96,3 +105,30 @@ def test_more_evidence_is_held_against_the_log_alone() -> None:
     assert days.worse([said("log", "near"), said("exact", "right")]) == []
     assert days.worse([said("log", "wrong"), said("exact", "silent")]) == []
     assert days.worse([said("log", "right"), said("exact", "near")]) == ["run: log right (x), exact near (x)"]
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "verdict"),
+    [
+        (finding("prefix-diverges-early", why=TWO_HEADS, remedies=TELLS), [], "honest"),
+        (finding("prefix-diverges-early", why=TWO_HEADS), [], "near"),  # nothing said that would tell
+        (finding("prefix-diverges-early", why="Other tools (tools-changed, of a kind).", remedies=TELLS), [], "near"),
+        (finding("prefix-diverges-early", why="A date (volatile-prefix).", remedies=TELLS), [], "near"),  # alone
+        (finding("slot-contention", why=TWO_HEADS, remedies=TELLS), [], "WRONG"),
+        (finding("prefix-diverges-early", why=TWO_HEADS, remedies=TELLS), [finding("slot-contention")], "near"),
+        (
+            finding("prefix-diverges-early", why=TWO_HEADS, remedies=TELLS),
+            [finding("slot-contention", confidence="low"), finding("history-rewritten", "note", "high")],
+            "honest",
+        ),
+    ],
+)
+def test_an_answer_is_honest_that_names_the_true_cause_and_what_tells(
+    first: Finding, others: list[Finding], verdict: str
+) -> None:
+    assert days.judge(truth("clock"), first, others) == verdict
+
+
+def test_what_is_not_excluded_is_left_open() -> None:
+    out = [RuledOut("slot-contention", "not excluded: too few slots"), RuledOut("one-shot-prompts", "each is longer")]
+    assert days.left_open(finding("reuse-undecided", ruled_out=out)) == {"slot-contention"}

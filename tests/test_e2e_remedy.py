@@ -11,28 +11,30 @@ BEFORE = Setup(8672, "dense", ("-np", "1", "-c", "4096", "--no-cache-prompt", "-
 
 
 def after(text: str, command: str | None = None, **words: dict[str, bool]) -> Setup:
-    return applied(Action(text, command), BEFORE, tokens=1000, words=words)
+    return applied(Action(text, command), BEFORE, words=words)
 
 
 def test_an_option_replaces_the_one_of_its_name() -> None:
-    assert after("", "llama-server ... --cache-ram 8192").options == (
+    assert after("", "--cache-ram 8192").options == (
         "-np", "1", "-c", "4096", "--no-cache-prompt", "--cache-ram", "8192",
     )  # fmt: skip
 
 
-def test_placeholders_stand_for_the_context_of_one_conversation() -> None:
-    options = after("", "llama-server ... -np 3 -c <3 x the context of one>").options
-    assert options == ("--no-cache-prompt", "--cache-ram", "0", "-np", "3", "-c", "3000")
-    assert after("", "llama-server ... -c <tokens>").options[-2:] == ("-c", "1000")
+def test_options_that_belong_together_are_set_together() -> None:
+    """The server takes the last of two names of an option."""
+    options = after("", "--parallel 3 --ctx-size 3000 --cache-ram 512").options
+    assert options == (
+        "-np", "1", "-c", "4096", "--no-cache-prompt", "--parallel", "3", "--ctx-size", "3000", "--cache-ram", "512",
+    )  # fmt: skip
 
 
 def test_a_quoted_value_is_one_argument() -> None:
-    command = "llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"
+    command = "--chat-template-kwargs '{\"preserve_thinking\":true}'"
     assert after("", command).options[-2:] == ("--chat-template-kwargs", '{"preserve_thinking":true}')
 
 
 def test_variables_reach_the_one_they_are_meant_for() -> None:
-    looked = after("", "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ...")
+    looked = after("", "export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32")
     assert looked.server_env == {"LLAMA_SERVER_SLOTS_DEBUG": "1", "LLAMA_SERVER_SLOTS_N_DIFF": "32"}
     assert (looked.options, looked.client_env) == (BEFORE.options, {})
     client = after("", "export CLAUDE_CODE_ATTRIBUTION_HEADER=0")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from conftest import every_case
 from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
@@ -60,7 +61,7 @@ def test_an_annotation_per_finding(case: Path) -> None:
         title = f"{finding.code} {finding.name}"
         assert command.properties == {"file": "server.log", "line": str(lines[0]), "title": title}
         rows = command.message.split("\n")
-        assert rows[0] == f"{finding.claim}."
+        assert rows[0].lower().endswith(f"{finding.claim}.".lower())
         assert all(f"    {c}" in rows for remedy in finding.remedies for c in remedy.commands)
     assert ("finding" in last) == (report.totals.requests > 0 or bool(found))
 
@@ -108,3 +109,11 @@ def test_the_last_line_sums_up() -> None:
     assert "15 requests, 46,550 prompt tokens: 32,143 reused (69.1 %), 14,407 computed." in last
     _, last = commands(ODD["a failed input"]())
     assert last.endswith("1 input could not be read to the end.")
+
+
+def test_the_server_is_named_where_there_are_several() -> None:
+    report = report_of_case(case_named(FINDINGS))
+    alone, _ = commands(report)
+    report.sessions = [*report.sessions, msgspec.structs.replace(report.sessions[0], index=7)]
+    among, _ = commands(report)
+    assert [command.message for command in among] == [f"server 1: {command.message}" for command in alone]

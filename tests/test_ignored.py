@@ -99,12 +99,13 @@ def test_the_text_report_says_how_many():
     def footer(count):
         shown = io.StringIO()
         text_report.render(report_of(LOG, Options(ignored=frozenset(sorted(ALL)[:count])))[1], shown, 200)
-        return shown.getvalue().rstrip("\n").rsplit("\n", 1)[-1]
+        rows = shown.getvalue().splitlines()
+        return next((row for row in rows if "switched off" in row), "")
 
     assert footer(1) == "1 rule switched off: CD101; it is not reported."
     assert footer(2) == "2 rules switched off: CD101, CD102; they are not reported."
     assert footer(9) == "9 rules switched off; they are not reported."
-    assert "switched off" not in footer(0)
+    assert footer(0) == ""
 
 
 def test_a_stored_report_keeps_what_was_switched_off():

@@ -67,13 +67,13 @@ LOGS: dict[str, list[str]] = {
 
 KEYS = {
     "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
-    "restart slots ignored accounts causes",
+    "restart slots ignored accounts filtered causes slowest fix",
     "tool": "name version",
-    "input": "path engine bytes lines recognised error counted imitations",
+    "input": "path engine bytes lines recognised error counted imitations launcher",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
     "settings first_line last_line n_requests version version_min version_max counters answers periods",
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms "
-    "unknown_tokens unknown_requests judged_requests open_requests",
+    "unknown_tokens unknown_requests judged_requests open_requests short_requests short_below",
     "request": "index session path slot task parent thread first_line last_line prompt_tokens cached_tokens "
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "
@@ -81,7 +81,7 @@ KEYS = {
     "endpoint avoidable_tokens avoidable_ms identities bounds at_least",
     "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
-    "references path origin key",
+    "references path origin key still_possible",
     "evidence": "path session line text role label",
     "not evaluated": "code name reason enable",
     "rule": "code name summary url",
@@ -128,8 +128,9 @@ def check_contract(report: dict[str, Any]) -> None:
         assert sum(e["role"] == "primary" for e in finding["evidence"]) == (1 if finding["evidence"] else 0)
         for evidence in finding["evidence"]:
             check_keys("evidence", evidence)
-        assert all(list(remedy) == ["text", "commands"] for remedy in finding["remedies"])
-        assert all(list(other) == ["name", "why"] for other in finding["ruled_out"])
+        assert all(list(remedy)[:2] == ["text", "commands"] for remedy in finding["remedies"])
+        others = finding["ruled_out"] + finding["still_possible"]
+        assert all(list(other) == ["name", "why"] for other in others)
         assert list(finding["cost"]) == ["tokens", "ms", "ms_from", "at_most"]
 
 

@@ -206,5 +206,5 @@ def test_the_list_is_advised_as_long_as_the_deepest_change_needs_it() -> None:
     (finding,) = (
         f for f in report_of(log("checkpoint-evicted-three-depths-b8672"))["findings"] if f["code"] == "CD203"
     )
-    assert finding["remedies"][0]["commands"] == ["llama-server ... --ctx-checkpoints 8"]
+    assert finding["remedies"][0]["commands"] == ["--ctx-checkpoints 8"]
     assert finding["count"] == 3

@@ -283,11 +283,11 @@ def test_causes_of_clients_are_one_group_and_those_of_llama_server_are_left_out(
 @pytest.mark.parametrize(
     ("session", "commands"),
     [
-        (vllm(), ["VLLM_LOGGING_LEVEL=DEBUG vllm serve ... --enable-log-requests"]),
-        (vllm(version="0.11.0"), ["vllm serve ... --enable-log-requests"]),
+        (vllm(), ["export VLLM_LOGGING_LEVEL=DEBUG", "--enable-log-requests"]),
+        (vllm(version="0.11.0"), ["--enable-log-requests"]),
         (vllm(version="0.10.0"), []),
-        (vllm(version=None), ["VLLM_LOGGING_LEVEL=DEBUG vllm serve ... --enable-log-requests"]),
-        (sglang(), ["python -m sglang.launch_server ... --log-requests --log-requests-level 2"]),
+        (vllm(version=None), ["export VLLM_LOGGING_LEVEL=DEBUG", "--enable-log-requests"]),
+        (sglang(), ["--log-requests --log-requests-level 2"]),
     ],
 )
 def test_what_makes_a_server_log_prompts_goes_by_its_version(session: Session, commands: list[str]) -> None:

@@ -13,12 +13,12 @@ RULES = ("CD101", "CD501", "CD502", "CD601")
 
 
 def text(of: Report, width: int = 200) -> str:
-    return written("text", of, Look(width)).decode()
+    return written("text", of, Look(width, verbose=True)).decode()
 
 
 def rows(of: Report) -> dict[str, str]:
-    """The rows of the head by their keys."""
-    head = text(of).split("\n\n")[0].splitlines()
+    """The rows about servers by their keys."""
+    head = next(part for part in text(of).split("\n\n") if part.startswith("server ")).splitlines()
     return {line[:10].strip(): line[10:] for line in head}
 
 
@@ -28,6 +28,9 @@ def footer(of: Report) -> str:
 
 
 VLLM = """\
+no findings   2 rules for vLLM checked 3 intervals with traffic, metrics and 26
+              responses
+
 server    vLLM 0.32.0 · Qwen3ForCausalLM · prefix caching on · KV cache
           1,048,576 tokens
 log       3 intervals with traffic (30 s), 26 requests answered
@@ -55,7 +58,7 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
     """9,344 of 9,344 + 9,702 = 19,046 tokens are 49.1 %."""
     found = rows(report(sglang()))
     assert found["server"] == (
-        "SGLang 0.5.11 to 0.5.20 (by its wording) · Qwen3NextForCausalLM · hybrid memory · radix cache on · "
+        "SGLang 0.5.11 to 0.5.20 (from its messages) · Qwen3NextForCausalLM · hybrid memory · radix cache on · "
         "KV cache 180,000 tokens"
     )
     assert found["batches"] == "12 prefill batches: 9,344 tokens reused, 9,702 computed (49.1 % reused)"
@@ -128,7 +131,7 @@ def test_each_engine_and_period_has_a_row() -> None:
         intervals(since="reset", first_line=60, busy=1, seconds=10.0, answered=4, last_rate=None, least_rate=None,
                   most_rate=None),
     ]  # fmt: skip
-    lines = text(report(vllm(periods=periods))).splitlines()
+    lines = text(report(vllm(periods=periods))).split("\n\n", 1)[1].splitlines()
     assert lines[1] == "log       7 intervals with traffic of 2 engines, 30 requests answered"
     assert [line.split() for line in lines[4:7]] == [
         ["000", "3", "(30", "s)", "91.0", "%", "85.2", "%", "to", "91.0", "%", "4,349", "0.4", "%"],
@@ -139,7 +142,7 @@ def test_each_engine_and_period_has_a_row() -> None:
 
 def test_of_many_periods_those_with_most_traffic_are_listed() -> None:
     periods = [intervals(engine=f"{n:03}", busy=n + 1) for n in range(9)]
-    lines = text(report(vllm(periods=periods))).splitlines()
+    lines = text(report(vllm(periods=periods))).split("\n\n", 1)[1].splitlines()
     assert [line.split()[0] for line in lines[4:10]] == ["003", "004", "005", "006", "007", "008"]
     assert lines[10] == "and 3 more"
 
@@ -156,7 +159,7 @@ def test_several_servers_each_in_its_unit() -> None:
     llama = Session(0, "server.log", build=8672, build_source="line", n_requests=4)
     totals = Totals(4, 8001, 2089, 5912, 2089 / 8001, 1474.7)
     mixed = report(llama, vllm(), sglang(), rules=RULES, totals=totals)
-    lines = text(mixed).splitlines()
+    lines = text(mixed).split("\n\n", 1)[1].splitlines()
     assert lines[0].endswith("4 requests, server.log lines 1 to 1")
     assert lines[1].endswith("vllm.log lines 1 to 90")
     starts = [line[:8].strip() for line in lines[3 : lines.index("")]]

@@ -13,7 +13,7 @@ from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.cmdline import parse, settings
 from cachedoctor.knowledge.log_levels import restart, show_accounting, show_text
 from cachedoctor.knowledge.server_options import Name, by_build, lacking, name_for
-from cachedoctor.model import CacheDoctorError
+from cachedoctor.model import CacheDoctorError, option_rows
 
 # ---- names
 
@@ -127,44 +127,49 @@ def test_the_table_holds_sampled_builds_and_each_name_once() -> None:
 
 def test_advice_exists_in_the_build() -> None:
     """-lv 4 is debug up to b9093, and prints request bodies."""
-    assert "-lv 4" not in " ".join(show_accounting(8672, 8672))
-    assert show_accounting(9294, 9294)[1] == "llama-server ... -lv 4"
+    assert show_accounting(8672, 8672)[1] == []
+    assert option_rows(show_accounting(9294, 9294)[1]) == ["--verbosity 4"]
     assert show_text(6301, 6301)[1] == []
-    assert all("N_DIFF" not in command for command in show_text(8672, 8672)[1])
-    assert any("N_DIFF" in command for command in show_text(11549, 11549)[1])
-    assert not any("--log-prompts-dir" in command for command in show_text(8672, 8672)[1])
+    assert option_rows(show_text(8672, 8672)[1]) == ["export LLAMA_SERVER_SLOTS_DEBUG=1"]
+    around = "export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32"
+    assert option_rows(show_text(11549, 11549)[1]) == [around]
+    assert "--log-prompts-dir" in show_text(11549, 11549)[0]
+    assert "--log-prompts-dir" not in show_text(8672, 8672)[0]
 
 
 @pytest.mark.parametrize(
     ("low", "high", "command", "shows"),
     [
-        (6301, 6301, "", []),
-        (8672, 8672, "LLAMA_SERVER_SLOTS_DEBUG=1 llama-server ...", ["text"]),
-        (9294, 9294, "LLAMA_SERVER_SLOTS_DEBUG=1 llama-server ... -lv 4", ["accounting", "text"]),
-        (9094, 9537, "LLAMA_SERVER_SLOTS_DEBUG=1 llama-server ... -lv 4", ["accounting", "text"]),
+        (6301, 6301, [], []),
+        (8672, 8672, ["export LLAMA_SERVER_SLOTS_DEBUG=1"], ["text"]),
+        (9294, 9294, ["export LLAMA_SERVER_SLOTS_DEBUG=1", "--verbosity 4"], ["accounting", "text"]),
+        (9094, 9537, ["export LLAMA_SERVER_SLOTS_DEBUG=1", "--verbosity 4"], ["accounting", "text"]),
         (
-            9713, 9713, "LLAMA_SERVER_SLOTS_DEBUG=1 llama-server ... -lv 4 --log-prompts-dir DIR",
+            9713, 9713, ["export LLAMA_SERVER_SLOTS_DEBUG=1", "--verbosity 4 --log-prompts-dir prompts"],
             ["accounting", "text", "prompts"],
         ),
         (
             10809, None,
-            "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ... -lv 4 --log-prompts-dir DIR",
+            [
+                "export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32",
+                "--verbosity 4 --log-prompts-dir prompts",
+            ],
             ["accounting", "text", "prompts"],
         ),
-        (None, None, "LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32 llama-server ...", ["text"]),
+        (None, None, ["export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32"], ["text"]),
     ],
 )  # fmt: skip
-def test_one_restart_shows_the_most(low: int | None, high: int | None, command: str, shows: list[str]) -> None:
-    """Only options that every build of the range has; -lv 4 only where it is trace."""
+def test_one_restart_shows_the_most(low: int | None, high: int | None, command: list[str], shows: list[str]) -> None:
+    """Only options that every build of the range has; --verbosity 4 only where it is trace."""
     found = restart({"accounting", "text", "prompts"}, low, high)
-    assert found.command == command
+    assert option_rows(found.options) == command
     assert found.shows == shows
 
 
 def test_a_restart_says_what_it_costs_and_what_it_cannot() -> None:
     """Prompts in the log are a warning; what the build cannot show is named with the build that can."""
     both = restart({"text", "prompts"}, 11549, 11549).text
-    assert both.startswith("Prompts will stand in the log and in DIR.")
+    assert both.startswith("Prompts will stand in the log and in the folder.")
     assert restart({"accounting"}, 9294, 9294).text == ""
     assert "b6900" in restart({"text"}, 6301, 6301).text
     assert "b9713" in restart({"prompts"}, 8672, 8672).text

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from typing import Any
 
 import pytest
 from test_vllm_tracker import report_of
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.redact.redact import Redactor
 
 LINES = """\
 slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 3983212900
@@ -280,3 +285,175 @@ def test_errors_as_clients_print_them(error: str, around: str) -> None:
     (finding,) = report(*around.replace("{}", error).split("\n"))["findings"]
     assert finding["code"] == "CD401"
     assert "35,000 tokens did not fit into a context of 32,768 tokens" in finding["claim"]
+
+
+# ---- a pipe that is slow to begin
+
+
+def test_an_excerpt_that_comes_late_is_read_as_one() -> None:
+    """``ssh host dmesg | cachedoctor analyze -``: nothing comes for a while, and then all at once."""
+    analyzer, redactor = Analyzer(), Redactor()
+    analyzer.open("-")
+    analyzer.idle()
+    analyzer.feed(b"* " + FORCED.encode())
+    assert [finding.code for finding in analyzer.finish().findings] == ["CD901", "CD902"]
+    assert redactor.quiet() == b""
+    assert redactor.feed(b"* forcing full prompt re-processing due to lack") == b""
+    assert b"forcing full prompt" in redactor.finish()
+
+
+# ---- refusals inside the records of a client
+
+WORDS = "request (35000 tokens) exceeds the available context size (32768 tokens), try increasing it"
+REFUSED = {"code": 400, "message": WORDS, "type": "exceed_context_size_error", "n_prompt_tokens": 35000, "n_ctx": 32768}
+ANSWER = json.dumps({"error": REFUSED}, separators=(",", ":"))
+OLD_ANSWER = ANSWER.replace(WORDS, "the request exceeds the available context size, try increasing it")
+CALL = {"name": "AI_APICallError", "url": "http://127.0.0.1:8080/v1/chat/completions", "statusCode": 400}
+OPENCODE = "ERROR 2026-03-01T10:00:05 +214ms service=llm providerID=llama.cpp modelID=qwen3 sessionID=ses_1"
+RECORDS = {
+    "escaped": ANSWER.replace('"', '\\"'),
+    "opencode": f"{OPENCODE} error={json.dumps({**CALL, 'responseBody': ANSWER})} stream error",
+    "opencode, an older server": f"{OPENCODE} error={json.dumps({**CALL, 'responseBody': OLD_ANSWER})} stream error",
+    "opencode, the name": f'{OPENCODE} error=AI_APICallError: {WORDS} stack="AI_APICallError: {WORDS}\\n    at run.ts"',
+    "opencode, the words": f"{OPENCODE} error={WORDS} process",
+    "JSON": json.dumps({"level": "ERROR", "service": "llm", "error": {"message": WORDS, "statusCode": 400}}),
+    "JSON, the body": json.dumps(
+        {"level": "ERROR", "error": {**CALL, "message": "Bad Request", "responseBody": ANSWER}}
+    ),
+    "JSON, a message": json.dumps({"level": "error", "msg": f"llm failed: {ANSWER}"}),
+    "logfmt": f"level=error session=ses_1 err={json.dumps(f'400 {ANSWER}')}",
+    "line breaks": f"APICallError: 400 \\n{WORDS}\\n",
+}
+
+
+def wraps(text: str, width: int) -> list[list[str]]:
+    """The text in a window: cut anywhere, cut and indented, and between words."""
+    rows = [text[at : at + width] for at in range(0, len(text), width)]
+    words = textwrap.wrap(text, width, break_on_hyphens=False)
+    return [rows, [rows[0], *(f"    {row}" for row in rows[1:])], words, [f"  {row}" for row in words]]
+
+
+def only_claim(*lines: str) -> str:
+    (finding,) = report(*lines)["findings"]
+    assert (finding["code"], finding["severity"]) == ("CD401", "error")
+    claim: str = finding["claim"]
+    return claim
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_refusal_in_a_record_of_a_client(name: str) -> None:
+    """OpenCode's log and others hold the answer of the server as a string of JSON."""
+    claim = "35,000 tokens did not fit into a context of 32,768 tokens"
+    assert claim in only_claim(RECORDS[name])
+    assert claim in only_claim("INFO  2026-03-01T10:00:04 +1ms service=llm stream", RECORDS[name], "INFO  exiting loop")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("name", [*RECORDS, *map(str, range(len(ERRORS)))])
+def test_a_refusal_that_was_wrapped(name: str, width: int) -> None:
+    text = RECORDS[name] if name in RECORDS else ERRORS[int(name)]
+    for rows in wraps(text, width):
+        assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*rows)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_refusal_in_opencodes_log_that_was_wrapped(width: int) -> None:
+    for rows in wraps(RECORDS["opencode"], width):
+        assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The docs say: {WORDS}.",
+        f'They write "{WORDS}" in their manual.',
+        f"{OPENCODE} request={json.dumps({'messages': [{'role': 'user', 'content': ANSWER}]})}",
+        json.dumps({"messages": [{"role": "user", "content": f"what is {ANSWER}?"}]}),
+        json.dumps({"role": "tool", "text": ANSWER}),
+        f"{OPENCODE} error=AI_APICallError: Connection refused",
+    ],
+)
+def test_a_refusal_that_is_talked_about_is_none(text: str) -> None:
+    """In prose, or in a prompt that a record holds."""
+    assert [finding["code"] for finding in report(text)["findings"]] == ["CD903"]
+
+
+def test_a_refusal_in_a_record_stays_when_it_is_redacted() -> None:
+    redactor = Redactor()
+    log = "\n".join(wraps(RECORDS["opencode"], 80)[0]) + "\n"
+    out = (redactor.feed(log.encode()) + redactor.finish()).decode()
+    assert "ses_1" not in out
+    assert "35,000 tokens did not fit into a context of 32,768 tokens" in only_claim(*out.split("\n"))
+
+
+# ---- a diff of two prompts
+
+DIFF = """\
+--- first.txt
++++ second.txt
+@@ -11,5 +11,5 @@
+ You are OpenCode, a coding agent.
+ Working directory: src
+-{}
++{}
+ Platform: linux
+@@ -900,2 +900,3 @@
+ user: go on
++assistant: done
+"""
+VALUES = [
+    ("Date: Mon Mar 02 2026", "Date: Tue Mar 03 2026", "date or time", ("Mon Mar 02 2026", "Tue Mar 03 2026")),
+    ("Today's date: 2026-03-02", "Today's date: 2026-03-03", "date or time", ("2026-03-02", "2026-03-03")),
+    ("At 2026-03-02T10:00:01Z, all", "At 2026-03-02T10:02:11Z, all", "date or time", ("10:00:01", "10:02:11")),
+    ("It is 9:41 AM.", "It is 10:02 PM.", "date or time", ("9:41 AM", "10:02 PM")),
+    ("0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7", "UUID", ("0f8fad5b", "7c9e6679")),
+    ("nonce=9f3c2a71bb", "nonce=41d08e0c55", "random id", ("9f3c2a71bb", "41d08e0c55")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("around", ["{}", "This is what changes:\n```diff\n{}```\nand nothing else\n"])
+@pytest.mark.parametrize(("old", "new", "kind", "shown"), VALUES)
+def test_a_diff_of_prompts_whose_first_change_is_a_value(
+    old: str, new: str, kind: str, shown: tuple[str, str], around: str
+) -> None:
+    """The hunk begins in line 11 of the second prompt; two lines stand before the change."""
+    (finding,) = report(*around.replace("{}", DIFF.format(old, new)).split("\n"))["findings"]
+    assert (finding["code"], finding["severity"], finding["confidence"]) == ("CD102", "note", "medium")
+    assert f"a {kind} in line 13 of the prompt changed" in finding["claim"]
+    texts = {line["role"]: line["text"] for line in finding["evidence"]}
+    assert texts["related"].startswith("-")
+    assert shown[0] in texts["related"]
+    assert shown[1] in texts["primary"]
+    assert "Working" not in json.dumps(finding), "the prompt is nobody's business"
+
+
+@pytest.mark.parametrize(
+    "diff",
+    [
+        DIFF.format("Use tabs.", "Use spaces."),
+        DIFF.format("Step 3 of 10", "Step 4 of 10"),
+        DIFF.format("Built 2026-03-02, use tabs", "Built 2026-03-03, use spaces"),
+        DIFF.format("Today: 2026-03-02", "Today: 2026-03-02"),
+        DIFF.replace("-{}\n", "").format("Today: 2026-03-02"),
+        DIFF.replace("first.txt", "a/app.py").replace("second.txt", "b/app.py").format("2026-03-02", "2026-03-03"),
+        "diff --git a/x.txt b/x.txt\nindex 41d08e0c..9f3c2a71 100644\n" + DIFF.format("on 2026-03-02", "on 2026-03-03"),
+        "-on 2026-03-02\n+on 2026-03-03\n",
+        DIFF.replace(" Working directory", "+Working directory").format("on 2026-03-02", "on 2026-03-03"),
+        DIFF.format("on \0 2026-03-02", "on 2026-03-02 \0"),
+    ],
+)  # fmt: skip
+def test_other_diffs_name_no_cause(diff: str) -> None:
+    """Words, a counter, words beside a date, nothing, an added line, source code, no hunk, another change before it."""
+    assert [finding["code"] for finding in report(*diff.split("\n"))["findings"]] == ["CD903"]
+
+
+def test_a_diff_stays_when_it_is_redacted() -> None:
+    for old, new, kind, values in VALUES:
+        redactor = Redactor()
+        out = (redactor.feed(DIFF.format(old, new).encode()) + redactor.finish()).decode()
+        assert not any(value in out for value in values)
+        assert "Working" not in out
+        (finding,) = report(*out.split("\n"))["findings"]
+        assert (finding["code"], finding["confidence"]) == ("CD102", "medium")
+        assert f"a {kind} in line 13 of" in finding["claim"]

@@ -83,3 +83,13 @@ def test_a_branch_of_nothing_is_alone(length: int) -> None:
     one, other = tree.add([1, 2, 3]), tree.branch(None, 5, length)
     assert (tree.common(one, other), tree.length(other), tree.common(other, other)) == (0, length, length)
     assert length == 0 or tree.tokens(other) is None
+
+
+def test_tokens_in_front_of_what_was_invented_are_known() -> None:
+    tree = PromptTree()
+    whole = tree.add([1, 2, 3, 4, 5])
+    reply = tree.branch(whole, 3, 6)
+    later = tree.branch(reply, 5, 9)
+    tree.add([1, 2, 9])
+    assert [list(tree.known(one)) for one in (whole, reply, later)] == [[1, 2, 3, 4, 5], [1, 2, 3], [1, 2, 3]]
+    assert (tree.tokens(reply), list(tree.known(tree.branch(None, 0, 4)))) == (None, [])

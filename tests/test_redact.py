@@ -47,6 +47,68 @@ def same_report(log: bytes | str) -> list[str]:
     return list(differences(without_quotes(report_of(log)), without_quotes(report_of(redacted(log)))))
 
 
+# ---- what stands above the log of an issue
+
+ISSUE = """### Name and Version
+
+version: 11549 (8ad7b3e6f)
+built by zqmaker on zqhost
+
+### Command line
+
+```shell
+zquser@zqhost:~$ ./zqfolder/llama-server -m /home/zquser/zqmodel.gguf --api-key zqsecret --alias zqalias \\
+  -c 16384 --cache-ram 0 -ctk q8_0 --slot-save-path /srv/zqslots --slot-prompt-similarity .50 --no-mmproj
+```
+
+### Relevant log output
+
+```shell
+{}
+```
+and zqword below
+"""
+"""As the form for bugs of llama.cpp has it."""
+
+
+def session_of(log: bytes | str) -> dict[str, Any]:
+    found: dict[str, Any] = report_of(log)["sessions"][0]
+    return {name: found[name] for name in ("build", "build_source", "settings")}
+
+
+@pytest.mark.parametrize("form", ["{}", "> {}"])
+def test_the_version_and_the_command_line_of_an_issue_stay(form: str) -> None:
+    """They are evidence: without them another cause may be found. Paths, keys and names go all the same."""
+    log = "".join(f"{form.format(line)}\n" for line in ISSUE.format("\n".join(LINES[194:275])).split("\n"))
+    out = redacted(log).decode()
+    assert "zq" not in out
+    assert out.count("\n") == log.count("\n")
+    assert form.format("version: 11549 (0000000)\n") in out
+    kept = "$ llama-server -c 16384 --cache-ram 0 -ctk q8_0 --slot-save-path <path-1>"
+    assert form.format(f"{kept} --slot-prompt-similarity 0.50 --no-mmproj\n") in out
+    assert session_of(log)["build"] == 11549
+    assert session_of(log)["settings"]["cache_ram_mib"]["value"] == 0
+    assert session_of(out) == session_of(log)
+    assert same_report(log) == []
+
+
+def test_two_commands_that_differ_stay_hidden() -> None:
+    """Neither is evidence."""
+    said = "```\nllama-server -c 4096\nllama-server -c 8192\nLLAMA_ARG_CACHE_RAM=zq1\n```\n"
+    log = said + "\n".join(LINES[194:275]) + "\n"
+    out = redacted(log).decode()
+    assert "llama-server" not in out
+    assert "-c 8192" not in out
+    assert same_report(log) == []
+
+
+def test_variables_of_an_issue_stay() -> None:
+    said = "```\nLLAMA_ARG_CACHE_RAM=0 ZQ_KEY=zqsecret LLAMA_ARG_SWA_FULL=true llama-server -m zq.gguf -c $ZQ\n```\n"
+    out = redacted(said + "\n".join(LINES[194:275]) + "\n").decode()
+    assert "$ LLAMA_ARG_CACHE_RAM=0 LLAMA_ARG_SWA_FULL=1 llama-server -c <text>\n" in out
+    assert "zq" not in out.lower()
+
+
 # ---- secrets
 
 
@@ -316,8 +378,8 @@ def test_where_the_input_is_cut_does_not_matter(cuts: list[int]) -> None:
 def test_lines_that_wait_for_a_part_that_never_comes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cachedoctor.envelope.rewriter._WAITING_MAX", 1000)
     redactor = Redactor()
-    redactor.quiet()  # it is no excerpt
-    assert redactor.feed(docker("srv  get_availabl: updating").encode()) == b""
+    redactor.feed(docker("srv  get_availabl: updating").encode())
+    assert redactor.quiet() == b""  # it is no excerpt, and still waits for the rest of the line
     waited = b""
     for _ in range(40):
         waited += redactor.feed(docker("srv  get_availabl: updating prompt cache\n", stream="stdout").encode())

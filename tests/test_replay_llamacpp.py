@@ -461,3 +461,26 @@ def test_a_message_removed_in_the_middle_is_closed_by_moving_what_follows() -> N
     new = [*range(100), *range(200, 300), 7]
     assert moved(old, new, 100, 64) == 200
     assert moved(old, new, 100, 101) == 100
+
+
+@pytest.mark.parametrize(("build", "reused"), [(8353, [0, 1016, 1032]), (8672, [0, 0, 1032]), (9294, [0, 1016, 1032])])
+def test_a_window_of_full_size_was_held_against_the_window_by_some_builds(build: int, reused: list[int]) -> None:
+    """As b8352, b8672 and b9294 said of a client that edits an early message (window of 1,024 tokens, --swa-full)."""
+    script = Script()
+    first = script.ask(1389)
+    second = script.ask(1735, 1016, first)
+    script.ask(2122, 1032, second)
+    full = {"memory": "swa", "window": 1024, "swa_full": True, "slots": 1, "cache_ram_mib": 0}
+    assert script.reused(build, **full) == reused
+
+
+def test_pieces_are_moved_although_the_reply_behind_them_is_not_known() -> None:
+    tree, head = PromptTree(), list(range(100))
+    one, other = list(range(1000, 1300)), list(range(2000, 2300))
+    first, second = tree.add([*head, *one, *other]), tree.add([*head, *other, *one])
+    asked = [Asked(first, tree.branch(first, 700, 705), 0, 1), Asked(second, tree.branch(second, 700, 705), 2, 3)]
+    server = Settings(build=11549, slots=1, cache_ram_mib=0)
+    kept = [
+        serve(Traffic(tree, asked), msgspec.structs.replace(server, cache_reuse=least))[1].reused for least in (0, 200)
+    ]
+    assert kept == [100, 400], "the first piece lies behind the second one and cannot follow it"

@@ -180,7 +180,7 @@ def test_radix_cache_that_reuses_is_not_off() -> None:
     [
         ("off_trtllm", "0.5.9", "--attention-backend triton"),
         ("off_trtllm", "0.5.9", "--mamba-scheduler-strategy extra_buffer"),
-        ("off_deterministic", "0.5.19", "--attention-backend fa3"),
+        ("off_deterministic", "0.5.19", "--attention-backend triton"),
         ("off_multimodal", "0.5.12", "--model-impl sglang"),
         ("off_spec", "0.5.9", "SGLANG_ENABLE_SPEC_V2=1"),
     ],
@@ -415,7 +415,7 @@ def test_other_clients_are_not_claude_code() -> None:
 
 def test_prefix_not_shared_names_what_leaves_no_trace() -> None:
     found = note("CD610", session(UNSHARED))
-    assert (found.severity, found.confidence) == ("warning", "medium")
+    assert (found.severity, found.confidence) == ("note", "medium")  # prompts with nothing to share are no fault
     assert "11 requests of 3,000 to 4,950 tokens reused 4 tokens each, always the same" in found.words.claim
     for word in ("cache salt", "LoRA", "image", "router"):
         assert word in found.words.why
@@ -440,7 +440,7 @@ def test_prefix_not_shared_is_less_sure_where_more_is_possible(
     found = note("CD610", session(period(UNSHARED, **changes), **settings))
     assert word in found.words.why
     sure = "rank" in changes
-    assert (found.severity, found.confidence) == (("warning", "medium") if sure else ("note", "low"))
+    assert (found.severity, found.confidence) == ("note", "medium" if sure else "low")
 
 
 @pytest.mark.parametrize(
@@ -458,10 +458,13 @@ def test_prefix_not_shared_is_sure_where_prompts_prove_it() -> None:
     """Ten logged prompts share 120 characters, of thousands of tokens."""
     parted = tuple(Answer(4_000, 4, prefix=120) for _ in range(10))
     found = note("CD610", session(UNSHARED, answers=parted))
-    assert (found.severity, found.confidence) == ("warning", "high")
+    assert (found.severity, found.confidence) == ("note", "high")  # whether text repeats behind it is not logged
     assert "10 logged prompts share fewer than 1,000 characters" in found.words.claim
     mixed = (*parted[:4], *(Answer(4_000, 4, prefix=9_000) for _ in range(6)))
     assert note("CD610", session(UNSHARED, answers=mixed)).confidence == "medium"
+    alike = tuple(Answer(4_000, 4, prefix=9_000) for _ in range(10))
+    found = note("CD610", session(UNSHARED, answers=alike))
+    assert (found.severity, found.confidence) == ("warning", "medium")  # they begin alike, and nothing is reused
     one = session(UNSHARED)
     one.sent = SentBodies(
         bodies=12, complete=True, size=60_000, shared=600, endless=None, kept=None, repeated=50_000, changed=11,

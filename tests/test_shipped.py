@@ -44,7 +44,7 @@ def chunks(data: bytes, size: int = 10_000) -> list[bytes]:
 
 
 def bare(report: bytes, *, lines: bool = True) -> Any:
-    """A report without what its wrapper tells: origin, time, counts of bytes; ``lines``: without numbers, too."""
+    """A report without what its wrapper tells: origin, launcher, time, bytes; ``lines``: without numbers, too."""
     out = report
     for key in ("origin", "time", "counted", *(() if lines else ("line", "first_line", "last_line"))):
         out = re.sub(rb'"%s":(?:null|\d+|"(?:[^"\\]|\\.)*")' % key.encode(), b'"%s":0' % key.encode(), out)
@@ -52,9 +52,11 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
         out = re.sub(rb"\bline [\d,]+", b"line", out)
     found = json.loads(out)
     for one in found["inputs"]:
-        del one["bytes"]
+        del one["bytes"], one["launcher"]
         if not lines:
             del one["lines"]
+    for one in found["fix"]:
+        del one["launcher"], one["steps"], one["notes"]  # in the form of the launcher
     for cause in found["causes"]:
         cause["servers"] = len(cause["servers"])
     return found

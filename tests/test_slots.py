@@ -40,7 +40,7 @@ def shown(slots: list[SlotReuse], width: int = 80, ascii_only: bool = False, ses
     out = io.StringIO()
     report = Report("0", [InputInfo("a.log", lines=9, recognised=9)], SERVERS[:sessions], Totals(9), StoredRequests([]),
                     [], [], [], slots=slots)  # fmt: skip
-    text_report.render(sanitize.report(report), out, width, ascii_only=ascii_only)
+    text_report.render(sanitize.report(report), out, width, ascii_only=ascii_only, verbose=True)
     return [row for row in out.getvalue().splitlines() if row.startswith(("slot", "others"))]
 
 

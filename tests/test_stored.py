@@ -48,7 +48,7 @@ def test_a_report_of_an_earlier_version_is_read() -> None:
     found = read(json.dumps(data, indent=1).encode(), "report.json")
     assert len(list(found.requests)) == found.sessions[0].n_requests == len(data["requests"])
     out = io.StringIO()
-    text_report.render(sanitize.report(found), out)
+    text_report.render(sanitize.report(found), out, verbose=True)
     heads = [f"{finding['severity']}[{finding['code']}] {finding['name']}: " for finding in data["findings"]]
     assert heads
     assert all(head in out.getvalue() for head in heads)

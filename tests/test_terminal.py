@@ -89,14 +89,6 @@ def test_every_command_that_prints_text_knows_colours(command: tuple[str, ...], 
     assert run(*args, "--width", "19").returncode == 2
 
 
-def test_a_comment_in_a_block_of_code_is_no_heading() -> None:
-    from cachedoctor.cli.explain import _highlighted
-
-    page = "# Head\n```sh\n# comment\n```\n## More"
-    assert _highlighted(page, False) == page
-    assert _highlighted(page, True) == "\x1b[1m# Head\x1b[0m\n```sh\n# comment\n```\n\x1b[1m## More\x1b[0m"
-
-
 @pytest.mark.sweep
 def test_the_width_of_lists_and_lines() -> None:
     for command in (("rules",), ("explain", "--line", "slot update_slots: id  0 | task 20 | n_tokens = 18")):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 
 import pytest
 from rich.cells import cell_len
+from rich.style import Style
 
 from cachedoctor.model import (
     Cost,
@@ -22,6 +24,9 @@ from cachedoctor.model import (
     Session,
     Totals,
 )
+from cachedoctor.report.text import command_rows, palette, quote
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.palette import readable
 from cachedoctor.report.text.text_report import render, render_finding
 from cachedoctor.report.text.text_safe import cut, rows, visible
 from cachedoctor.report.words.numbers import duration, percent
@@ -69,19 +74,41 @@ def report(**changes: object) -> Report:
     return Report(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def text(of: Report, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> str:
+def text(of: Report, width: int = 80, *, color: bool = False, ascii_only: bool = False, verbose: bool = False) -> str:
     out = io.StringIO()
-    render(of, out, width, color=color, ascii_only=ascii_only)
+    render(of, out, width, color=color, ascii_only=ascii_only, verbose=verbose)
     return out.getvalue()
 
 
-EXPECTED = f"""\
-server    llama.cpp b8672 · hybrid memory · 1 slot x 16,384 tokens · hybrid.gguf
-traffic   4 requests, 8,001 prompt tokens
-reused    2,089 tokens (26.1 %)
-computed  5,912 tokens (73.9 %) in 1.5 s
-avoidable 5,912 tokens (73.9 %), 1.3 s
+EXPECTED = """\
+The prompt differs from the one before it after 58 tokens: 74 % computed again
+fix    llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
+           --ctx-checkpoints 32 --swa-full -np 4
+       Keep prompts in RAM.
+cost   5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests
+proof  server.log:274
+        62  ... selected slot by LRU  - low similarity
+       274  ... n_past = 58, slot.prompt.tokens.size() ... = 0, pos_min = 2039
+            ^ common prefix with what the slot held
+why    The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
+       first tokens with them.
+ruled out  swa-threshold-misfire
+rule   warning[CD108] prefix-diverges-early, sure: cachedoctor explain CD108, or
+       -v
 
+server    llama.cpp b8672 · hybrid memory · 1 slot x 16,384 tokens · hybrid.gguf
+traffic   4 requests, 8,001 prompt tokens, 26.1 % reused, 1.5 s of prompt time
+not looked at: 2 rules (the log shows no text); how: cachedoctor explain blind
+1 cause. Do now:
+  llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
+      --ctx-checkpoints 32 --swa-full -np 4
+"""
+
+VERBOSE = """\
+The prompt differs from the one before it after 58 tokens: 74 % computed again
+fix    llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
+           --ctx-checkpoints 32 --swa-full -np 4
+       Keep prompts in RAM.
 warning[CD108] prefix-diverges-early: the prompt differs from the one before it
   after 58 tokens: 5,912 tokens recomputed over 3 requests
    --> server.log:274
@@ -97,12 +124,19 @@ warning[CD108] prefix-diverges-early: the prompt differs from the one before it
   = why: The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
     first tokens with them.
   = confidence: high
-  = not this: swa-threshold-misfire: all 2 checkpoints lie beyond the common
+  = ruled out: swa-threshold-misfire: all 2 checkpoints lie beyond the common
     prefix of 58 tokens
   = fix: Keep prompts in RAM.
-      {COMMAND}
+      llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
+          --ctx-checkpoints 32 --swa-full -np 4
   = see: https://github.com/ggml-org/llama.cpp/pull/16391
   = more: cachedoctor explain CD108
+
+server    llama.cpp b8672 · hybrid memory · 1 slot x 16,384 tokens · hybrid.gguf
+traffic   4 requests, 8,001 prompt tokens
+reused    2,089 tokens (26.1 %)
+computed  5,912 tokens (73.9 %) in 1.5 s
+avoidable 5,912 tokens (73.9 %), 1.3 s
 
 Could not be evaluated
   CD101 billing-header, CD102 volatile-prefix
@@ -112,25 +146,63 @@ Could not be evaluated
 
 Read 302 lines, 63.9 % recognised.
 1 finding: 1 warning; 2 rules could not be evaluated.
+1 cause. Do now:
+  llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
+      --ctx-checkpoints 32 --swa-full -np 4
 """
 
 
 def test_the_whole_report_at_80_columns() -> None:
     """What a reader sees, to the letter."""
     assert text(report()) == EXPECTED
+    assert text(report(), verbose=True) == VERBOSE
 
 
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_only_what_must_be_copied_is_wider_than_the_page(width: int) -> None:
-    """Commands, paths and addresses stay whole; all else is wrapped."""
-    for row in text(report(), width).splitlines():
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
+def test_only_a_word_that_must_be_copied_is_wider_than_the_page(width: int, verbose: bool) -> None:
+    """Words of commands, paths and addresses stay whole; all else is wrapped."""
+    for row in text(eight(), width, verbose=verbose).splitlines():
         longest = max(map(cell_len, row.split()), default=0)
-        assert cell_len(row) <= width or row.strip() in (COMMAND, "X=1 llama-server ...") or longest > width - 12, row
+        assert cell_len(row) <= width or (width < 60 and longest > width - 14) or "https://" in row, row
 
 
-def test_commands_are_never_broken() -> None:
-    """A command can be copied whatever the width is."""
-    assert f"\n      {COMMAND}\n" in text(report(), 20)
+@pytest.mark.parametrize("width", [20, 60, 80, 120])
+def test_a_shell_puts_a_broken_command_together_again(width: int) -> None:
+    """It can be copied whatever the width is."""
+    shown = text(report(), width).partition("Do now:")[2].replace("\\\n", "")  # as a shell does
+    assert shlex.split(shown) == shlex.split(COMMAND)
+    quoted = 'curl -d \'{"a": "x y"}\' --header "b: c d" http://localhost:8080/slots/0?action=restore'
+    assert shlex.split("\n".join(command_rows.rows(quoted, 30)).replace("\\\n", "")) == shlex.split(quoted)
+    assert command_rows.rows("a b # as it was " + "c " * 40, 30) == ["a b # as it was " + "c " * 40], "a comment"
+    assert command_rows.rows("echo 'it is open " + "c " * 40, 30) == ["echo 'it is open " + "c " * 40]
+    assert command_rows.rows("services:\n  llama:", 5) == ["services:", "  llama:"], "part of a file"
+
+
+def eight() -> Report:
+    """A report with eight findings: errors, warnings, notes."""
+    found = []
+    for n in range(8):
+        severity = "error" if n < 2 else "warning" if n < 6 else "note"
+        claim = f"thing {n} happened to the prompt: {6000 - 700 * n:,} tokens recomputed over 3 requests; and so on"
+        cost = Cost(6000 - 700 * n, 1200.0 - 100 * n)
+        found.append(finding(code=f"CD10{n}", name=f"cause-{n}", severity=severity, claim=claim, cost=cost))
+    return report(findings=found)
+
+
+def test_of_many_findings_there_is_a_list_and_a_few_blocks() -> None:
+    """One whole, the others in a row each, three of them in short, notes in a row; what to do at both ends."""
+    rows_ = text(eight()).splitlines()
+    assert rows_[0] == "Thing 0 happened to the prompt: 75 % of all prompt tokens were computed again"
+    assert rows_[1].startswith("fix    llama-server -m /models/")
+    assert rows_[-3].startswith("6 causes and 2 notes. Do now:")
+    listed = [row.split()[0] for row in rows_ if row.startswith(("error[", "warning[", "note["))]
+    assert listed == ["error[CD101]", "warning[CD102]", "warning[CD103]", "warning[CD104]", "warning[CD105]",
+                      "note[CD106]", "note[CD107]"]  # fmt: skip
+    blocks = [row.split()[1] for row in rows_ if row.startswith("rule ")]
+    assert blocks == ["error[CD100]", "error[CD101]", "warning[CD102]", "warning[CD103]"]
+    assert sum(row.startswith("fix ") for row in rows_) == 4
+    assert all(f"[CD10{n}] cause-{n}: " in text(eight(), verbose=True) for n in range(8))
 
 
 def test_plain_and_coloured_say_the_same() -> None:
@@ -175,9 +247,11 @@ def test_long_lines_are_cut_in_the_middle() -> None:
     out = io.StringIO()
     render_finding(finding(evidence=[line]), out, 80)
     assert len(out.getvalue()) < 3000
-    assert "> 1 | slot head\n    |     xxx" in out.getvalue()
-    assert "the end" in out.getvalue()
-    assert re.search(r"\[\.\.\. 999,\d\d\d characters \.\.\.\]", out.getvalue())
+    assert "1  slot head xxx" in out.getvalue()
+    shown = text(report(findings=[finding(evidence=[line])]), verbose=True)
+    assert "> 1 | slot head\n    |     xxx" in shown
+    assert "the end" in shown
+    assert re.search(r"\[\.\.\. 999,\d\d\d characters \.\.\.\]", shown)
 
 
 def test_combining_marks_do_not_make_a_line_endless() -> None:
@@ -192,7 +266,7 @@ def test_one_restart_stands_behind_what_it_enables() -> None:
         NotEvaluated("CD103", "tools-changed", "no prompts", "give them\ncachedoctor analyze x --requests y"),
     ]
     one = Restart("X=1 Y=2 llama-server ... -lv 4", "Prompts will stand in the log.", ["CD101"])
-    out = text(report(not_evaluated=rules, restart=one))
+    out = text(report(not_evaluated=rules, restart=one), verbose=True)
     assert "to enable: set the variable" not in out
     assert "    to enable: give them\n      cachedoctor analyze x --requests y\n" in out
     end = "  One restart enables CD101. Prompts will stand in the log.\n      X=1 Y=2 llama-server ... -lv 4\n\nRead"
@@ -215,8 +289,11 @@ def test_faults_and_interrupts_are_in_the_report() -> None:
 
 def test_unknown_facts_are_called_unknown() -> None:
     """A server of which nothing is known, whose requests have no lengths."""
-    out = text(report(sessions=[Session(0, "s.log", build_min=8354, build_source="wording")], totals=Totals(2)))
-    assert "llama.cpp b8354 or newer (by its wording) · kind of memory unknown ·\n          slots unknown\n" in out
+    of = report(sessions=[Session(0, "s.log", build_min=8354, build_source="wording")], totals=Totals(2))
+    out = text(of, verbose=True)
+    assert "llama.cpp b8354 or newer (from its messages) · model type: not in this log" in " ".join(out.split())
+    assert "· slots: not in this log\n" in out
+    assert "server    llama.cpp b8354 or newer (from its messages)\n" in text(of)
     assert "2 requests; the log does not say how long their prompts were" in out
     assert "1 request; the log does not say how long its prompt was" in text(report(totals=Totals(1)))
 
@@ -227,7 +304,7 @@ def test_unknown_facts_are_called_unknown() -> None:
 def test_many_sessions_are_summed_up(count: int, expected: str) -> None:
     """Up to five servers are listed; of more, each kind once."""
     sessions = [Session(i, "s.log", build=1 + i % 2 if i != 4 else 2, n_requests=1) for i in range(count)]
-    out = text(report(sessions=sessions))
+    out = text(report(sessions=sessions), verbose=True)
     assert expected in out
     assert out.count("server    ") == min(count, 5 if count < 6 else 2)
 
@@ -235,20 +312,83 @@ def test_many_sessions_are_summed_up(count: int, expected: str) -> None:
 def test_a_finding_names_its_server_when_there_are_several() -> None:
     """The port of a router, else the number in the head of the report."""
     router = Session(0, "s.log", origin="8081")
-    assert "--> server.log:274 (8081)\n" in text(report(sessions=[router, Session(1, "s.log")]))
-    assert "--> server.log:274 (server 1)\n" in text(report(sessions=[Session(0, "s.log"), Session(1, "s.log")]))
+    two = [report(sessions=[router, Session(1, "s.log")]), report(sessions=[Session(0, "s.log"), Session(1, "s.log")])]
+    for of, name in zip(two, ("8081", "server 1"), strict=True):
+        assert f"proof  server.log:274 ({name})\n" in text(of)
+        assert f"--> server.log:274 ({name})\n" in text(of, verbose=True)
     out = io.StringIO()
     render_finding(finding(origin="llama-0"), out)
-    assert "--> server.log:274 (llama-0)\n" in out.getvalue(), "live, when nobody knows of others yet"
+    assert "proof  server.log:274 (llama-0)\n" in out.getvalue(), "live, when nobody knows of others yet"
+
+
+def test_what_is_not_excluded_does_not_stand_under_ruled_out() -> None:
+    """It is still possible, with what leaves it open."""
+    both = [RuledOut("kv-purged", "no slot was emptied"), RuledOut("tools-changed", "not excluded by this: no bodies")]
+    of = report(findings=[finding(ruled_out=both)])
+    assert "ruled out  kv-purged\nstill possible  tools-changed\n" in text(of)
+    assert "  = ruled out: kv-purged: no slot was emptied\n" in text(of, verbose=True)
+    assert "  = still possible: tools-changed: no bodies\n" in text(of, verbose=True)
 
 
 def test_evidence_of_two_files_names_both() -> None:
     """A line number without its file would mislead."""
     evidence = [Evidence("b.log", 0, 3, "x", "primary", "here"), Evidence("a.log", 0, 9, "y", "related", "before")]
+    of = report(findings=[finding(evidence=evidence)])
+    assert " --> b.log:3\n" in text(of, verbose=True)
+    assert " ::: a.log:9\n" in text(of, verbose=True)
+    assert "proof  b.log:3\n       3  x\n          ^ here\nwhy" in text(of), "one file in the short form"
+
+
+def test_the_token_that_changed_is_marked() -> None:
+    """Behind the bar of a printed prompt; the caret stands below it."""
+    line = "0.00.868.204 W slot   operator(): id  0 | task 32 | new: ... 01.e51; cch= | ee661; cc_x=1"
+    plain = quote.one_row(line, 200)
+    assert plain.text[plain.start : plain.end] == "ee661;"
+    tight = quote.one_row("x" * 300 + " new: ... " + "y" * 300 + " cch= | ee661; and more" * 3, 40)
+    assert tight.text[tight.start : tight.end] == "ee661;"
+    assert cell_len(tight.text) <= 40
+    assert quote.one_row("slot a: | new b", 40).end == 0, "no printed prompt"
+    out = text(report(findings=[finding(evidence=[Evidence("s.log", 0, 9, line, "primary", "it parts")])]), 120)
+    row, below = out.partition("9  ")[2].split("\n")[:2]
+    assert below.index("^ it parts") - len("       9  ") == row.index("ee661;")
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of a style's colour, as WCAG has it."""
+    found = Style.parse(color).color
+    assert found is not None
+    parts = [c / 255 for c in found.get_truecolor()]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("style", palette.ALL)
+def test_every_colour_can_be_read_on_black_and_on_white(style: str) -> None:
+    """A contrast of 4.5, with a colour that no theme changes."""
+    number = Style.parse(style).color
+    assert number is not None
+    assert (number.number or 0) >= 16
+    assert (luminance(style) + 0.05) / 0.05 >= 4.5
+    assert 1.05 / (luminance(style) + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("name", ["red", "green", "yellow", "blue", "cyan", "magenta", "dim"])
+def test_a_colour_that_a_theme_decides_reaches_no_terminal(name: str) -> None:
+    """What stands for it can be read, too; this holds for every command that writes a page."""
     out = io.StringIO()
-    render_finding(finding(evidence=evidence), out)
-    assert " --> b.log:3\n" in out.getvalue()
-    assert " ::: a.log:9\n" in out.getvalue()
+    Page(out, 80, color=True).row(("words", f"bold {name}"))
+    assert re.fullmatch(r"\x1b\[1;38;5;\d+mwords\x1b\[0m\n", out.getvalue())
+    assert readable(name) in {word for style in palette.ALL for word in style.split()}
+
+
+def test_no_colour_is_used_that_is_not_in_the_palette() -> None:
+    """Of everything that the text formats write."""
+    shown = text(eight(), color=True) + text(eight(), color=True, verbose=True)
+    used = set(re.findall(r"38;5;(\d+)", shown))
+    known = {str(found.number) for style in palette.ALL if (found := Style.parse(style).color) is not None}
+    assert used
+    assert used <= known
+    assert not re.search(r"\x1b\[(?:[\d;]*;)?(?:3[0-7]|4\d|9[0-7])(?:;\d+)*m", re.sub(r"38;5;\d+", "", shown))
 
 
 @pytest.mark.parametrize(
@@ -308,6 +448,6 @@ def test_a_bar_of_a_log_line_begins_no_row() -> None:
 def test_facts_are_as_wide_as_the_page_and_sentences_are_not() -> None:
     """A list of facts is scanned, a sentence is read."""
     rules = [NotEvaluated(f"CD{n}", "a-rule-with-a-rather-long-name", "why " * 60, "x") for n in range(100, 108)]
-    out = text(report(not_evaluated=rules), 200).splitlines()
+    out = text(report(not_evaluated=rules), 200, verbose=True).splitlines()
     assert max(len(row) for row in out if "a-rule-with" in row) > 150
     assert max(len(row) for row in out if "why why" in row) <= 100

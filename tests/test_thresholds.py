@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
 from conftest import FIXTURES, content_of, report_of
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.model import Options
+from cachedoctor.report import sanitize
+from cachedoctor.report.text.text_report import render
 
 FORCED = (
     "forcing full prompt re-processing due to lack of cache data (likely due to SWA or hybrid/recurrent memory, "
@@ -84,3 +90,32 @@ def test_a_prompt_that_fits_no_context_is_not_one_of_a_divided_context(tokens: i
     refused = log.replace("request (2807 tokens)", f"request ({tokens} tokens)")
     assert refused != log
     assert [finding["code"] for finding in report_of(refused)["findings"]] == [code]
+
+
+def _again(task: int, prompt: int, held: int) -> str:
+    """A request that begins like the one before, of which the slot held so many tokens, and reuses nothing."""
+    common = min(prompt, held) - 20
+    chosen = (
+        "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, "
+        f"sim_best = {common / prompt:.3f} (> 0.100 thold), f_keep = {common / held:.3f}\n"
+    )
+    kept = f"n_past = {common}, slot.prompt.tokens.size() = {held}, seq_id = 0, pos_min = {held - 1}, n_swa = 0"
+    return chosen + request(task, prompt, kept, FORCED)
+
+
+@pytest.mark.parametrize(
+    ("least", "said"),
+    [(1000, "1 request below 1,000 tokens was"), (4050, "2 requests below 4,050 tokens were"), (0, "")],
+)
+def test_requests_that_a_threshold_passes_over_are_told(least: int, said: str) -> None:
+    """Those that lost what they shared with the request before them: 900 tokens and 4,000; the first lost nothing."""
+    log = request(0, 940) + _again(5, 950, 945) + _again(7, 4000, 955) + _again(9, 4100, 4005)
+    analyzer = Analyzer(options=Options(min_prompt_tokens=least))
+    analyzer.open("server.log")
+    analyzer.feed(log.encode())
+    report = analyzer.finish()
+    out = io.StringIO()
+    render(sanitize.report(report), out, 120)
+    told = [row for row in out.getvalue().split("\n") if "not judged" in row]
+    assert told == ([f"{said} not judged (--min-prompt-tokens 0)."] if said else [])
+    assert report.totals.short_below == least

@@ -6,15 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from command import FIRST, HEAD, LOG, SECOND, THIRD, TURN, Started, one_line, run, start
 from conftest import CASES, FIXTURES, content_of
 from rich.cells import cell_len
-from screens import ENTER, LEAVE, PATIENCE, on_terminal
+from screens import ENTER, LEAVE, PATIENCE, Terminal, on_terminal
 from test_cli_live import read_until
 
 from cachedoctor.cli import live_screen as screen_module
@@ -23,7 +25,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.live.live_view import Observer
 from cachedoctor.model import View
 from cachedoctor.report.base import Look
-from cachedoctor.report.live.screen import draw
+from cachedoctor.report.live.screen import Screenful, draw
 
 STEP = "0.00.153.940 I slot print_timing: id  0 | task {task} | "
 BATCH = "0.00.153.940 I slot   operator(): id  0 | task {task} | cached n_tokens = {n}, memory_seq_rm [{n}, end)\n"
@@ -247,7 +249,7 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
     assert terminal.process.returncode == 130
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     assert terminal.written.index(ENTER) < terminal.written.index(LEAVE)
-    assert report.startswith("server    llama.cpp b10069 or newer")
+    assert report.startswith("Claude Code's billing header changes between requests (cch): 48 % computed again\nfix ")
     assert "Interrupted: this covers what was read until then.\n" in report
     assert b"\x1b[?25h" in terminal.written[terminal.written.rindex(b"\x1b[?25l") :]  # the cursor is back
 
@@ -256,14 +258,14 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
 def test_a_terminal_that_changes_its_size(log: Path) -> None:
     """While nothing is written to the log."""
     with on_terminal("watch", log) as terminal:
-        before = terminal.wait_for("Ctrl-C ends it")
+        before = terminal.wait_for("q ends it")
         assert len(before) == 24
         terminal.resize(40, 10)
         small = terminal.wait_for("48.3 % avoidable", "CD101 1,900 tokens")
         assert max(map(len, small)) <= 40
         assert len(small) <= 10
         terminal.resize(200, 60)
-        large = terminal.wait_for("last request", "Ctrl-C ends it")
+        large = terminal.wait_for("last request", "q ends it")
         assert len(large) == 60
         report = terminal.end(signal.SIGTERM)
     assert terminal.process.returncode == 130
@@ -406,3 +408,63 @@ def test_ctrl_z_gives_the_screen_back_for_a_while(log: Path) -> None:
     assert terminal.process.returncode == 130
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 2
     assert "Interrupted" in report
+
+
+# ---- keys
+
+
+def _mode(terminal: Terminal) -> list[object]:
+    return termios.tcgetattr(terminal.fd)
+
+
+def test_keys_help_and_end_and_the_terminal_is_given_back(log: Path) -> None:
+    """Nothing that is typed is echoed; q prints the report as Ctrl-C does."""
+    with on_terminal("watch", log) as terminal:
+        before = _mode(terminal)
+        terminal.wait_for("q ends it", "warning[CD101]")
+        assert not _mode(terminal)[3] & (termios.ECHO | termios.ICANON)  # type: ignore[operator]
+        terminal.type(b"?")
+        terminal.wait_for("? goes back to the view", "taken from the cache")
+        terminal.type(b"x\x1b[5~?")
+        terminal.wait_for("q ends it", "warning[CD101]")
+        terminal.type(b"q")
+        report = terminal.end(after=lambda: before == _mode(terminal))
+    assert terminal.process.returncode == 130
+    assert "Interrupted: this covers what was read until then.\n" in report
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_signals_give_the_keyboard_back(log: Path, number: int) -> None:
+    with on_terminal("watch", log) as terminal:
+        before = _mode(terminal)
+        terminal.wait_for("q ends it")
+        assert _mode(terminal) != before
+        terminal.end(number, after=lambda: before == _mode(terminal))
+    assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
+
+
+def test_arrows_go_through_the_findings() -> None:
+    """The first one that is shown has its whole fix, and nothing is cut at 80 columns."""
+    view = view_of(content_of(FIXTURES / "cases" / "billing-header-hybrid"))
+    finding = view.findings[0]
+    view.findings = [finding, msgspec.structs.replace(finding, code="CD102", name="second"), finding]
+    whole = rows_of(view)
+    assert '  fix: Turn the header off in Claude Code: in the environment, or under "env" in' in whole
+    assert "       ~/.claude/settings.json" in whole
+    assert "       export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in whole
+    second = [row.plain for row in draw(view, 80, 24, False, Screenful(first=1, keyed=True))]
+    at = second.index("3 findings, the costliest first, from the 2. on")
+    assert second[at + 1].startswith("warning[CD102] second")
+    assert "CLAUDE_CODE" in "".join(second[at + 2 : at + 5])
+    assert second[-1].startswith("q ends it")
+    last = [row.plain for row in draw(view, 80, 24, False, Screenful(first=99))]
+    assert "3 findings, the costliest first, from the 3. on" in last
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 4), (40, 10), (80, 24), (200, 60)])
+def test_the_help_fits(width: int, height: int) -> None:
+    rows = draw(view_of(LOG), width, height, False, Screenful(helps=True))
+    assert len(rows) == height
+    assert max(row.cell_len for row in rows) <= width
+    assert rows[-1].plain.startswith("? goes back")

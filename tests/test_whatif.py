@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from conftest import ROOT
 
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
 from cachedoctor.doctor.replaying.mooncake import BLOCK, rows
+from cachedoctor.doctor.replaying.recorded_settings import recorded
 from cachedoctor.doctor.whatif.accounts import account, span_ms
 from cachedoctor.doctor.whatif.evidence import Asking, Evidence, gather, is_bodies
 from cachedoctor.doctor.whatif.memory_cost import more_memory
@@ -21,7 +23,8 @@ from cachedoctor.doctor.whatif.server_names import changed, command_line, listed
 from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.doctor.whatif.tuning import tune
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import CacheDoctorError
+from cachedoctor.model import CacheDoctorError, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.whatif import Placed
 from cachedoctor.replay.llamacpp.server import serve
 from cachedoctor.replay.llamacpp.server_settings import Settings
@@ -306,6 +309,22 @@ def test_more_people_than_slots_reuse_what_the_real_server_did_with_a_ram_cache(
 
 def test_a_healthy_day_has_nothing_to_gain(models: Path) -> None:
     assert tune(of_day("dense-six_on_four_mended-b11549-default", models), ["day"]).best is None
+
+
+@pytest.mark.parametrize("name", ["dense-sibling_entry-b11549-lv4", "dense-cold_burst-b11549-lv4"])
+def test_a_token_takes_what_the_list_of_saved_prompts_says(name: str, models: Path) -> None:
+    """Prompts of idle slots are saved as well: the largest of all is held against its own length."""
+    listed = re.findall(
+        r"- prompt 0x\w+: +(\d+) tokens, checkpoints: +0, +([\d.]+) MiB", (DAYS / name / "server.log").read_text()
+    )
+    tokens, mib = max((int(tokens), float(mib)) for tokens, mib in listed)
+    assert of_day(name, models).settings.token_bytes == pytest.approx(mib * (1 << 20) / tokens, rel=0.005)
+
+
+def test_the_largest_entry_may_be_longer_than_any_prompt_whose_request_saved_it() -> None:
+    """An idle slot is saved, or a prompt is pushed out, of which no line of a request says the length."""
+    session = Session(0, "server.log", sizes=Sizes(entry=2.0, state=1.0, state_tokens=4096))
+    assert recorded(session).settings.token_bytes == (1 << 20) / 4096
 
 
 def test_a_log_alone_does_not_say_what_its_cold_prompts_share() -> None:

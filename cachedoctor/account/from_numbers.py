@@ -83,16 +83,21 @@ def place(judged: Judged) -> list[Placed]:
 @lru_cache(maxsize=1024)  # a log has few combinations of causes
 def _first(codes: tuple[str, ...], *, client: bool) -> str | None:
     """The first cause on that side."""
-    return next((c for c in codes if c.startswith(OF_CLIENTS) == client and not c.startswith(OF_INPUT)), None)
+    causes = (c for c in codes if c != _TOGETHER and not c.startswith(OF_INPUT))
+    return next((c for c in causes if c.startswith(OF_CLIENTS) == client), None)
 
 
 def _decided(judged: Judged, split: _Split) -> _Split:
-    """Give what the numbers leave open to the server where a cause of its own was found, as far as that cost."""
+    """Give what the numbers leave open to the side of which alone a cause was found, as far as that cost."""
     verdict = judged.verdict
-    if not split.undecided or _first(verdict.codes, client=True) or not _first(verdict.codes, client=False):
+    client, server = (_first(verdict.codes, client=side) is not None for side in (True, False))
+    if not split.undecided or verdict.undecided or client == server or (client and verdict.guessed):
         return split
-    found = min(split.undecided, max(0, verdict.avoidable_tokens - split.server))
-    return _Split(split.client, split.server + found, split.undecided - found)
+    open_cost = verdict.avoidable_tokens - (split.client if client else split.server)
+    found = min(split.undecided, max(0, open_cost))
+    return _Split(
+        split.client + (found if client else 0), split.server + (found if server else 0), split.undecided - found
+    )
 
 
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
@@ -124,7 +129,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
     if not behind and kept == cached:
         return _NOTHING
-    blamed = behind if _changed(judged) else 0
+    blamed = behind if _changed(judged) and not judged.verdict.undecided else 0
     return _Split(blamed, kept - cached, behind - blamed)
 
 
@@ -138,6 +143,20 @@ def _cold(r: Request, prompt: int, cached: int) -> _Split:
     if shared < ALIKE * prompt or not held <= prompt + SMALL <= (1 + ALIKE) * (held + SMALL):
         return _NOTHING
     return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
+
+
+def written_anew(r: Request) -> int:
+    """Tokens of what a slot held that may stand again in a first prompt, which is longer, and begins alike; 0 if none.
+
+    A client that changes its tools sends all it has said behind them once more. A long prompt of another conversation
+    with the same system prompt looks the same.
+    """
+    if r.outcome != "cold":
+        return 0
+    prompt, held, shared = r.prompt_tokens or 0, r.held_tokens or 0, r.common_prefix_tokens or 0
+    if r.text_lcp is not None or r.held_thread is None or prompt <= (1 + ALIKE) * held:
+        return 0
+    return held - shared if shared >= ALIKE * prompt else 0
 
 
 def _changed(judged: Judged) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from cachedoctor.account.from_numbers import Placed, place
+from cachedoctor.account.from_numbers import Placed, place, written_anew
 from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
@@ -32,6 +32,11 @@ _LOG: Key = ("log", -1, -1, "")
 def _open(row: AccountRow, code: str | None) -> bool:
     """Whether nothing explains tokens of this row."""
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
+
+
+def _is_plain(placed: list[Placed]) -> bool:
+    """Whether no row leaves a question; rows stand in their order."""
+    return not placed or placed[-1].row in _PLAIN
 
 
 class Cell(msgspec.Struct, gc=False):
@@ -92,13 +97,30 @@ class Unexplained(msgspec.Struct):
     alike: int = 0
     """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
     alike_requests: int = 0
+    named: int = 0
+    """Requests with tokens that may be changed, lost or new, whose slot the client had named."""
+    anew: int = 0
+    """Tokens that may stand again in first prompts, behind other tools or another system prompt."""
+    anew_at: Mark | None = None
+    returns: int = 0
+    """Requests for which the RAM cache brought back what another conversation had displaced."""
 
     def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
         r = judged.request
-        if not judged.verdict.named:
-            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
-        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        undecided = 0
+        if not _is_plain(placed):
+            if not judged.verdict.named:
+                self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+            undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.slot_named:
+            self.named += sign
+        again = written_anew(r)
+        if again:
+            self.anew += sign * again
+            self.anew_at = r.marks.get("select") or r.marks["start"]
+        if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
+            self.returns += sign
         if undecided and r.outcome == "cold" and not r.other_candidates:
             self.alike += sign * undecided
             self.alike_requests += sign
@@ -108,6 +130,15 @@ class Unexplained(msgspec.Struct):
         self.lost += more.lost
         self.alike += more.alike
         self.alike_requests += more.alike_requests
+        self.named += more.named
+        self.anew += more.anew
+        self.anew_at = more.anew_at or self.anew_at
+        self.returns += more.returns
+
+
+def _displaced(r: Request) -> bool:
+    """Whether a prompt was reused though its slot held another conversation: by the RAM cache, which the log hides."""
+    return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
 class Ledger(msgspec.Struct):
@@ -132,10 +163,13 @@ class Ledger(msgspec.Struct):
                     continue
                 found = self.sums[key] = Sum()
             found.add(placed, sign)
-        if not placed or placed[-1].row in _PLAIN:  # rows stand in their order
+        unexplained = self.unexplained.get(r.session)
+        if unexplained is None:
+            unexplained = self.unexplained[r.session] = Unexplained()
+        unexplained.add(judged, placed, sign)
+        if _is_plain(placed):
             return placed
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
-        self.unexplained.setdefault(r.session, Unexplained()).add(judged, placed, sign)
         before = self.worst.get(r.session)
         if sign > 0 and left and (before is None or left > before.tokens):
             self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
@@ -160,13 +194,14 @@ class Ledger(msgspec.Struct):
     def undecided(self, session: int) -> Undecided | None:
         """What one life of a server computed and nothing explains."""
         worst, found = self.worst.get(session), self.sums.get(("server", session, -1, ""))
-        if worst is None or found is None:
+        more = self.unexplained.get(session, Unexplained())
+        mark = more.anew_at if worst is None else worst.mark
+        if mark is None or found is None:
             return None
         requests = sum(cell.requests for key, cell in found.cells.items() if _open(*key))
-        more = self.unexplained.get(session, Unexplained())
         return Undecided(
-            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests,
-            found.requests, found.of("reused"), found.of(), worst.mark,
+            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
+            more.anew, more.anew_at, more.returns, found.requests, found.of("reused"), found.of(), mark,
         )  # fmt: skip
 
     def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:

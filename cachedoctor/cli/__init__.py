@@ -19,6 +19,7 @@ from cachedoctor.cli import (
     diff,
     explain,
     export,
+    fix,
     redact,
     report,
     rules,
@@ -30,6 +31,13 @@ from cachedoctor.cli import (
 )
 from cachedoctor.cli.arguments import Command, Group
 
+_EXAMPLES = """\b
+Examples:
+  cachedoctor analyze server.log -o report.html
+  docker logs llama 2>&1 | cachedoctor analyze --requests bodies.jsonl
+"""
+"""Two rows below the options of analyze, where a terminal shows them."""
+
 app = typer.Typer(
     cls=Group,
     name="cachedoctor",
@@ -39,9 +47,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("analyze", cls=Command)(analyze.analyze)
+app.command("analyze", cls=Command, epilog=_EXAMPLES)(analyze.analyze)
 app.command("watch", cls=Command, short_help="Show live what a server does with its cache.")(watch.watch)
 app.command("report", cls=Command)(report.report)
+app.command("fix", cls=Command, short_help="Print what to change, in the form of what starts the server.")(fix.fix)
 app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
 app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)

@@ -6,29 +6,45 @@ Knows the order of the steps and the exit statuses. Knows no log line.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import (
+    COMMON,
+    EVIDENCE,
+    INPUT,
     Build,
     Cmdline,
     ColorOption,
     Config,
     FailOn,
     Ignore,
+    Launcher,
+    LauncherName,
     MaxUnpacked,
+    MinPromptTokens,
     ModelTokenizer,
     NoConfig,
     Prompts,
     Quiet,
     Requests,
     Select,
+    Since,
+    Slots,
+    Tasks,
     Template,
+    Until,
+    Verbose,
+    WarnTokens,
     Width,
     given_options,
     given_or_piped,
+    refuse_alone,
+    refuse_page,
+    wanted_requests,
 )
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
@@ -41,10 +57,16 @@ from cachedoctor.report.base import FORMATS, FormatName, Look, write
 if TYPE_CHECKING:
     from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
+
+
+_NAMED = 3
+"""Files that a message names."""
 
 
 class _Job(NamedTuple):
@@ -58,28 +80,58 @@ class _Job(NamedTuple):
     jobs: int
     max_unpacked: int | None
     quiet: bool
+    wanted: Wanted | None
+    """Requests that are shown, None for all."""
+    start: Told
+
+    @property
+    def lists_requests(self) -> bool:
+        """Whether all requests must be kept."""
+        return FORMATS[self.settings.format].lists_requests or self.wanted is not None
 
 
 def analyze(
     ctx: typer.Context,
     logs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="LOG", help="Logs of one server, plain or gz, xz, bz2, zst; - is standard input."),
+        typer.Argument(
+            metavar="LOG",
+            help="Logs of one server, or a folder of them, plain or gz, xz, bz2, zst; - is standard input.",
+        ),
     ] = None,
-    format: Annotated[FormatName, typer.Option("--format", "-f", help="Format of the report.")] = "text",
+    format: Annotated[
+        FormatName,
+        typer.Option(
+            "--format", "-f", help="Format of the report, unless the ending of FILE names it.", rich_help_panel=COMMON
+        ),
+    ] = "text",
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.", rich_help_panel=COMMON),
     ] = None,
     follow: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.", rich_help_panel=COMMON
+        ),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
+    launcher: Launcher = None,
     fail_on: FailOn = "never",
     select: Select = None,
     ignore: Ignore = None,
+    min_prompt_tokens: MinPromptTokens = None,
+    warn_tokens: WarnTokens = None,
+    task: Tasks = None,
+    slot: Slots = None,
+    since: Since = None,
+    until: Until = None,
     slots: Annotated[
-        list[str] | None, typer.Option("--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.", rich_help_panel=EVIDENCE
+        ),
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
@@ -87,20 +139,36 @@ def analyze(
     template: Template = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", metavar="FILE", help="Dump of /metrics of vLLM or SGLang; repeatable."),
+        typer.Option(
+            "--metrics",
+            metavar="FILE",
+            help="Dump of /metrics of vLLM or SGLang; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
     ] = None,
     responses: Annotated[
         list[str] | None,
-        typer.Option("--responses", metavar="FILE", help="Responses with usage, as the server sent them; repeatable."),
+        typer.Option(
+            "--responses",
+            metavar="FILE",
+            help="Responses with usage, as the server sent them; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
     ] = None,
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs", "-j", min=0, metavar="N", help="Processes that read several or large files; 0: one per core."
+            "--jobs",
+            "-j",
+            min=0,
+            metavar="N",
+            help="Processes that read several or large files; 0: one per core.",
+            rich_help_panel=INPUT,
         ),
     ] = 1,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -116,7 +184,7 @@ def analyze(
         chosen.announce()
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
-        _paths(ctx, logs or [], follow, alone=bool(metrics or responses)),
+        _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses)), quiet),
         beside,
         _extra_inputs(metrics or [], responses or [], max_unpacked),
         follow,
@@ -126,19 +194,29 @@ def analyze(
         jobs or os.cpu_count() or 1,
         max_unpacked,
         quiet,
+        wanted_requests(task, slot, since, until, chosen.format),
+        _start(launcher, cmdline),
     )
     beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():
         terminal.ask_for_paste()
+    refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
-        look = terminal.look(sink.path is not None, chosen.color, width)
+        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
 
 
+def _start(launcher: LauncherName | None, line: str | None) -> Told:
+    from cachedoctor.doctor.fixing.fixes import Told
+
+    return Told(launcher, line)
+
+
 def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
     if not paths:
+        refuse_alone(tokenizer, template)
         return None
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 
@@ -165,6 +243,23 @@ def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool)
     return logs or ["-" if terminal.typed() else given_or_piped(ctx, None)]
 
 
+def _expanded(paths: list[str], quiet: bool) -> list[str]:
+    """Put the logs of a folder in its place; the others there that are called logs are named."""
+    found = []
+    for path in paths:
+        if path == "-" or not os.path.isdir(path):
+            found.append(path)
+            continue
+        from cachedoctor.doctor.tables.log_heads import logs_in
+
+        inside, others = logs_in(path)
+        found += inside or [path]  # whoever reads it says that it is a folder
+        if others and not quiet:
+            shown = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else "")
+            terminal.complain(f"{path}: no lines of a server, not read: {shown}", "name them to read them", "note")
+    return found
+
+
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     from cachedoctor.cli.stepwise import Stepwise
     from cachedoctor.doctor.scratch import clear_folders
@@ -176,7 +271,6 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     live = Live(sink, look, job.settings.format, progress.hide) if _is_live(job, sink) else None
     hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
     listener = None if stream is None else stream.listener
-    lists = FORMATS[job.settings.format].lists_requests
     analyzer = Stepwise(
         interrupts,
         hearers,
@@ -184,7 +278,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         job.build,
         job.prompts,
         job.given,
-        keeps_requests=lists,
+        keeps_requests=job.lists_requests,
         options=job.settings.options,
         extras=job.extras,
     )
@@ -193,13 +287,33 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
-    report, interrupted = conclude(analyzer, interrupted, interrupts, end)
+    choose = partial(_chosen, wanted=job.wanted, start=job.start)
+    report, interrupted = conclude(analyzer, interrupted, interrupts, end, choose)
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
     complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
     clear_folders()
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
+
+
+def _chosen(report: Report, wanted: Wanted | None, start: Told) -> Report:
+    """The report with the requests that are to be shown, and fixes in the form of what was said to start the server.
+
+    One of nothing is left as it is, and says so.
+    """
+    if wanted is not None and any(info.recognised for info in report.inputs):
+        from cachedoctor.doctor.analysis.filtering import filtered
+
+        report = filtered(report, wanted)
+    if start != (None, None) or report.filtered is not None:
+        from cachedoctor.doctor.fixing.fixes import fixes
+        from cachedoctor.report.secrets import hidden
+
+        if start.line is not None and hidden(start.line) != start.line:
+            start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
+        report.fix = fixes(report.findings, report.sessions, report.inputs, start)
+    return report
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:
@@ -209,7 +323,7 @@ def _stream(job: _Job, sink: Sink) -> Stream:
 
 
 def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.settings.format not in LIVE_FORMATS or sink.path is not None:
+    if job.settings.format not in LIVE_FORMATS or sink.path is not None or job.wanted is not None:
         return False
     if job.follow is not None:
         return True
@@ -231,8 +345,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interru
                 from cachedoctor.doctor.parallel.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
-                    keeps = FORMATS[job.settings.format].lists_requests
-                    terms = Terms(job.build, job.given, keeps, limit, job.settings.options)
+                    terms = Terms(job.build, job.given, job.lists_requests, limit, job.settings.options)
                     return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
             return feed_all(analyzer, job.paths, limit, progress.read), False
         return drive_followed(analyzer, job.follow, interrupts.deferred())

@@ -49,7 +49,20 @@ def _plainly(params: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """A command of typer, each of whose words is read by ``_Reader``."""
+    """A command of typer, each of whose words is read by ``_Reader``, and whose help has options in groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options under the headings that they name, in the order in which these first occur."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                option = param.param_type_name == "option"
+                groups.setdefault((param.rich_help_panel or "Options") if option else "Arguments", []).append(record)
+        for heading, records in groups.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return what can stand behind the command."""
@@ -62,7 +75,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and words of a command; the first word may be a log instead."""
         log = args[0]
-        if log not in self.commands and (log == "-" or (os.path.exists(log) and not os.path.isdir(log))):
+        if log not in self.commands and (log == "-" or os.path.exists(log)):
             args = ["analyze", *args]
         return super().resolve_command(ctx, args)
 

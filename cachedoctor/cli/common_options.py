@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
 from cachedoctor.cli import completion, terminal
+from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
+    from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.model import Given
+
+INPUT, EVIDENCE, OUTPUT = "Input", "Evidence beside the log", "Output"
+GATE, TERMINAL, SETTINGS = "Rules and gate", "Terminal", "Settings"
+COMMON = "Most used"
+"""Groups of options in a help."""
+
+_Form = TypeVar("_Form", bound=str)
 
 MaxUnpacked = Annotated[
     int | None,
     typer.Option(
-        parser=terminal.size, metavar="SIZE", help="What a packed log may unpack to, e.g. 200G.  [default: 64G]"
+        parser=terminal.size,
+        metavar="SIZE",
+        help="What a packed log may unpack to, e.g. 200G.  [default: 64G]",
+        rich_help_panel=INPUT,
     ),
 ]
 Build = Annotated[
     int | None,
-    typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp, when the log does not say it."),
+    typer.Option(
+        parser=terminal.build_number,
+        metavar="N",
+        help="Build of llama.cpp, when the log does not say it.",
+        rich_help_panel=INPUT,
+    ),
 ]
 Cmdline = Annotated[
     str | None,
-    typer.Option("--cmdline", metavar="'llama-server ...'", help="What started the server; its options are checked."),
+    typer.Option(
+        "--cmdline",
+        metavar="'llama-server ...'",
+        help="What started the server; its options are checked.",
+        rich_help_panel=EVIDENCE,
+    ),
 ]
 
 
@@ -42,28 +66,95 @@ def given_or_piped(ctx: typer.Context, path: str | None) -> str:
     raise typer.Exit(2)
 
 
+def starts_another(line: str) -> bool:
+    """Whether a command line starts vLLM or SGLang."""
+    return _OTHERS.search(line) is not None
+
+
 def given_options(line: str | None) -> list[Given]:
     """Read the command line of a server, where one was given."""
     if line is None:
         return []
-    if _OTHERS.search(line):
-        from cachedoctor.model import CacheDoctorError
+    from cachedoctor.model import CacheDoctorError
 
+    if starts_another(line):
         what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
         raise CacheDoctorError(what, "their logs say at the start how they were resolved")
-    from cachedoctor.knowledge.cmdline import parse
+    from cachedoctor.knowledge.cmdline import is_program, parse
 
+    if os.path.isfile(line) and not is_program(line):
+        args = "docker inspect -f '{{json .Args}}' CONTAINER"
+        hint = f"give what stands in it: --cmdline 'llama-server -m ...'; of a container: --cmdline \"$({args})\""
+        raise CacheDoctorError(f"--cmdline: {line} is a file, not a command line", hint)
     return parse(line)
 
 
+def refuse_alone(tokenizer: str | None, template: str | None) -> None:
+    """Raise ``CacheDoctorError`` for a tokenizer or a template without the prompts that they are for."""
+    if tokenizer is not None or template is not None:
+        from cachedoctor.model import CacheDoctorError
+
+        option = "--tokenizer" if tokenizer is not None else "--template"
+        hint = "it goes with --requests FILE, --prompts DIR or --slots FILE"
+        raise CacheDoctorError(f"{option}: there are no prompts that it could be used on", hint)
+
+
+def refuse_page(format: str, output: str | None) -> None:
+    """Raise ``CacheDoctorError`` where the HTML page would be poured over a terminal."""
+    if format == "html" and output is None and sys.stdout is not None and sys.stdout.isatty():
+        from cachedoctor.model import CacheDoctorError
+
+        raise CacheDoctorError("--format html: is a page for a browser, not for a terminal", "add -o report.html")
+
+
+def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[_Form, ...]) -> _Form:
+    """Return the format that was asked for, else the one of the ``known`` that the name of the output ends in."""
+    source = ctx.get_parameter_source("format")
+    if source is not None and source.name == "COMMANDLINE":
+        return format
+    found = format_of(output, known)
+    return next((form for form in known if form == found), format)
+
+
 ColorOption = Annotated[
-    terminal.Color, typer.Option("--color", help="Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.")
+    terminal.Color,
+    typer.Option(
+        "--color", help="Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.", rich_help_panel=TERMINAL
+    ),
 ]
 Width = Annotated[
-    int | None, typer.Option("--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]")
+    int | None,
+    typer.Option(
+        "--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]", rich_help_panel=TERMINAL
+    ),
 ]
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on standard error; errors stay.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show everything: all proof, all fixes, servers, open rules.",
+        rich_help_panel=TERMINAL,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="No progress and no notes on standard error; errors stay.", rich_help_panel=TERMINAL
+    ),
+]
+
+LauncherName = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+Launcher = Annotated[
+    LauncherName | None,
+    typer.Option(
+        "--launcher",
+        metavar="NAME",
+        help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
+        "ollama, lm-studio.  [default: as the log tells]",
+    ),
+]
 
 Select = Annotated[
     list[str] | None,
@@ -72,34 +163,121 @@ Select = Annotated[
         metavar="RULE,...",
         autocompletion=completion.rules,
         help="Report these rules only: codes, beginnings of codes (CD1) or names; repeatable.",
+        rich_help_panel=GATE,
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
     typer.Option(
-        "--ignore", metavar="RULE,...", autocompletion=completion.rules, help="Do not report these rules; repeatable."
+        "--ignore",
+        metavar="RULE,...",
+        autocompletion=completion.rules,
+        help="Do not report these rules; repeatable.",
+        rich_help_panel=GATE,
     ),
 ]
 FailOn = Annotated[
-    Literal["never", "note", "warning", "error"], typer.Option(help="Exit with 1 when a finding is that severe.")
+    Literal["never", "note", "warning", "error"],
+    typer.Option(help="Exit with 1 when a finding is that severe.", rich_help_panel=GATE),
+]
+Tasks = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--task", min=0, metavar="N", help="Show only this request of the log; repeatable.", rich_help_panel=OUTPUT
+    ),
+]
+Slots = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--slot", min=0, metavar="N", help="Show only requests of this slot; repeatable.", rich_help_panel=OUTPUT
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Show only requests from then on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Show only those that started until then.", rich_help_panel=OUTPUT),
+]
+
+
+def wanted_requests(
+    tasks: list[int] | None, slots: list[int] | None, since: str | None, until: str | None, format: str
+) -> Wanted | None:
+    """Return which requests are to be shown, None for all.
+
+    Raises:
+        CacheDoctorError: it is no time, or the format tells everything as it happens.
+    """
+    if not tasks and not slots and since is None and until is None:
+        return None
+    from cachedoctor.doctor.analysis.filtering import Wanted
+    from cachedoctor.model import CacheDoctorError
+
+    if format == "jsonl":
+        hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
+        raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
+    wanted = Wanted(tuple(tasks or ()), tuple(slots or ()), since, until)
+    wanted.check()
+    return wanted
+
+
+MinPromptTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--min-prompt-tokens",
+        min=0,
+        metavar="N",
+        help="Say nothing of requests with a shorter prompt.  [default: 1000]",
+        rich_help_panel=GATE,
+    ),
+]
+WarnTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--warn-tokens",
+        min=0,
+        metavar="N",
+        help="A cause that cost as many is a warning.  [default: 1000]",
+        rich_help_panel=GATE,
+    ),
 ]
 Config = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
         help="Settings, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
+        rich_help_panel=SETTINGS,
     ),
 ]
-NoConfig = Annotated[bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.")]
+NoConfig = Annotated[
+    bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.", rich_help_panel=SETTINGS)
+]
 Prompts = Annotated[
-    str | None, typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.")
+    str | None,
+    typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.", rich_help_panel=EVIDENCE),
 ]
 Requests = Annotated[
-    str | None, typer.Option("--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.")
+    str | None,
+    typer.Option(
+        "--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.", rich_help_panel=EVIDENCE
+    ),
 ]
 ModelTokenizer = Annotated[
-    str | None, typer.Option("--tokenizer", metavar="FILE|URL", help="Makes the match of prompts exact; see diff.")
+    str | None,
+    typer.Option(
+        "--tokenizer", metavar="FILE|URL", help="Makes the match of prompts exact; see diff.", rich_help_panel=EVIDENCE
+    ),
 ]
 Template = Annotated[
-    str | None, typer.Option("--template", metavar="FILE", help="Chat template for request bodies; see diff.")
+    str | None,
+    typer.Option(
+        "--template", metavar="FILE", help="Chat template for request bodies; see diff.", rich_help_panel=EVIDENCE
+    ),
 ]

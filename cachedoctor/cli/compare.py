@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width
+from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width, by_name
 from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.read_progress import Progress
@@ -23,6 +23,7 @@ _UNLIKE = (
 
 
 def compare(
+    ctx: typer.Context,
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, or JSON report of analyze.")],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, after the change.")],
     format: Annotated[
@@ -51,6 +52,7 @@ def compare(
     from cachedoctor.report.forms import compare_forms
     from cachedoctor.sources.unpack import MAX_BYTES
 
+    chosen = by_name(ctx, format, output, compare_forms.FORMATS)
     spare_inputs(output, [before, after])
     limit = max_unpacked or MAX_BYTES
     progress = Progress([before, after], quiet)
@@ -69,7 +71,7 @@ def compare(
                 terminal.complain(*(no_requests(bare) if len(bare) == 1 else _UNLIKE))
                 raise typer.Exit(NOTHING)
             with sink.writing() as out:
-                compare_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
+                compare_forms.write(chosen, found, out, terminal.look(sink.path is not None, color, width))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     finally:

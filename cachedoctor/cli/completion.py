@@ -19,6 +19,16 @@ def rule(incomplete: str) -> list[tuple[str, str]]:
     return [(incomplete + word[size:], other) for word, other in found.items()]
 
 
+def explained(incomplete: str) -> list[tuple[str, str]]:
+    """The same, and words of the reports where something was typed that begins one."""
+    from cachedoctor.knowledge import glossary
+
+    begun = incomplete.lower()
+    words = {term.name: "word" for term in glossary.terms() if begun and term.name.lower().startswith(begun)}
+    blind = {"blind": "rules that could not be evaluated"} if begun and "blind".startswith(begun) else {}
+    return [*rule(incomplete), *((incomplete + word[len(begun) :], about) for word, about in (words | blind).items())]
+
+
 def rules(incomplete: str) -> list[tuple[str, str]]:
     """The same for the last word of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import ColorOption, Width
+from cachedoctor.cli.common_options import ColorOption, Width, by_name
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Look
@@ -16,10 +16,12 @@ from cachedoctor.report.base import Look
 if TYPE_CHECKING:
     from cachedoctor.model import PromptDiff
 
+_FORMATS: tuple[Literal["text", "json"], ...] = ("text", "json")
 _EQUAL, _DIFFERENT = 0, 1
 
 
 def diff(
+    ctx: typer.Context,
     prompt1: Annotated[str, typer.Argument(metavar="PROMPT1", help="The older prompt: what the server holds.")],
     prompt2: Annotated[
         str | None, typer.Argument(metavar="[PROMPT2]", help="The newer one; left out, PROMPT1 holds many prompts.")
@@ -57,15 +59,33 @@ def diff(
     """
     from cachedoctor.prompts import run_diff
 
+    chosen = by_name(ctx, format, output, _FORMATS)
     spare_inputs(output, [prompt1, prompt2, tokenizer, template])
+    _refuse_logs([prompt1] if prompt2 is None else [prompt1, prompt2])
     ask = run_diff.Ask(tokenizer, template, slot, full, context, build, hash_text)
     answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
-        _write(answers, sink, format, terminal.look(sink.path is not None, color, width))
+        _write(answers, sink, chosen, terminal.look(sink.path is not None, color, width))
     sys.stdout.flush()
     walked = prompt2 is None
     same = all(answer.equal or (walked and run_diff.only_appended(answer)) for answer in answers)
     raise typer.Exit(_EQUAL if same else _DIFFERENT)
+
+
+def _refuse_logs(paths: list[str]) -> None:
+    """Raise ``CacheDoctorError`` where logs were given: they are text, but no prompts."""
+    from shlex import quote
+
+    from cachedoctor.doctor.tables.log_heads import is_log
+
+    if not all(map(is_log, paths)):
+        return
+    from cachedoctor.model import CacheDoctorError
+
+    if len(paths) == 1:
+        raise CacheDoctorError(f"{paths[0]}: is a log, not a prompt", f"cachedoctor analyze {quote(paths[0])}")
+    hint = f"cachedoctor compare {' '.join(map(quote, paths))} says what changed between them"
+    raise CacheDoctorError(f"{paths[0]} and {paths[1]}: are logs, not prompts", hint)
 
 
 def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Look) -> None:

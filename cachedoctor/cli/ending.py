@@ -19,7 +19,7 @@ SERVERS = "llama-server, vLLM or SGLang"
 _NAMED = 3
 """Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
-_PIPE = "llama-server logs to standard error: llama-server ... 2>&1 | cachedoctor analyze -"
+_PIPE = "llama-server logs to standard error: put 2>&1 | cachedoctor analyze - behind its command line"
 
 
 def no_requests(paths: Sequence[str]) -> tuple[str, str]:
@@ -31,14 +31,21 @@ def no_requests(paths: Sequence[str]) -> tuple[str, str]:
 
 
 def conclude(
-    analyzer: Analyzer, interrupted: bool, interrupts: Interrupts, write: Callable[[Report], None]
+    analyzer: Analyzer,
+    interrupted: bool,
+    interrupts: Interrupts,
+    write: Callable[[Report], None],
+    choose: Callable[[Report], Report] = lambda report: report,
 ) -> tuple[Report, bool]:
-    """Make the report and have it written; gives it, and whether an interrupt came before the end."""
+    """Make the report and have it written; gives it, and whether an interrupt came before the end.
+
+    ``choose``: gives the part of the report that is to be shown.
+    """
     written = False
     try:
         # Who interrupts for the second time does not want to wait for the report.
         with contextlib.nullcontext() if interrupted else interrupts.held():
-            report = analyzer.finish(interrupted)
+            report = choose(analyzer.finish(interrupted))
             write(report)
             written = True
     except KeyboardInterrupt:
@@ -77,9 +84,16 @@ def status(
         terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    if report.totals.requests and report.totals.judged_requests == 0 and not _causes(report):
+    if _tells_nothing(report) and not _causes(report):
         return NOTHING
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
+
+
+def _tells_nothing(report: Report) -> bool:
+    """Whether the log tells of no request what it could have reused, or measured nothing that can be compared."""
+    from cachedoctor.report.words.coverage import too_little
+
+    return (report.totals.requests > 0 and report.totals.judged_requests == 0) or too_little(report)
 
 
 def _causes(report: Report) -> bool:

@@ -5,6 +5,7 @@ Knows where pages are and what to do with a line; imports no rule.
 
 from __future__ import annotations
 
+import io
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -29,9 +30,9 @@ def explain(
     rule: Annotated[
         str | None,
         typer.Argument(
-            metavar="CODE|NAME",
-            autocompletion=completion.rule,
-            help="A rule, e.g. CD108 or prefix-diverges-early.",
+            metavar="CODE|NAME|WORD",
+            autocompletion=completion.explained,
+            help="A rule, e.g. CD108 or prefix-diverges-early; a word of the reports, e.g. slot; or blind.",
         ),
     ] = None,
     line: Annotated[
@@ -42,14 +43,14 @@ def explain(
     color: ColorOption = "auto",
     width: Width = None,
 ) -> None:
-    """Print the page of a rule, or the list of all; with --line, say what a line of a log means.
+    """Print the page of a rule, or the list of all; say what a word of the reports means, or a line of a log.
 
-    A page says what the rule means, how it shows in the log, why the cache could not be used, and what fixes it. Of a
-    line of llama-server, vLLM or SGLang it is said what it tells about the cache, what its fields are and in which
-    units, and which builds or versions print it at which level. The line may be wrapped (docker, journald, router) or
-    cut.
+    A page says what the rule means, what fixes it, how it shows in the log, and why the cache could not be used. Words
+    are slot, checkpoint, prefix and the like; blind is the page about rules that could not be evaluated. Of a line of
+    llama-server, vLLM or SGLang it is said what it tells about the cache, what its fields are and in which units, and
+    which builds or versions print it at which level. The line may be wrapped (docker, journald, router) or cut.
 
-    Exit status: 0; 2 wrong usage or no such rule; 3 no line was recognised.
+    Exit status: 0; 2 wrong usage, or no such rule or word; 3 no line was recognised.
     """
     if line is None and format == "text":
         _rule(rule, terminal.look(to_file=False, color=color, width=width))
@@ -67,19 +68,44 @@ def _rule(rule: str | None, look: Look) -> None:
     if rule is None:
         _print("\n".join(f"{code}  {name}" for code, name in names.names()), look)
         return
-    pages = names.pages(rule)
-    if not pages:
+    pages = [names.BLIND] if rule.lower() == names.BLIND.stem else names.pages(rule)
+    if pages:
+        _pages(pages, look)
+    else:
+        _word(rule, look)
+
+
+def _pages(pages: list[Path], look: Look) -> None:
+    from cachedoctor.report.text.page import Page
+    from cachedoctor.report.text.rule_page import render
+
+    text = io.StringIO()
+    for path in pages:
+        page = Page(text, look.width, look.color, look.ascii_only)
+        if path is not pages[0]:
+            text.write("\n")
+        if path.is_file():
+            render(path.read_text("utf-8"), page)
+        else:
+            page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.", 0)
+    _print(text.getvalue().rstrip("\n"), look)
+
+
+def _word(word: str, look: Look) -> None:
+    """Say what a word of the reports means."""
+    from cachedoctor.knowledge import glossary
+    from cachedoctor.report.text.page import Page
+
+    term = glossary.find(word)
+    if term is None:
         from cachedoctor.model import CacheDoctorError
+        from cachedoctor.rules import names
 
-        raise CacheDoctorError(f"{rule}: no such rule", names.nearest(rule))
-    texts = [_page(page, look) for page in pages]
-    _print("\n\n".join(texts), look)
-
-
-def _page(page: Path, look: Look) -> str:
-    if not page.is_file():
-        return f"{page.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds."
-    return _highlighted(page.read_text("utf-8").rstrip("\n"), look.color)
+        hint = names.nearest(word, glossary.spellings())
+        raise CacheDoctorError(f"{word}: no such rule, and no word of the reports", hint)
+    text = io.StringIO()
+    Page(text, look.width, look.color, look.ascii_only).facts([(f"{term.name}: ", "bold")], term.meaning, 2)
+    _print(text.getvalue().rstrip("\n"), look)
 
 
 def _lines(line: str, format: Format, look: Look) -> None:
@@ -131,24 +157,11 @@ def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
 
         render_json(line, out, cachedoctor.__version__)
         return
-    import io
-
     from cachedoctor.report.text.line_text import render
 
     text = io.StringIO()
     render(line, text, look.width, color=look.color, ascii_only=look.ascii_only)
     out.write(look.encode(text.getvalue()))
-
-
-def _highlighted(page: str, color: bool) -> str:
-    """Headings in bold, where there are colours; a ``#`` in a block of code is none."""
-    if not color:
-        return page
-    rows, code = [], False
-    for row in page.split("\n"):
-        code ^= row.startswith("```")
-        rows.append(f"\x1b[1m{row}\x1b[0m" if row.startswith("#") and not code else row)
-    return "\n".join(rows)
 
 
 def _print(text: str, look: Look) -> None:

@@ -100,7 +100,7 @@ def _trace(logs: list[str], output: str, quiet: bool, progress: Progress, beside
 
     try:
         with Interrupts(), Sink(output) as sink:
-            evidence = whatif_inputs.evidence(logs, progress, beside)
+            evidence = whatif_inputs.traffic(logs, progress, beside)
             progress.close()
             with sink.writing() as out:
                 notes = trace.write(evidence, out)

@@ -41,6 +41,7 @@ class Live:
         self._since: float | None = None
         self._printed: dict[tuple[object, ...], bytes] = {}
         self._urls: dict[str, str] = {}
+        self._summaries: dict[str, str] = {}
         if look.pages is not None:
             from cachedoctor.rules import names
 
@@ -73,9 +74,18 @@ class Live:
         text = io.StringIO()
         url = self._urls.get(finding.code)
         self._text.render_finding(
-            finding, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages, url=url
-        )
+            finding, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages, url=url,
+            summary=self._summary(finding.code),
+        )  # fmt: skip
         return look.encode(text.getvalue())
+
+    def _summary(self, code: str) -> str:
+        """What a rule is about; the rules were imported long before the first finding."""
+        if not self._summaries:
+            from cachedoctor.rules.registry import load
+
+            self._summaries = {rule.code: rule.summary for rule in load()[0]}
+        return self._summaries.get(code, "")
 
     def end(self, report: Report, out: IO[bytes]) -> None:
         """Write the report; of short lines those that are new or whose numbers changed since they were printed."""

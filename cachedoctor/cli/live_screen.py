@@ -17,9 +17,10 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Keys
 from cachedoctor.doctor.live.live_view import Observer
 from cachedoctor.report.base import Look
-from cachedoctor.report.live.screen import draw
+from cachedoctor.report.live.screen import Screenful, draw
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -33,7 +34,8 @@ _SMALLEST = (20, 4)
 class Screen:
     """Draws on the alternate screen of a terminal while its ``with`` block lasts; what was there before comes back."""
 
-    def __init__(self, look: Look, interrupts: Interrupts) -> None:
+    def __init__(self, look: Look, interrupts: Interrupts, keys: bool = True) -> None:
+        """``keys``: nobody else reads the keyboard."""
         self.listener = Observer()
         self.analyzer: Analyzer | None = None
         """Whom to show; to be set before anything is drawn."""
@@ -51,6 +53,12 @@ class Screen:
         self._stale = False
         """Something changed since the last picture."""
         self._before: dict[int, Any] = {}
+        self._keys = Keys(self._pressed) if keys else None
+        self._keyed = False
+        """There is a keyboard."""
+        self._first = 0
+        """Finding that is shown first, and whole."""
+        self._helps = False
 
     def __enter__(self) -> Screen:
         try:
@@ -63,10 +71,12 @@ class Screen:
     def _begin(self) -> None:
         self._console.size = _size()
         self._live.start()
+        self._keyed = self._keys is not None and self._keys.begin()
         for name, handler in (
             ("SIGWINCH", self._resized),
             ("SIGTSTP", self._suspended),
             ("SIGALRM", self._resized),
+            ("SIGQUIT", self._quit),
         ):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
@@ -84,7 +94,13 @@ class Screen:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
         finally:
-            self._live.stop()
+            self._release()
+
+    def _release(self) -> None:
+        """Give keyboard and screen back."""
+        if self._keys is not None:
+            self._keys.end()
+        self._live.stop()
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Draw unless that was just done; a silence, which follows every burst of lines, shows the rest."""
@@ -103,12 +119,33 @@ class Screen:
 
     def _suspended(self, number: int, frame: FrameType | None) -> None:
         """Ctrl-Z: the shell gets its screen, and ``fg`` gives it back."""
-        self._live.stop()
+        self._release()
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
         signal.signal(number, self._suspended)
         self._live.start()
+        self._keyed = self._keys is not None and self._keys.begin()
         self._resized(number, frame)
+
+    def _quit(self, number: int, _: FrameType | None) -> None:
+        """Ctrl-\\: ends at once, as it does elsewhere, but gives the terminal back."""
+        self._release()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    def _pressed(self, key: str) -> None:
+        if key in "qQ":
+            signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+            return
+        if key == "?":
+            self._helps = not self._helps
+        elif key in ("down", "j"):
+            self._first += 1
+        elif key in ("up", "k"):
+            self._first = max(self._first - 1, 0)
+        else:
+            return
+        self._resized(0, None)
 
     def _show(self) -> None:
         if self.analyzer is None:
@@ -119,7 +156,11 @@ class Screen:
                 self._stale = False
                 self._console.size = width, height = _size()
                 view = self.listener.view(self.analyzer)
-                self._live.update(Group(*draw(view, width, height, self._look.ascii_only)), refresh=True)
+                self._first = min(self._first, max(len(view.findings) - 1, 0))
+                shown = draw(
+                    view, width, height, self._look.ascii_only, Screenful(self._first, self._helps, self._keyed)
+                )
+                self._live.update(Group(*shown), refresh=True)
                 if not self._stale:
                     break
         finally:

@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Config, NoConfig, Width
+from cachedoctor.cli.common_options import (
+    ColorOption,
+    Config,
+    Launcher,
+    NoConfig,
+    Since,
+    Slots,
+    Tasks,
+    Until,
+    Verbose,
+    Width,
+    refuse_page,
+    wanted_requests,
+)
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
@@ -20,6 +33,12 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.")
     ] = None,
+    verbose: Verbose = False,
+    task: Tasks = None,
+    slot: Slots = None,
+    since: Since = None,
+    until: Until = None,
+    launcher: Launcher = None,
     color: ColorOption = "auto",
     width: Width = None,
     config: Config = None,
@@ -33,6 +52,17 @@ def report(
 
     chosen = settings.resolve(ctx, config, no_config)
     spare_inputs(output, [stored])
+    refuse_page(chosen.format, output)
+    wanted = wanted_requests(task, slot, since, until, chosen.format)
     found = read(stored)
+    if wanted is not None:
+        from cachedoctor.doctor.analysis.filtering import filtered
+
+        found = filtered(found, wanted)
+    if launcher is not None or wanted is not None:
+        from cachedoctor.doctor.fixing.fixes import Told, fixes
+
+        found.fix = fixes(found.findings, found.sessions, found.inputs, Told(launcher))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
-        write(chosen.format, found, out, terminal.look(sink.path is not None, chosen.color, width))
+        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
+        write(chosen.format, found, out, look)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import typer
 
-from cachedoctor.report.base import FORMATS, FormatName
+from cachedoctor.report.base import FORMATS, FormatName, format_of
 
 if TYPE_CHECKING:
     from cachedoctor.cli.terminal import Color
@@ -130,6 +130,9 @@ def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
         if name not in but and source is not None and source.name == "COMMANDLINE":
             given = ctx.params[parameter]
             found[name] = Value(split(given) if isinstance(given, list) else given, "flag", f"--{name}")
+    by_name = format_of(ctx.params.get("output"), FORMATS)
+    if by_name is not None and "format" not in but:
+        found.setdefault("format", Value(by_name, "flag", "--output"))
     return found
 
 

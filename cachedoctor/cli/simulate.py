@@ -19,10 +19,12 @@ from cachedoctor.cli.common_options import (
     Requests,
     Template,
     Width,
+    by_name,
 )
 
 
 def simulate(
+    ctx: typer.Context,
     paths: whatif_inputs.Inputs,
     changes: Annotated[
         list[str] | None,
@@ -34,6 +36,7 @@ def simulate(
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
+    responses: whatif_inputs.Responses = None,
     tokenizer: ModelTokenizer = None,
     template: Template = None,
     build: Build = None,
@@ -50,7 +53,8 @@ def simulate(
     """Say what would have been reused under other settings, or by another build, by replay of the server's decisions.
 
     The replay's own error under the recorded settings comes first. Without a log the recorded settings are the defaults
-    of the build; memory=swa (or hybrid, recurrent) and window=N then say what the model is.
+    of the build; memory=swa (or hybrid, recurrent) and window=N then say what the model is. Logs of vLLM and SGLang
+    need --requests and --tokenizer; --responses, or the log's own sums, say what was reused.
 
     Exit status: 0 replayed; 2 wrong usage, a setting that the build does not know, or an unreadable input; 3 the replay
     does not explain the log, or there is nothing to replay; 130 interrupted.
@@ -60,8 +64,8 @@ def simulate(
 
     whatif_inputs.run(
         paths,
-        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked),
+        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses),
         whatif_inputs.Output(output, quiet, color, width),
         lambda found: replay(found, changes or [], paths),
-        partial(whatif_forms.write_simulation, format),
+        partial(whatif_forms.write_simulation, by_name(ctx, format, output, whatif_forms.FORMATS)),
     )

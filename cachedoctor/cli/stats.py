@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width
+from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width, by_name
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.read_progress import Progress
@@ -35,6 +35,7 @@ class _By(StrEnum):
 
 
 def stats(
+    ctx: typer.Context,
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -69,6 +70,7 @@ def stats(
     from cachedoctor.sources.unpack import MAX_BYTES
 
     require_polars("stats")
+    chosen = by_name(ctx, format, output, stats_forms.FORMATS)
     spare_inputs(output, inputs)
     progress = Progress(inputs, quiet)
     gathering = Gathering(inputs, build, max_unpacked or MAX_BYTES, progress.read)
@@ -78,7 +80,7 @@ def stats(
             progress.close()
             if gathering.recognised:
                 with sink.writing() as out:
-                    stats_forms.write(format, found, out, terminal.look(sink.path is not None, color, width))
+                    stats_forms.write(chosen, found, out, terminal.look(sink.path is not None, color, width))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     finally:

@@ -19,10 +19,12 @@ from cachedoctor.cli.common_options import (
     Requests,
     Template,
     Width,
+    by_name,
 )
 
 
 def tune(
+    ctx: typer.Context,
     paths: whatif_inputs.Inputs,
     memory: Annotated[
         int | None,
@@ -42,6 +44,7 @@ def tune(
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
+    responses: whatif_inputs.Responses = None,
     tokenizer: ModelTokenizer = None,
     template: Template = None,
     build: Build = None,
@@ -69,8 +72,8 @@ def tune(
     limit_mib = None if memory is None else memory / (1 << 20)
     whatif_inputs.run(
         paths,
-        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked),
+        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses),
         whatif_inputs.Output(output, quiet, color, width),
         lambda found: search(found, paths, limit_mib, said or []),
-        partial(whatif_forms.write_tuning, format),
+        partial(whatif_forms.write_tuning, by_name(ctx, format, output, whatif_forms.FORMATS)),
     )

@@ -18,8 +18,10 @@ from cachedoctor.cli.common_options import (
     ColorOption,
     Config,
     Ignore,
+    MinPromptTokens,
     NoConfig,
     Select,
+    WarnTokens,
     given_options,
     given_or_piped,
 )
@@ -45,14 +47,17 @@ def watch(
     cmdline: Cmdline = None,
     select: Select = None,
     ignore: Ignore = None,
+    min_prompt_tokens: MinPromptTokens = None,
+    warn_tokens: WarnTokens = None,
     color: ColorOption = "auto",
     config: Config = None,
     no_config: NoConfig = False,
 ) -> None:
     """Show what a server does with its cache while it does it: slots, reuse, findings.
 
-    The log is read from its beginning, and on through rotation and truncation, until Ctrl-C; then the report is
-    printed. Where the output is no terminal: a line for every request that lost tokens, and for every finding.
+    The log is read from its beginning, and on through rotation and truncation, until q or Ctrl-C; then the report is
+    printed. Arrows go through the findings, ? explains the view. Where the output is no terminal: a line for every
+    request that lost tokens, and for every finding.
 
     Exit status: as analyze; 130 after Ctrl-C.
     """
@@ -76,7 +81,7 @@ def _run(
 ) -> int:
     from cachedoctor.cli.stepwise import Stepwise
 
-    shown = _view(sink, look, interrupts)
+    shown = _view(path, sink, look, interrupts)
     analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.listener, build, None, given, options=options)
     errors, interrupted = _feed(analyzer, path, shown, interrupts)
 
@@ -90,11 +95,11 @@ def _run(
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, begin=analyzer.begin)
 
 
-def _view(sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
+def _view(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
     if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from cachedoctor.cli.live_screen import Screen
 
-        return Screen(look, interrupts)
+        return Screen(look, interrupts, keys=not (path == "-" and terminal.typed()))
     from cachedoctor.cli.plain import Lines
 
     return Lines(sink, look)

@@ -15,14 +15,19 @@ from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.whatif.evidence import Evidence
+    from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
+    from cachedoctor.doctor.whatif.evidence import Asking, Evidence
     from cachedoctor.report.base import Look
 
 _Answer = TypeVar("_Answer")
 
 Inputs = Annotated[
     list[str],
-    typer.Argument(metavar="LOG|BODIES", help="Logs of one llama-server, or JSONL of request bodies; - is a log."),
+    typer.Argument(metavar="LOG|BODIES", help="Logs of one server, or JSONL of request bodies; - is a log."),
+]
+Responses = Annotated[
+    list[str] | None,
+    typer.Option("--responses", metavar="FILE", help="vLLM, SGLang: what the server answered, with usage; repeatable."),
 ]
 
 
@@ -36,6 +41,7 @@ class Beside(NamedTuple):
     build: int | None
     cmdline: str | None
     max_unpacked: int | None
+    responses: list[str] | None = None
 
 
 class Output(NamedTuple):
@@ -51,7 +57,7 @@ def run(
     paths: list[str],
     beside: Beside,
     output: Output,
-    answer: Callable[[Evidence], _Answer],
+    answer: Callable[[Evidence | BlockEvidence], _Answer],
     write: Callable[[_Answer, IO[bytes], Look], None],
 ) -> None:
     """Read everything, ask for the answer and write it.
@@ -60,7 +66,8 @@ def run(
         CacheDoctorError: something cannot be read, replayed or written.
         typer.Exit: the user interrupted.
     """
-    spare_inputs(output.path, [*paths, beside.prompts, beside.requests, beside.tokenizer, beside.template])
+    more = [beside.prompts, beside.requests, *(beside.responses or []), beside.tokenizer, beside.template]
+    spare_inputs(output.path, [*paths, *more])
     progress = Progress(paths, output.quiet)
     try:
         with Interrupts(), Sink(output.path) as sink:
@@ -75,17 +82,33 @@ def run(
         progress.close()
 
 
-def evidence(paths: list[str], progress: Progress, beside: Beside) -> Evidence:
+def evidence(paths: list[str], progress: Progress, beside: Beside) -> Evidence | BlockEvidence:
     """Read everything.
 
     Raises:
         CacheDoctorError: it cannot be read, or cannot be replayed.
     """
-    from cachedoctor.doctor.whatif.evidence import Asking, gather
+    from cachedoctor.doctor.whatif.evidence import gather_any
+
+    return gather_any(_asking(paths, beside), progress.read)
+
+
+def traffic(paths: list[str], progress: Progress, beside: Beside) -> Evidence:
+    """Read everything of a llama-server.
+
+    Raises:
+        CacheDoctorError: it cannot be read, or cannot be replayed.
+    """
+    from cachedoctor.doctor.whatif.evidence import gather
+
+    return gather(_asking(paths, beside), progress.read)
+
+
+def _asking(paths: list[str], beside: Beside) -> Asking:
+    from cachedoctor.doctor.whatif.evidence import Asking
     from cachedoctor.sources.unpack import MAX_BYTES
 
     bodies = [path for path in (beside.prompts, beside.requests) if path is not None]
-    given = given_options(beside.cmdline)
-    limit = beside.max_unpacked or MAX_BYTES
-    asking = Asking(paths, bodies, beside.tokenizer, beside.template, beside.build, given, limit)
-    return gather(asking, progress.read)
+    given, limit = given_options(beside.cmdline), beside.max_unpacked or MAX_BYTES
+    said = beside.responses or []
+    return Asking(paths, bodies, beside.tokenizer, beside.template, beside.build, given, limit, said)

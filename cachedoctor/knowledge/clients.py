@@ -12,6 +12,19 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from cachedoctor.model import ClientSetting
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One setting that stops a habit: a variable, a place in a file, or either."""
+
+    variable: str | None = None
+    value: str | None = None
+    """None: the variable must not be set."""
+    file: str | None = None
+    key: str | None = None
+    """Its place in the file, by dots."""
+
 
 class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that a client writes."""
@@ -27,6 +40,8 @@ class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sources: list[str]
     """Threads, changelogs and source files that prove it."""
     commands: list[str] = []
+    settings: list[Setting] = []
+    """What the commands do, where each of them can stand."""
     kinds: list[str] = []
     """Kinds of difference that it shows as."""
     fields: list[str] = []
@@ -72,6 +87,12 @@ class Known(NamedTuple):
         """Name it among all: ``claude-code/billing-header``."""
         return f"{self.client.name}/{self.habit.name}"
 
+    @property
+    def settings(self) -> list[ClientSetting]:
+        """What stops it, as a remedy carries it."""
+        title = self.client.title
+        return [ClientSetting(title, s.variable, s.value, s.file, s.key) for s in self.habit.settings]
+
 
 @cache
 def table() -> tuple[Client, ...]:
@@ -95,6 +116,12 @@ def known(handle: str) -> Known:
 def habits_named(name: str) -> list[Known]:
     """Give the habits of all clients that have this name."""
     return [found for found in _all() if found.habit.name == name]
+
+
+def settings_by_commands(commands: list[str]) -> list[ClientSetting]:
+    """Give the settings of the habit that has these commands; none for others."""
+    found = next((k for k in _all() if commands and k.habit.commands == commands), None)
+    return [] if found is None else found.settings
 
 
 class Piece(NamedTuple):

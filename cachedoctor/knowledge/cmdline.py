@@ -12,6 +12,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
+import msgspec
+
 from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
@@ -42,6 +44,7 @@ _CONTINUED = re.compile(r"[\\^`]\r?\n")
 """The line goes on: POSIX shells, cmd, PowerShell."""
 _ENDS = frozenset({"|", "||", "&&", "&", ";", "|&"})
 _WHOLE, _DECIMAL = re.compile(r"-?\d{1,18}"), re.compile(r"-?\d{0,18}\.\d{1,18}")
+_GIVE = "give what started the server: --cmdline 'llama-server -m ...'"
 _TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "false", "off", "disabled"})
 
 
@@ -51,21 +54,47 @@ def parse(line: str) -> list[Given]:
     Raises:
         CacheDoctorError: the quotes are not balanced, or nothing is there.
     """
-    try:
-        words = shlex.split(_CONTINUED.sub(" ", line))
-    except ValueError as error:
-        raise CacheDoctorError(
-            f"--cmdline: {str(error).lower()}", "put the whole command line in quotes: --cmdline 'llama-server -m ...'"
-        ) from None
+    words = _words(line)
     if not words:
-        raise CacheDoctorError("--cmdline: is empty", "give what started the server: --cmdline 'llama-server -m ...'")
+        raise CacheDoctorError("--cmdline: is empty", _GIVE)
+    if not any(word.startswith("-") or _ASSIGNMENT.fullmatch(word) or _starts(word) for word in words):
+        raise CacheDoctorError("--cmdline: has no option and no program of llama.cpp", _GIVE)
     variables, arguments = _split(words)
     return [*_environment(variables), *_options(arguments)]
 
 
+def is_program(word: str) -> bool:
+    """Whether a word names the server, with or without its path."""
+    return _PROGRAM.search(word) is not None
+
+
+def _starts(word: str) -> bool:
+    return is_program(word) or _file_name(word) in _CONTAINERS
+
+
+def _file_name(path: str) -> str:
+    return re.split(r"[/\\]", path)[-1]
+
+
+def _words(line: str) -> list[str]:
+    """Words as a shell reads them, or the strings of a JSON list, as ``docker inspect`` and compose files have them."""
+    if line.lstrip().startswith("["):
+        try:
+            return msgspec.json.decode(line.encode("utf-8", "surrogateescape"), type=list[str])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            hint = 'a list has its words in quotes: ["llama-server", "-c", "32768"]'
+            raise CacheDoctorError("--cmdline: is no JSON list of words", hint) from None
+    try:
+        return shlex.split(_CONTINUED.sub(" ", line))
+    except ValueError as error:
+        raise CacheDoctorError(
+            f"--cmdline: {str(error).lower()}", "put the whole command line in quotes: --cmdline 'llama-server -m ...'"
+        ) from None
+
+
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     """(assignments, words behind the program). Wrappers such as sudo, nohup, env and taskset stand before it."""
-    container = next((i for i, word in enumerate(words) if re.split(r"[/\\]", word)[-1] in _CONTAINERS), None)
+    container = container_at(words)
     program = next((i for i, word in enumerate(words) if _PROGRAM.search(word)), None)
     if container is not None and (program is None or container < program):
         return _container(words[container + 1 :])
@@ -82,8 +111,8 @@ def _until_end(words: list[str]) -> list[str]:
     return words[:ends]
 
 
-def _container(words: list[str]) -> tuple[list[str], list[str]]:
-    """Read ``docker run -e A=1 ... image arguments``."""
+def image_at(words: list[str]) -> tuple[int, list[str]]:
+    """(place of the image, variables) in the words behind ``docker``: ``run -e A=1 ... image arguments``."""
     variables: list[str] = []
     at = words.index("run") + 1 if "run" in words else 0
     while at < len(words) and words[at].startswith("-"):
@@ -95,6 +124,16 @@ def _container(words: list[str]) -> tuple[list[str], list[str]]:
         if name in ("-e", "--env"):
             variables.append(value)
         at += 1
+    return at, variables
+
+
+def container_at(words: list[str]) -> int | None:
+    """Place of the program that runs a container; None where there is none."""
+    return next((i for i, word in enumerate(words) if re.split(r"[/\\]", word)[-1] in _CONTAINERS), None)
+
+
+def _container(words: list[str]) -> tuple[list[str], list[str]]:
+    at, variables = image_at(words)
     arguments = _until_end(words[at + 1 :])
     if arguments and _PROGRAM.search(arguments[0]):
         arguments = arguments[1:]

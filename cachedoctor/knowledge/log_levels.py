@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.knowledge import flags
+from cachedoctor.model import OptionChange
 
 Want = Literal["accounting", "text", "prompts"]
 """Prompt length, reuse and checkpoints; the text where two prompts diverge; whole prompts."""
@@ -27,46 +28,51 @@ _WARN = "This writes prompt text into the log."
 class Restart(msgspec.Struct):
     """One restart of the server after which the log says more."""
 
-    command: str
-    """``llama-server ...`` stands for what the user has; empty when no option of these builds helps."""
+    options: list[OptionChange]
+    """None when no option of these builds helps."""
     shows: list[Want]
     text: str
     """That prompts will stand in the log; what these builds cannot show, and from which one on it can be shown."""
 
 
-def show_accounting(low: int | None, high: int | None) -> tuple[str, str]:
-    """Return (words, command) that make builds log prompt length, reuse and checkpoints; the command may be empty."""
+_TRACE = OptionChange("--verbosity", "4")
+_FILES = OptionChange("--log-prompts-dir", "prompts")
+
+
+def show_accounting(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
+    """Return (words, options) that make builds log prompt length, reuse and checkpoints; there may be none."""
     if low is not None and low > _LAST_OPEN:
-        return "restart llama-server with -lv 4 (trace)", "llama-server ... -lv 4"
+        return "restart llama-server at trace level", [_TRACE]
     if high is not None and high <= _LAST_OPEN:
-        return "this build shows it at its default level: log without --log-disable or a lower -lv", ""
-    return "b9294 and newer: restart with -lv 4; older builds show it at their default level", "llama-server ... -lv 4"
+        return "this build shows it at its default level: log without --log-disable or a lower -lv", []
+    return "b9294 and newer: restart llama-server at trace level; older builds show it at their default level", [_TRACE]
 
 
-def show_text(low: int | None, high: int | None) -> tuple[str, list[str]]:
-    """Return (words, commands) that make builds show the text around the divergence."""
+def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
+    """Return (words, options) that make builds show the text around the divergence."""
     variables = _variables(high)
     if not variables:
         return (
             "this build cannot show the text; from b6900 on it can, and the request bodies of the client would tell",
             [],
         )
-    prompts = ["llama-server ... --log-prompts-dir DIR"] if _has_prompts_dir(low, high) else []
-    commands = [f"{' '.join(variables)} llama-server ...", *prompts]
-    warn = f"{_WARN} Or have whole prompts written to files, by the option." if prompts else _WARN
+    has_files = _has_prompts_dir(low, high)
+    warn = f"{_WARN} Or have whole prompts written to files, by --log-prompts-dir." if has_files else _WARN
     if low is not None and low >= 10809:
-        return f"set both variables and restart. {warn}", commands
+        return f"set both variables and restart llama-server. {warn}", variables
     if low is not None and low >= _TEXT and len(variables) == 1:
-        return f"set the variable and restart. {warn}", commands
-    return f"set the variables and restart (the second only acts from b10809 on; both need b6900). {warn}", commands
+        return f"set the variable and restart llama-server. {warn}", variables
+    words = "set the variables and restart llama-server (the second only acts from b10809 on; both need b6900)"
+    return f"{words}. {warn}", variables
 
 
-def _variables(high: int | None) -> list[str]:
+def _variables(high: int | None) -> list[OptionChange]:
     """Variables that show the text; a build that does not know one ignores it."""
     if high is not None and high < _TEXT:
         return []
     both = flags.SLOTS_N_DIFF.env[0].exists(None, high) is not False
-    return ["LLAMA_SERVER_SLOTS_DEBUG=1", *(["LLAMA_SERVER_SLOTS_N_DIFF=32"] if both else [])]
+    debug, around = OptionChange("LLAMA_SERVER_SLOTS_DEBUG", "1"), OptionChange("LLAMA_SERVER_SLOTS_N_DIFF", "32")
+    return [debug, around] if both else [debug]
 
 
 def _has_prompts_dir(low: int | None, high: int | None) -> bool:
@@ -75,13 +81,13 @@ def _has_prompts_dir(low: int | None, high: int | None) -> bool:
 
 def restart(wants: set[Want], low: int | None, high: int | None) -> Restart:
     """Return the one command that shows most of ``wants`` on every build from ``low`` to ``high``."""
-    variables: list[str] = []
-    options: list[str] = []
+    variables: list[OptionChange] = []
+    options: list[OptionChange] = []
     shows: list[Want] = []
     said: list[str] = []
     if "accounting" in wants:
         if low is not None and low > _LAST_OPEN:
-            options.append("-lv 4")
+            options.append(_TRACE)
             shows.append("accounting")
         else:
             said.append(f"Reuse and checkpoints: {show_accounting(low, high)[0]}.")
@@ -93,14 +99,14 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> Restart:
             said.append(f"The text that changed can be shown from b{_TEXT} on.")
     if "prompts" in wants:
         if _has_prompts_dir(low, high):
-            options.append("--log-prompts-dir DIR")
+            options.append(_FILES)
             shows.append("prompts")
-            said.append("Give DIR to the next analysis with --prompts DIR.")
+            said.append("Make the folder prompts first, and give it to the next analysis with --prompts prompts.")
         else:
             said.append(
                 "Whole prompts: from b9713 on with --log-prompts-dir DIR; before, save the client's request bodies."
             )
-    kept = [where for want, where in (("text", "the log"), ("prompts", "DIR")) if want in shows]
+    kept = [where for want, where in (("text", "the log"), ("prompts", "the folder")) if want in shows]
     if kept:
         said.insert(0, f"Prompts will stand in {' and in '.join(kept)}.")
-    return Restart(" ".join([*variables, "llama-server ...", *options]) if shows else "", shows, " ".join(said))
+    return Restart([*variables, *options] if shows else [], shows, " ".join(said))

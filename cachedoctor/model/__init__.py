@@ -34,17 +34,20 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
+from cachedoctor.model.fix import Fix, FixStep, Launcher
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
+from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
-from cachedoctor.model.report import InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
+from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
+from cachedoctor.model.slow_turn import SlowTurn
 from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
 from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
@@ -71,6 +74,7 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClientSetting",
     "ComparedSide",
     "Comparison",
     "Confidence",
@@ -85,16 +89,20 @@ __all__ = [
     "Excerpt",
     "Explanation",
     "Facts",
+    "Filtered",
     "Finding",
     "FindingChange",
     "FindingSide",
     "First",
+    "Fix",
+    "FixStep",
     "Given",
     "Incident",
     "IncidentName",
     "InputInfo",
     "Judged",
     "KnownClient",
+    "Launcher",
     "Level",
     "Line",
     "Mark",
@@ -105,6 +113,7 @@ __all__ = [
     "Memory",
     "NotEvaluated",
     "Op",
+    "OptionChange",
     "Options",
     "Outcome",
     "Part",
@@ -138,6 +147,7 @@ __all__ = [
     "Sizes",
     "SlotReuse",
     "SlotView",
+    "SlowTurn",
     "Stats",
     "StatsInput",
     "StatsRow",
@@ -148,8 +158,11 @@ __all__ = [
     "Verdict",
     "View",
     "Wording",
+    "as_typed",
     "causes",
     "counted",
+    "left_out",
+    "option_rows",
     "read_rows",
     "release",
 ]

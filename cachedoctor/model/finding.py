@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Url
+from cachedoctor.model.option_change import ClientSetting, OptionChange, option_rows
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
@@ -50,14 +51,38 @@ class Remedy(msgspec.Struct):
 
     text: str
     commands: list[str] = msgspec.field(default_factory=list)
-    """To be copied."""
+    """To be copied. A row that begins with a dash is options, which belong behind those that the server is started
+    with."""
+    options: list[OptionChange] = msgspec.field(default_factory=list)
+    """What it changes on the command line or in the environment of the server, all together. Added after the first
+    release of v1: may be missing."""
+    settings: list[ClientSetting] = msgspec.field(default_factory=list)
+    """What it changes in a client. Added after the first release of v1: may be missing."""
+    purpose: Literal["fix", "depends", "look"] = "fix"
+    """Whether it mends the cause, helps or costs depending on what its text says, or only shows more of the cause.
+    Added after the first release of v1: may be missing."""
+
+    def __post_init__(self) -> None:
+        """Write the commands that the options are; a command of ours mends nothing."""
+        if not self.commands:
+            self.commands = option_rows(self.options)
+        if self.purpose == "fix" and self.commands and all(c.startswith("cachedoctor ") for c in self.commands):
+            self.purpose = "look"
+
+
+_OPEN = "not excluded"
 
 
 class RuledOut(msgspec.Struct):
-    """A look-alike, and the line of thought that excludes it."""
+    """A look-alike, and the line of thought that excludes it, or ``not excluded: `` and what leaves it open."""
 
     name: Name
     why: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the log does not exclude it after all."""
+        return self.why.startswith(_OPEN)
 
 
 _SIDE = {
@@ -107,7 +132,7 @@ class Finding(msgspec.Struct):
     why: str
     """Why the cache could not be used."""
     ruled_out: list[RuledOut]
-    """Look-alikes, and what excludes them."""
+    """Look-alikes, and what excludes them; also those of ``still_possible``, called "not excluded"."""
     diff: Annotated[Any, msgspec.Meta(extra_json_schema={"contract": _DIFFERENCE})]
     """Where two prompts given beside the log part, or None. 'first' is as in cachedoctor.diff/1."""
     remedies: list[Remedy]
@@ -121,6 +146,19 @@ class Finding(msgspec.Struct):
     key: str = ""
     """Cause, where a code has several: findings of one code differ in key, path or origin.
     Added after the first release of v1: may be missing."""
+    still_possible: list[RuledOut] = msgspec.field(default_factory=list)
+    """Look-alikes that the log leaves open, and why. Added after the first release of v1: may be missing."""
+
+    def __post_init__(self) -> None:
+        """Tell what is left open from what is excluded, in reports of older versions as well."""
+        if not self.still_possible:
+            left = [other for other in self.ruled_out if other.is_open]
+            self.still_possible = [RuledOut(other.name, other.why.partition(": ")[2]) for other in left]
+
+    @property
+    def excluded(self) -> list[RuledOut]:
+        """Look-alikes that something in the log excludes."""
+        return [other for other in self.ruled_out if not other.is_open]
 
     @property
     def primary(self) -> Evidence | None:
@@ -147,11 +185,14 @@ class Restart(msgspec.Struct):
     """The one restart of the server after which most of what was not evaluated could be."""
 
     command: str
-    """``llama-server ...`` stands for what the user has."""
+    """To be copied, a row that exports variables and one of options, which belong behind those that the server is
+    started with; either may be all."""
     text: str
     """What to know before: prompts will stand in the log; what these builds cannot show."""
     codes: list[Code]
     """Rules that it enables."""
+    options: list[OptionChange] = msgspec.field(default_factory=list)
+    """What the command says. Added after the first release of v1: may be missing."""
 
 
 class RuleInfo(msgspec.Struct):

@@ -21,6 +21,7 @@ IncidentName = Literal[
     "purged",  # an idle slot was emptied to make room: slot, tokens
     "ram_failed",  # a prompt of the RAM cache could not be restored: size in bytes
     "refused",  # the server refused a request for another reason
+    "value",  # a date or an id that is another one in the second of two prompts: number of its line
     "state_failed",  # libllama could not load a saved state, of whatever kind
 ]  # fmt: skip
 

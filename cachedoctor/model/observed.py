@@ -164,6 +164,7 @@ class Observed(msgspec.Struct, gc=False):
     processed_tokens: int | None = None
     prompt_ms: float | None = None
     generated_tokens: int | None = None
+    reply_ms: float | None = None
     answered: bool = False
     """The head of its timing block was printed (up to b9093), without which it has no answer."""
     released_tokens: int | None = None

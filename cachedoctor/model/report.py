@@ -10,8 +10,10 @@ import msgspec
 from cachedoctor.model.account import Account
 from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
+from cachedoctor.model.fix import Fix, Launcher
 from cachedoctor.model.row import RequestRow
 from cachedoctor.model.session import Session
+from cachedoctor.model.slow_turn import SlowTurn
 
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 1}})]
 _Prompt = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
@@ -39,6 +41,9 @@ class InputInfo(msgspec.Struct):
     ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
     imitations: Long = 0
     """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
+    launcher: Launcher | None = None
+    """What started the servers that wrote it, as far as the wrappers around its lines tell. Added after the first
+    release of v1: may be missing."""
 
 
 class Totals(msgspec.Struct):
@@ -70,6 +75,11 @@ class Totals(msgspec.Struct):
     open_requests: Long | None = None
     """Requests that computed enough to matter, of which the log does not tell what they could have reused, as it lacks
     what came before them or what became of them. Added after the first release of v1: may be missing."""
+    short_requests: Long | None = None
+    """Requests that lost tokens, and of which nothing is said because their prompt is shorter than ``short_below``.
+    Added after the first release of v1: may be missing."""
+    short_below: Long | None = None
+    """Tokens, the threshold ``min-prompt-tokens``. Added after the first release of v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):
@@ -85,6 +95,26 @@ class SlotReuse(msgspec.Struct):
     cells: Annotated[list[tuple[_Prompt, _Reused] | None], msgspec.Meta(extra_json_schema=_CELLS)]
     """Prompt tokens and how many of them were reused, at most 64 times, in the order in which the requests ended; None
     where the log does not say."""
+
+
+class Filtered(msgspec.Struct):
+    """Which requests of a log are shown; sums, and counts and costs of findings, are of the whole log."""
+
+    tasks: list[Long]
+    """Empty: of any task."""
+    slots: list[Long]
+    """Empty: on any slot."""
+    since: str | None
+    """As it was asked for, of the log's own clock."""
+    until: str | None
+    requests: Long
+    """Requests that are shown."""
+    all_requests: Long
+    findings: Long
+    """Findings that one of these requests belongs to."""
+    all_findings: Long
+    without_time: Long = 0
+    """Requests that are left out because the log has no time of them."""
 
 
 class RequestLines(Protocol):
@@ -147,3 +177,9 @@ class Report(msgspec.Struct):
     accounts: list[Account] = msgspec.field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went: of the whole log first, then of servers, conversations
     and clients."""
+    filtered: Filtered | None = None
+    """Which requests and findings are shown; None: all."""
+    slowest: list[SlowTurn] = msgspec.field(default_factory=list)
+    """The requests that took longest, the slowest first."""
+    fix: list[Fix] = msgspec.field(default_factory=list)
+    """What to change, one for each server with findings that something mends, the costliest first."""

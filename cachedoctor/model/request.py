@@ -123,6 +123,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return self.seen.choice.selected_by
 
     @property
+    def slot_named(self) -> bool:
+        """The client named the slot: printed from b9873 on, before that the line of the choice is missing."""
+        if self.selected_by is not None:
+            return self.selected_by == "id"
+        silent = self.facts.at_least(6751) is True and self.facts.at_least(9873) is False
+        return silent and not self.partial and "launches" in self.facts.shows
+
+    @property
     def t_last(self) -> int | None:
         """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
         return self.seen.choice.t_last

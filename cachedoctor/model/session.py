@@ -52,6 +52,10 @@ class Sizes(msgspec.Struct):
     """The largest context checkpoint."""
     entry: float | None = None
     """The largest prompt of the RAM cache, checkpoints included."""
+    state: float | None = None
+    """The largest state that was saved to the RAM cache, without checkpoints."""
+    state_tokens: int = 0
+    """Its length."""
     conversations: dict[int, float] = msgspec.field(default_factory=dict)
     """Largest saved state of each conversation."""
     short: int = 0
@@ -70,6 +74,14 @@ class Undecided(msgspec.Struct):
     alike: int
     """Tokens of first prompts that began like what their slot held, which was as long."""
     alike_requests: int
+    named: int
+    """Requests that may have lost something and whose slot the client had named."""
+    anew: int
+    """Tokens that may stand again in first prompts, which are longer than what they displaced and begin like it."""
+    anew_at: Mark | None
+    """Line of the last of these prompts."""
+    returns: int
+    """Requests for which the RAM cache brought back what another conversation had displaced."""
     all_requests: int
     """All whose tokens are placed, as those below."""
     cached_tokens: int

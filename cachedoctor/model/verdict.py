@@ -23,6 +23,10 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Every cause is one of the slot's: the client changed nothing."""
     named: bool = False
     """A rule names a cause, be it one that is switched off."""
+    undecided: bool = False
+    """Every cause is one of several that the log leaves open, or there was no loss at all."""
+    guessed: bool = False
+    """Every cause has a low confidence."""
 
 
 NO_VERDICT = Verdict()

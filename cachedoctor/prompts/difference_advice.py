@@ -21,11 +21,11 @@ _KEEP_REASONING = [
     Advice(
         "llama-server from b9873 on keeps reasoning if the template can; from b10809 on that is the default. "
         "It costs context.",
-        ["llama-server ... --reasoning-preserve"],
+        ["--reasoning-preserve"],
     ),
     Advice(
         "Older builds, with a template that knows the switch (Qwen3.5 and newer; GLM has clear_thinking=false):",
-        ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"],
+        ["--chat-template-kwargs '{\"preserve_thinking\":true}'"],
     ),
     Advice(
         "The client must send the reasoning of earlier turns back unchanged, as reasoning_content (llama-server "
@@ -75,7 +75,7 @@ _GENERIC: dict[str, list[Advice]] = {
         Advice("Send the reasoning of a turn in every later request, or in none."),
         Advice(
             "From b10809 on llama-server keeps reasoning by default; to leave it out everywhere:",
-            ["llama-server ... --no-reasoning-preserve"],
+            ["--no-reasoning-preserve"],
         ),
     ],
     "message-edited": [

@@ -71,12 +71,15 @@ class PromptTree:
 
     def tokens(self, prompt: int) -> array[int] | None:
         """The sequence itself; None when some of it was invented."""
-        parts, node, end = [], self._node[prompt], self._length[prompt]
+        found, length = self.known(prompt), self._length[prompt]
+        return found if len(found) == length else None
+
+    def _first(self, prompt: int, end: int) -> array[int]:
+        """The first ``end`` tokens of a sequence, none of which was invented."""
+        parts, node = [], self._node[prompt]
         while node:
             place, top = self._place[node], self._top[node]
             if top < end:  # a node that was split since may begin behind the end
-                if place < 0:
-                    return None
                 parts.append(self._pool[place : place + end - top])
                 end = top
             node = self._parent[node]
@@ -84,6 +87,15 @@ class PromptTree:
         for part in reversed(parts):
             found.extend(part)
         return found
+
+    def known(self, prompt: int) -> array[int]:
+        """The tokens of a sequence in front of the first that was invented."""
+        node, end = self._node[prompt], self._length[prompt]
+        while node:
+            if self._place[node] < 0:
+                end = min(end, self._top[node])
+            node = self._parent[node]
+        return self._first(prompt, end)
 
     def common(self, one: int, other: int) -> int:
         """Longest common prefix of two sequences, in tokens."""

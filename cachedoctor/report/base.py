@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+from collections.abc import Container
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ class Look(NamedTuple):
     encoding: str = "utf-8"
     pages: str | None = None
     """What stands before the ``url`` of a rule to make it a link; None where the output knows no links."""
+    verbose: bool = False
+    """Everything is shown that is known."""
 
     def encode(self, text: str) -> bytes:
         """Give the bytes for the output; no character is ever a reason to fail."""
@@ -52,6 +56,20 @@ FORMATS: dict[str, Format] = {
         Format("html", "html.html_report", True),
     )
 }
+
+ENDINGS: dict[str, str] = {
+    ".html": "html", ".htm": "html", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown",
+    ".markdown": "markdown", ".sarif": "sarif", ".txt": "text", ".csv": "csv",
+}  # fmt: skip
+"""Format of a report, or of another answer, by how the name of its file ends."""
+
+
+def format_of(path: str | None, known: Container[str]) -> str | None:
+    """Return the one of the ``known`` formats that the ending of a file's name stands for; None for any other name."""
+    name = (path or "").lower()
+    ending = ".sarif" if name.endswith(".sarif.json") else os.path.splitext(name)[1]
+    found = ENDINGS.get(ending)
+    return found if found in known else None
 
 
 def write(name: FormatName, report: Report, out: IO[bytes], look: Look) -> None:

@@ -17,7 +17,9 @@ from cachedoctor.model import (
     CacheSample,
     Cause,
     Counters,
+    Filtered,
     Finding,
+    Fix,
     InputInfo,
     Memory,
     NotEvaluated,
@@ -27,6 +29,7 @@ from cachedoctor.model import (
     RuleInfo,
     SamplePeriod,
     SlotReuse,
+    SlowTurn,
     Totals,
 )
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
@@ -134,8 +137,17 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    filtered: Filtered | None = None
+    """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
+    release of v1: may be missing."""
     causes: list[Cause] = field(default_factory=list)
     """Findings of one cause over all servers together. Added after the first release of v1: may be missing."""
+    slowest: list[SlowTurn] = field(default_factory=list)
+    """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
+    missing."""
+    fix: list[Fix] = field(default_factory=list)
+    """What to change, one for each server with findings that something mends, the costliest first. Added after the
+    first release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -218,6 +230,9 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
+    slowest: list[SlowTurn] = field(default_factory=list)
+    fix: list[Fix] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
 
 
 StreamLine = (

@@ -22,7 +22,9 @@ from cachedoctor.model import (
     Finding,
     FindingChange,
     First,
+    Fix,
     Line,
+    OptionChange,
     Period,
     PrefillBatch,
     PromptDiff,
@@ -77,7 +79,21 @@ class _Sessions(Sequence[Session]):
 def report(shown: Report) -> ShownReport:
     """Return a report as it may be shown."""
     findings = [finding(found) for found in shown.findings]
-    return ShownReport(**{**msgspec.structs.asdict(shown), "findings": findings, "sessions": _Sessions(shown.sessions)})
+    parts = {"findings": findings, "sessions": _Sessions(shown.sessions), "fix": [_fix(one) for one in shown.fix]}
+    return ShownReport(**{**msgspec.structs.asdict(shown), **parts})
+
+
+def _fix(shown: Fix) -> Fix:
+    return msgspec.structs.replace(
+        shown,
+        origin=shown.origin and hidden(shown.origin),
+        options=[_option(change) for change in shown.options],
+        steps=[
+            msgspec.structs.replace(step, text=hidden(step.text), commands=[hidden(c) for c in step.commands])
+            for step in shown.steps
+        ],
+        notes=[hidden(note) for note in shown.notes],
+    )
 
 
 def finding(shown: Finding) -> Finding:
@@ -87,6 +103,7 @@ def finding(shown: Finding) -> Finding:
         claim=hidden(shown.claim),
         why=hidden(shown.why),
         ruled_out=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.ruled_out],
+        still_possible=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.still_possible],
         remedies=[_remedy(remedy) for remedy in shown.remedies],
         references=[hidden(reference) for reference in shown.references],
         origin=shown.origin and hidden(shown.origin),
@@ -97,7 +114,17 @@ def finding(shown: Finding) -> Finding:
 
 
 def _remedy(shown: Remedy) -> Remedy:
-    return msgspec.structs.replace(shown, text=hidden(shown.text), commands=[hidden(c) for c in shown.commands])
+    return msgspec.structs.replace(
+        shown,
+        text=hidden(shown.text),
+        commands=[hidden(c) for c in shown.commands],
+        options=[_option(change) for change in shown.options],
+    )
+
+
+def _option(shown: OptionChange) -> OptionChange:
+    value = None if shown.value is None else hidden(shown.value)
+    return msgspec.structs.replace(shown, name=hidden(shown.name), value=value)
 
 
 def diff(shown: PromptDiff) -> PromptDiff:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from cachedoctor.knowledge import clients, flags, log_levels
 from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
-from cachedoctor.model import Remedy, Session
+from cachedoctor.model import Advice, OptionChange, Remedy, Session, as_typed, option_rows
 
 _STEP = 256
 """MiB to which a size is rounded up: sizes of saved states are estimates for the next conversation."""
@@ -27,33 +28,50 @@ def update(session: Session, what: str, commands: Sequence[str] = ()) -> Remedy:
     return Remedy(f"Update {session.program}, which has builds of its own. In llama.cpp: {what}")
 
 
-def option(session: Session, known: Option, value: str, what: str, *, off: bool = False) -> Remedy:
-    """Advise an option by the name that the user's build has; ``off``: the one that switches it off."""
+def option(
+    session: Session, known: Option, value: str, what: str, *, off: bool = False, also: Sequence[OptionChange] = ()
+) -> Remedy:
+    """Advise an option by the name that the user's build has.
+
+    Args:
+        session: the server.
+        known: the option.
+        value: as it is typed; empty for a switch.
+        what: the reason.
+        off: advise the name that switches it off.
+        also: options that belong to it.
+    """
     low, high = span(session)
-    if session.program is not None:
-        names = known.off if off else known.names
-        return Remedy(
-            f"{what} {session.program} has options of its own; see its --help for this one.",
-            [f"llama-server ... {names[0].text} {value}".rstrip()],
-        )
+    names = known.off if off else known.names
     name = name_for(known, low, high, off=off)
-    if name is not None:
-        return Remedy(what, [f"llama-server ... {name} {value}".rstrip()])
-    if lacking(known, low, high, off=off):
+    if name is None and session.program is None and lacking(known, low, high, off=off):
         return Remedy(
             f"{what} This build does not have the option: {by_build(known, off=off)}. Use a build that has it."
         )
-    names = known.off if off else known.names
-    return Remedy(
-        f"{what} The name depends on the build: {by_build(known, off=off)}.",
-        [f"llama-server ... {names[0].text} {value}".rstrip()],
-    )
+    changes = [OptionChange(name or names[0].text, value or None), *also]
+    if session.program is not None:
+        what = f"{what} {session.program} has options of its own; see its --help for this one."
+    elif name is None:
+        what = f"{what} The name depends on the build: {by_build(known, off=off)}."
+    return Remedy(what, options=changes)
 
 
-def client(handle: str) -> Remedy:
-    """Advise what stops a habit of a client, by its row in the table: ``claude-code/billing-header``."""
-    habit = clients.known(handle).habit
-    return Remedy(habit.stop, habit.commands)
+def client(handle: str, what: str = "", *, sure: bool = True) -> Remedy:
+    """Advise what stops a habit of a client, by its row in the table: ``claude-code/billing-header``.
+
+    Args:
+        handle: of the habit.
+        what: the reason, instead of the words of the table.
+        sure: it is this client's doing.
+    """
+    known = clients.known(handle)
+    purpose: Literal["fix", "depends"] = "fix" if sure else "depends"
+    return Remedy(what or known.habit.stop, known.habit.commands, settings=known.settings, purpose=purpose)
+
+
+def of_difference(known: Advice) -> Remedy:
+    """Give the advice on a difference of two prompts as a remedy; of a client's habit with its settings."""
+    return Remedy(known.text, known.commands, settings=clients.settings_by_commands(known.commands))
 
 
 def side_requests() -> Remedy:
@@ -87,22 +105,62 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
 
 def slots(session: Session, count: int, what: str) -> Remedy:
     """Advise ``count`` slots for the reason ``what``, with the context that they need together."""
-    options, cost = slot_options(session, count)
-    return Remedy(f"{what} {cost}", [f"llama-server ... {options}"])
+    changes, cost = slot_options(session, count)
+    return Remedy(f"{what} {cost}", options=changes)
 
 
-def slot_options(session: Session, count: int) -> tuple[str, str]:
-    """Options for ``count`` slots with the context that they need together, and a sentence on what that costs."""
+def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]:
+    """Options for ``count`` slots with the context that they need together, and a sentence on what that costs.
+
+    There are none where the log does not say how large the context is: slots alone would divide it further.
+    """
     each = session.n_ctx_slot
     if session.setting("kv_unified") is True:
-        return f"-np {count}", "The slots share the context (unified KV), so raise -c if it gets full."
+        # A number of slots ends the sharing that the server chooses where none is given.
+        keep = name_for(flags.KV_UNIFIED, *span(session)) or "--kv-unified"
+        changes = [*as_typed(f"--parallel {count}"), OptionChange(keep)]
+        return changes, "The slots share the context (unified KV), so raise --ctx-size if it gets full."
     if each:
-        cost = f"-c is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
-        return f"-np {count} -c {count * each}", cost
-    return (
-        f"-np {count} -c <{count} x the context one conversation needs>",
-        "Without --kv-unified -c is divided by the slots, so it grows with them. That costs KV memory.",
+        cost = f"--ctx-size is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
+        return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
+    return [], (
+        f"Set --parallel {count}, and --ctx-size to {count} times what one conversation needs: without --kv-unified it is "
+        "divided by the slots. That costs KV memory."
     )
+
+
+def context_size(session: Session) -> int | None:
+    """Tokens of the context of all slots together; None where the log does not say."""
+    total = session.setting("n_ctx")
+    if isinstance(total, int) and total > 0:
+        return total
+    each, count = session.n_ctx_slot, session.n_slots
+    if each and (count == 1 or session.setting("kv_unified") is True):
+        return each
+    return each * count if each and count and session.setting("kv_unified") is False else None
+
+
+def more_context(session: Session, what: str, needed: int | None = None, *, pool: bool = False) -> Remedy:
+    """Advise twice the context, or more where a prompt needs it, and no more than the model was trained for.
+
+    Args:
+        session: the server.
+        what: the reason.
+        needed: tokens that all slots together must hold; None if that is unknown.
+        pool: several conversations fill it, each of which may be as long as the model was trained for.
+    """
+    has, trained = context_size(session), session.setting("n_ctx_train")
+    if has is None:
+        return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not say what it is now.")
+    value = 2 * has
+    while needed is not None and value <= needed:
+        value *= 2
+    if isinstance(trained, int) and trained > 0:
+        shared = session.setting("kv_unified") is True and not pool
+        value = min(value, trained * (1 if shared else session.n_slots or 1))
+    if value <= max(has, needed or 0):
+        return Remedy(f"{what} It is {has:,} tokens now, and the model was trained with no more than {trained:,}.")
+    return Remedy(f"{what} It is {has:,} tokens now.", options=as_typed(f"--ctx-size {value}"))
 
 
 def cache_ram(session: Session) -> Remedy:
@@ -187,7 +245,7 @@ def checkpoint_cost(session: Session, count: int) -> str:
 
 GIVE_CMDLINE = (
     "the command line of the server was not given",
-    "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server ...'",
+    "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
 )
 
 
@@ -195,37 +253,40 @@ def show_text(session: Session) -> Remedy:
     """How to make this build show the text where two prompts diverge."""
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
-    words, commands = log_levels.show_text(*span(session))
-    return Remedy(f"To see the text that changed: {words}", commands)
+    words, changes = log_levels.show_text(*span(session))
+    return Remedy(f"To see the text that changed: {words}", options=changes, purpose="look")
 
 
-def show_accounting(session: Session) -> tuple[str, str]:
-    """Words and option that make this build log prompt length, reuse and checkpoints."""
+def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
+    """Words and options that make this build log prompt length, reuse and checkpoints."""
     return log_levels.show_accounting(*span(session))
+
+
+def _rows(found: tuple[str, list[OptionChange]]) -> str:
+    """Words, and below them what can be copied."""
+    words, changes = found
+    return "\n".join([words, *option_rows(changes)])
 
 
 def needs_text(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
     if "text" in session.shows or session.setting("prompts_given"):
         return None
-    words, commands = log_levels.show_text(*span(session))
-    return "the log shows no text of the prompts (no old: / new: lines)", "\n".join([words, *commands])
+    return "the log shows no text of the prompts (no old: / new: lines)", _rows(log_levels.show_text(*span(session)))
 
 
 def needs_accounting(session: Session) -> tuple[str, str] | None:
     """Why a rule that needs prompt length and reuse lines was not evaluated, or None."""
     if "accounting" in session.shows:
         return None
-    words, command = show_accounting(session)
-    return "prompt length and reuse are hidden at this level", f"{words}\n{command}" if command else words
+    return "prompt length and reuse are hidden at this level", _rows(show_accounting(session))
 
 
 def needs_adapters(session: Session) -> tuple[str, str] | None:
     """Why a change of adapters was not looked for, or None: from b9294 on its line is printed at trace level."""
     if session.at_least(9294) is not True or "adapters" in session.shows:
         return None
-    words, command = show_accounting(session)
-    return "a change of adapters is hidden at this level", f"{words}\n{command}" if command else words
+    return "a change of adapters is hidden at this level", _rows(show_accounting(session))
 
 
 def needs_prompts(session: Session) -> tuple[str, str] | None:
@@ -234,6 +295,11 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
         return None
     words = "give the client's request bodies, or dumps of the prompts, beside the log"
     return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+
+
+def needs_prompts_for_more(session: Session) -> tuple[str, str] | None:
+    """Why a rule was not evaluated that sees some of it in the log, or None when the prompts were given."""
+    return needs_prompts(session)
 
 
 def needs_bodies(session: Session) -> tuple[str, str] | None:
@@ -249,6 +315,7 @@ WANTS: dict[object, log_levels.Want] = {
     needs_adapters: "accounting",
     needs_text: "text",
     needs_prompts: "prompts",
+    needs_prompts_for_more: "prompts",
 }
 """What a rule lacks that names one of these as its ``needs``."""
 

@@ -40,6 +40,8 @@ MIN_LOST = 17
 """Tokens: the last 16 may differ by re-tokenisation alone."""
 RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
+RETURNED = 0.5
+"""Share of a prompt: a slot that was chosen by its age holds less of it, whatever similarity is asked for."""
 LRU_MOST = 0.1
 """Share of a prompt that any slot holds at most when one is chosen for its age: the default threshold (b6628 and newer)."""
 SHORT = 0.25
@@ -79,7 +81,7 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_history", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
+        "_history", "_replayed", "before", "beside", "client_lost", "difference", "early", "facts", "first", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
         "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
@@ -94,6 +96,7 @@ class RuleContext:
         steals: int,
         options: Options = DEFAULTS,
         difference: PromptDiff | None = None,
+        beside: Sequence[Request] = (),
     ) -> None:
         """Work out the numbers.
 
@@ -106,6 +109,7 @@ class RuleContext:
             steals: requests of the session so far whose slot held another thread's prompt and that lost by it.
             options: thresholds.
             difference: what changed from the thread's previous prompt, when both were given beside the log.
+            beside: what other slots served at the same time as ``slot_before``, where that was a first prompt.
         """
         r = request
         self.request = r
@@ -113,6 +117,7 @@ class RuleContext:
         self.facts: Server = setup.facts
         self.before = before
         self.slot_before = slot_before
+        self.beside = beside
         self.threads = threads
         self.steals = steals
         self.difference = difference
@@ -157,7 +162,8 @@ class RuleContext:
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
-        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not r.restored_from_ram)
+        back = r.restored_from_ram or _came_back(r)
+        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not back)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
         self.text_alone = r.outcome == "unknown" and bool(r.old_text and r.new_text) and not self.known and not r.error
@@ -244,6 +250,11 @@ def _prompt_at_most(r: Request, reference: int) -> int:
     return high if high is not None else reference if r.cut else 0
 
 
+def _came_back(r: Request) -> bool:
+    """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
+    return r.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
+
+
 def _rough(r: Request) -> bool:
     """The bounds of the common prefix lie more than 10 % apart."""
     between = r.prefix_between
@@ -280,6 +291,8 @@ class Match(msgspec.Struct):
     """Upper bound of ``tokens`` where the log leaves it open, as it lacks the length of the prompt."""
     severity: Severity | None = None
     """Where it is not that of its rule."""
+    undecided: bool = False
+    """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
 
 
 class Proof(msgspec.Struct):

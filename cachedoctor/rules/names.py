@@ -24,6 +24,8 @@ FAMILIES = {
 }
 """Folder of the rules by the first digit of their codes."""
 _FOLDER = Path(__file__).parent
+BLIND = _FOLDER / "blind.md"
+"""Page about rules that could not be evaluated."""
 _PREFIX = re.compile(r"CD\d{0,2}")
 
 
@@ -68,11 +70,12 @@ def matching(word: str) -> frozenset[str]:
     return frozenset(code for code, name in names() if key in (code, name.upper()))
 
 
-def nearest(word: str) -> str:
-    """Words for the rule that is spelt most like ``word``."""
+def nearest(word: str, others: Iterable[str] = ()) -> str:
+    """Words for the rule, or the one of ``others``, that is spelt most like ``word``."""
     from difflib import get_close_matches
 
     known = {spelling.lower(): f"{code} {name}" for code, name in names() for spelling in (code, name)}
+    known |= {other.lower(): other for other in others if other.lower() not in known}
     close = get_close_matches(word.lower(), known, n=1, cutoff=0.5)
     return f"did you mean {known[close[0]]}?" if close else "cachedoctor explain lists all rules"
 

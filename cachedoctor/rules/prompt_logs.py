@@ -46,8 +46,8 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
 
 def _commands(session: Session) -> list[str]:
     if session.engine == "sglang":
-        return ["python -m sglang.launch_server ... --log-requests --log-requests-level 2"]
+        return ["--log-requests --log-requests-level 2"]
     if session.engine != "vllm" or session.since("0.10.1") is False:  # it logs them by itself
         return []
-    debug = "" if session.since("0.11.1") is False else "VLLM_LOGGING_LEVEL=DEBUG "
-    return [f"{debug}vllm serve ... --enable-log-requests"]
+    debug = [] if session.since("0.11.1") is False else ["export VLLM_LOGGING_LEVEL=DEBUG"]
+    return [*debug, "--enable-log-requests"]

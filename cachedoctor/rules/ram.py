@@ -21,5 +21,7 @@ def copy_refused(s: RuleContext) -> bool:
         return False
     if "ram_saves" in facts.shows:
         return before.ram_saved  # infill, embeddings and reranking take a slot without saving what it held
+    if before.processed_tokens is None:
+        return False  # no timings, as of embeddings and reranking: whether the copy was made is not known
     # what a slot held is saved when it is taken by LRU or keeps less than half (server_slot selection, b6751 and newer)
     return before.selected_by == "lru" or (before.f_keep is not None and before.f_keep < 0.5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from cachedoctor.model import First, PromptDiff, Remedy, SentBodies, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import n
 
 _LEAST = 3
@@ -101,8 +102,8 @@ def _why(difference: PromptDiff | None) -> str:
 
 
 def _remedies(difference: PromptDiff | None) -> list[Remedy]:
-    advice = difference.first.advice if difference is not None and difference.first is not None else []
-    found = [Remedy(a.text, a.commands) for a in advice]
+    known = difference.first.advice if difference is not None and difference.first is not None else []
+    found = [advice.of_difference(a) for a in known]
     return found or [
         Remedy(
             "Put what changes behind what stays. To see the place with the text around it:",

@@ -39,8 +39,6 @@ class Case:
     """The finding is at least this severe."""
     leads: tuple[str, ...] = ()
     """What must stand first before, each time with a remedy that only shows more; it is followed."""
-    tokens: int = 8192
-    """Context that one conversation of the traffic needs: what a placeholder in a command stands for."""
     words: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Phrases of remedies without a command, and the habits of a client that does what they say."""
     remains: tuple[str, ...] = ()
@@ -91,7 +89,7 @@ def run(case: Case, folder: Path) -> Iterator[str]:
         shown = play(case, setup, folder / f"lead{step}")
         action = _looking(_named(lead, "note", shown))
         yield f"{lead} -> {action}"
-        setup, step = applied(action, setup, case.tokens, case.words), step + 1
+        setup, step = applied(action, setup, case.words), step + 1
     before = play(case, setup, folder / "before")
     finding = _named(case.finding, case.severity, before)
     if all(probe.cured for probe in before.probes):
@@ -135,7 +133,7 @@ def _tried(case: Case, finding: dict[str, Any], setup: Setup) -> Iterator[tuple[
         if action.looks or any(phrase in str(action) for phrase in case.untried):
             continue
         try:
-            cure = applied(action, setup, case.tokens, case.words)
+            cure = applied(action, setup, case.words)
         except NotMechanicalError:
             continue
         if cure != setup:

@@ -91,19 +91,17 @@ ALL = [
     Case("cache-prompt-off-server", "cache-prompt-off", server("dense", *SEE, "--no-cache-prompt"), traffic.uncached),
     Case(
         "reasoning-stripped", "reasoning-stripped", server("dense", *SEE, build=9873), traffic.reasoning(300, 900),
-        tokens=16384,
     ),
     Case(
         "reasoning-stripped-b8672", "reasoning-stripped", server("dense", build=8672), traffic.reasoning(300, 900),
-        tokens=16384,
     ),
     Case(
         "reasoning-stripped-switch", "reasoning-stripped", server("dense", *SEE, "--no-reasoning-preserve"),
-        traffic.reasoning(300, 900), tokens=16384,
+        traffic.reasoning(300, 900),
     ),
     Case(
         "reasoning-stripped-long", "reasoning-stripped", server("dense", *SEE, build=9873),
-        traffic.reasoning(600, 500, traffic.HEAD), tokens=16384,
+        traffic.reasoning(600, 500, traffic.HEAD),
     ),
     Case(
         "context-overflow", "context-overflow", server("dense", *SEE, "-c", "2048"), traffic.long_prompt(4000),

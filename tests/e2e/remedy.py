@@ -13,9 +13,7 @@ from typing import Any
 
 from e2e import wheels
 
-PLACEHOLDER = re.compile(r"<(?:(\d+) ?[x*] )?[^<>]*>")
-SERVER, ASSIGNMENT = "llama-server", re.compile(r"[A-Za-z_]\w*=.*")
-LOOKS = re.compile(r"SLOTS_DEBUG|--log-prompts-dir|-lv\b")
+LOOKS = re.compile(r"SLOTS_DEBUG|--log-prompts-dir|--verbosity\b")
 """Options that show a cause and cure nothing."""
 BUILD = re.compile(r"\bb(\d{4,5})\b")
 
@@ -64,25 +62,23 @@ def actions(finding: dict[str, Any]) -> list[Action]:
     return found
 
 
-def applied(action: Action, before: Setup, tokens: int, words: Mapping[str, Mapping[str, Any]]) -> Setup:
+def applied(action: Action, before: Setup, words: Mapping[str, Mapping[str, Any]]) -> Setup:
     """Do what ``action`` says, and nothing else.
 
-    Placeholders: ``<N x ...>`` becomes N times ``tokens``, any other ``<...>`` becomes ``tokens``, the context that one
-    conversation of the case needs. An option replaces the one of its name. ``words`` maps a phrase of a remedy without
-    a command to the habits of the client that follow from it. Raises NotMechanicalError.
+    An option replaces the one of its name. ``words`` maps a phrase of a remedy without a command to the habits
+    of the client that follow from it. Raises NotMechanicalError.
     """
     if action.command is None:
         return _from_words(action.text, before, words)
-    filled = PLACEHOLDER.sub(lambda m: str(int(m[1] or 1) * tokens), action.command)
-    parts = shlex.split(filled)
+    parts = shlex.split(action.command)
     if parts[0] == "export":
-        return replace(before, client_env={**before.client_env, **_assignments(parts[1:])})
-    start = next((i for i, part in enumerate(parts) if not ASSIGNMENT.fullmatch(part)), len(parts))
-    if parts[start : start + 1] != [SERVER]:
+        set_ = _assignments(parts[1:])
+        if all(name.startswith("LLAMA_") for name in set_):
+            return replace(before, server_env={**before.server_env, **set_})
+        return replace(before, client_env={**before.client_env, **set_})
+    if not _is_name(parts[0]):
         raise NotMechanicalError(action.command)
-    options = _merged(before.options, [part for part in parts[start + 1 :] if part != "..."])
-    env = {**before.server_env, **_assignments(parts[:start])}
-    return replace(before, options=options, server_env=env)
+    return replace(before, options=_merged(before.options, parts))
 
 
 def _merged(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:

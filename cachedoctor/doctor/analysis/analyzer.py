@@ -17,16 +17,19 @@ from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
 from cachedoctor.doctor.analysis.sessions import Sessions
 from cachedoctor.doctor.analysis.shard import Shard, add_input
+from cachedoctor.doctor.analysis.slowest import Slowest
 from cachedoctor.doctor.analysis.spool import OPEN, Spool
 from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.faults import Faults
+from cachedoctor.doctor.fixing.fixes import fixes
 from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.pasted_issue import Issue, read_issue
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
+from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
@@ -89,6 +92,7 @@ class Analyzer:
         self._prompts = prompts
         self._rules, broken = registry.load()
         self._ignored = options.ignored
+        self._least = options.min_prompt_tokens
         self._diagnosis = Diagnosis(self._rules, broken, options)
         self._returns = PeakConversations()
         self._listener = listener
@@ -100,6 +104,7 @@ class Analyzer:
         self._told: dict[int, tuple[Judged, list[Placed]]] = {}
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
+        self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
         """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
         self._settled = False
@@ -159,7 +164,7 @@ class Analyzer:
     def idle(self) -> list[str]:
         """The live input fell silent: close what waits for lines that will not come."""
         new = [] if self._intake is None else self._arrived(self._intake.quiet())
-        new += self._segments(self._excerpt.release())
+        new += self._segments(self._excerpt.quiet())
         self._servers.each(self._quiet)
         return new + self._collect()
 
@@ -174,7 +179,14 @@ class Analyzer:
             for segments in self._intake.finish():
                 self._arrived(segments)
             self._read_excerpt(self._excerpt.release())
+            self._note_launcher()
             self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
+
+    def _note_launcher(self) -> None:
+        """Say what started the servers of the open input."""
+        info = self._inputs[-1]
+        if info.launcher is None and info.recognised:
+            info.launcher = delivered_by(self.begin)
 
     def _read_excerpt(self, segments: list[Segment]) -> None:
         """Read an input that is no more than an excerpt, after the text above its log."""
@@ -251,10 +263,11 @@ class Analyzer:
         for one in judged:
             request = one.request
             self._account(one)
+            self._slowest.add(one)
             if request.revision:
                 self._spool.revise(one)
             else:
-                if self._sums.add(request) and len(self._left_open) < _UNDECIDED:
+                if self._sums.add(request, self._least) and len(self._left_open) < _UNDECIDED:
                     self._left_open.append(one)
                 if not self._sums.judged and len(self._undecided) < _UNDECIDED:
                     self._undecided.append(one)
@@ -318,7 +331,7 @@ class Analyzer:
 
     def totals(self) -> Totals:
         """Sums so far."""
-        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms)
+        return self._sums.totals(self._diagnosis.avoidable_tokens, self._diagnosis.avoidable_ms, self._least)
 
     def findings(self) -> list[Finding]:
         """Findings so far, the costliest first."""
@@ -373,6 +386,7 @@ class Analyzer:
             self._inputs, self._sessions, self._sums, self._ledger, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
             {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
+            self._slowest,
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
@@ -392,6 +406,7 @@ class Analyzer:
         for kind, rows in part.rows.items():
             self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
         self._reuse.merge(part.reuse, len(self._sessions))
+        self._slowest.merge(part.slowest, self._number, len(self._sessions))
         self._ledger.merge(part.ledger, self._number, len(self._sessions))
         self._diagnosis.merge(part.groups, part.doubtful, part.crashed)
         self._faults.any |= part.faulty
@@ -427,6 +442,8 @@ class Analyzer:
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
+        if self._intake is not None:
+            self._note_launcher()
         left = self._diagnosis.not_evaluated(sessions, findings)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
@@ -434,6 +451,7 @@ class Analyzer:
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
+            slowest=self._slowest.turns(), fix=fixes(findings, sessions, self._inputs),
         )  # fmt: skip
 
 

@@ -130,6 +130,10 @@ class HeldBack:
         self._bytes += sum(len(segment.data) for segment in segments)
         return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else []
 
+    def quiet(self) -> list[Segment]:
+        """The live input fell silent: give what is held. Where nothing has come yet, an excerpt may still come."""
+        return self.release() if self._held else []
+
     def release(self) -> list[Segment]:
         """Give what is held, one segment for each origin, as if all had come at once; from now on nothing is held."""
         held, self._held = self._held or [], None

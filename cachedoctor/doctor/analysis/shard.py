@@ -6,6 +6,7 @@ import msgspec
 
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.reuse import Reuse
+from cachedoctor.doctor.analysis.slowest import Slowest
 from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.groups import Groups
 from cachedoctor.model import CacheSample, InputInfo, PrefillBatch, Session
@@ -32,6 +33,7 @@ class Shard(msgspec.Struct):
     """Behind the last line a new life of the server may begin of which no line before it says anything."""
     faulty: bool
     """What reads an engine failed; the input says it."""
+    slowest: Slowest
 
 
 def add_input(info: InputInfo, more: InputInfo) -> None:

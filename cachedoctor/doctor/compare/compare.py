@@ -10,7 +10,7 @@ from cachedoctor.doctor.analysis.run import drive, source_of
 from cachedoctor.doctor.compare import metrics
 from cachedoctor.doctor.compare.config_diff import differences
 from cachedoctor.doctor.compare.measured import Measured, measured
-from cachedoctor.doctor.compare.reports import is_report, read, without_requests
+from cachedoctor.doctor.compare.reports import is_report, read_whole, without_requests
 from cachedoctor.doctor.compare.tally import Tally
 from cachedoctor.doctor.naming import printable
 from cachedoctor.model import (
@@ -46,7 +46,7 @@ def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unhe
         CacheDoctorError: it cannot be read at all.
     """
     if is_report(path):
-        return read(path, told)
+        return read_whole(path, told)
     analyzer = Analyzer(build)
     error = drive(analyzer, source_of(path, max_unpacked, told))
     report = analyzer.finish()

@@ -73,6 +73,19 @@ def read(path: str, told: Told = unheard) -> Report:
     return stored.read(data, path)
 
 
+def read_whole(path: str, told: Told = unheard) -> Report:
+    """Read a stored report whose requests are those that its sums count.
+
+    Raises:
+        CacheDoctorError: it is none, or shows a part of its log.
+    """
+    report = read(path, told)
+    if report.filtered is not None:
+        hint = "write it without --task, --slot, --since and --until"
+        raise CacheDoctorError(f"{path}: shows a part of its log, and its sums are of the whole", hint)
+    return report
+
+
 def tables_of(report: Report) -> list[str]:
     """Name the tables of ``export`` that its servers have: requests, or measurements, or neither."""
     return list(dict.fromkeys(_TABLES[s.engine] for s in report.sessions if s.engine in _TABLES))

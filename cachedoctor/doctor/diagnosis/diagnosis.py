@@ -55,6 +55,8 @@ _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _TELLING = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Marks of requests that a rule may speak about though they lost nothing."""
+_NAMED = 80
+"""Characters of the name and of the place of what changed; a name may be a million long."""
 
 
 class Diagnosis:
@@ -153,7 +155,10 @@ class Diagnosis:
             return judged
         before, served = memory.before(request)
         setup = self._setup_of(request.facts)
-        s = RuleContext(request, setup, before, served, len(memory.known), memory.steals, self._options, difference)
+        beside = memory.beside(served) if served is not None and served.outcome == "cold" else []
+        s = RuleContext(
+            request, setup, before, served, len(memory.known), memory.steals, self._options, difference, beside
+        )
         codes = self._fired(s, session, memory)
         if s.slot_taken:
             memory.steals += 1
@@ -198,7 +203,9 @@ class Diagnosis:
         tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
         slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
         named = not all(code.startswith(OF_INPUT) for code in codes)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named)
+        undecided = bool(codes) and self.groups.undecided(s.request)
+        guessed = bool(codes) and self.groups.guessed(s.request)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed)
 
     # ---- what the report needs
 
@@ -298,7 +305,7 @@ def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, 
         name=rule.name,
         severity=_severity(rule, group, warn_tokens),
         confidence=group.worst.confidence,
-        claim=words.claim,
+        claim=words.claim + _changed(words.claim, proof.difference, group.count),
         requests=group.first + worst,
         count=group.count,
         evidence=_evidence([proof.primary, *proof.related], path, group.session),
@@ -312,6 +319,16 @@ def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, 
         origin=origin,
         key=cause,
     )
+
+
+def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
+    """Name the tool, message or field that changed, where the prompts themselves were given, unless the claim does."""
+    first = None if found is None else found.first
+    if first is None or not first.place or first.place in claim:
+        return ""
+    named = first.field if first.field and first.field not in claim else ""
+    where = ", ".join(part[:_NAMED] for part in (first.place, named) if part)
+    return f"; changed: {where}" if count == 1 else f"; changed in the costliest: {where}"
 
 
 def _cost(group: Group) -> Cost:

@@ -137,6 +137,16 @@ class Groups:
         said = self._waiting.get(request.index)
         return (0, 0) if said is None else self._costliest(said)
 
+    def undecided(self, request: Request) -> bool:
+        """Whether all that is said of a request that is not final yet may be something else."""
+        said = self._waiting.get(request.index)
+        return said is not None and all(c.match.undecided or c.rule.code.startswith(OF_INPUT) for c in said.costs)
+
+    def guessed(self, request: Request) -> bool:
+        """Whether all that is said of a request that is not final yet has a low confidence."""
+        said = self._waiting.get(request.index)
+        return said is not None and all(c.match.confidence == "low" for c in said.costs)
+
     def merge(self, later: Groups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()
@@ -175,7 +185,7 @@ class Groups:
         """Tokens and nanoseconds of the costliest cause that is reported; a rule that leaves it open names none."""
         costliest: _Cost | None = None
         for cost in said.costs:
-            if cost.rule.code in self._ignored or cost.rule.code.startswith(OF_INPUT):
+            if cost.rule.code in self._ignored or cost.match.undecided or cost.rule.code.startswith(OF_INPUT):
                 continue
             if costliest is None or cost.match.tokens > costliest.match.tokens:
                 costliest = cost

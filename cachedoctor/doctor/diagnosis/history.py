@@ -72,6 +72,11 @@ class History(msgspec.Struct):
         served = (j.request for j in reversed(self.slots.get(request.slot, ())) if j.request.index < number)
         return [j for j in thread if j.request.index < number], next(served, None)
 
+    def beside(self, request: Request) -> list[Request]:
+        """Give what other slots served while this request was at work."""
+        served = (judged.request for slot, queue in self.slots.items() if slot != request.slot for judged in queue)
+        return [r for r in served if r.first_line < request.last_line and request.first_line < r.last_line]
+
 
 def _insert(queue: deque[Judged], judged: Judged) -> None:
     """Add a request in its place: nearly always the last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.doctor.diagnosis.groups import Key
-from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, PromptDiff, Restart, Session
+from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, PromptDiff, Restart, Session, option_rows
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import AnyRule, Rule, SessionFinding
 
@@ -59,6 +59,7 @@ def restart(rules: list[AnyRule], sessions: list[Session], left: list[NotEvaluat
     if not wanted or not active:
         return None
     found = advice.restart(active[-1], set(wanted.values()))
-    if not found.command:
+    if not found.options:
         return None
-    return Restart(found.command, found.text, sorted(code for code, want in wanted.items() if want in found.shows))
+    enabled = sorted(code for code, want in wanted.items() if want in found.shows)
+    return Restart("\n".join(option_rows(found.options)), found.text, enabled, found.options)

@@ -84,7 +84,7 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> Sen
 def _bodies(prompts: Sequence[Prompt]) -> list[_Body]:
     found, size = [], 0
     for prompt in prompts[:_MOST]:
-        body = _Body(prompt, prompt.text.encode("utf-8", "surrogatepass"), _salt(prompt))
+        body = _Body(prompt, prompt.text.encode("utf-8", "surrogatepass"), salt_of(prompt))
         size += len(body.text)
         if size > _MOST_BYTES:
             break
@@ -92,7 +92,7 @@ def _bodies(prompts: Sequence[Prompt]) -> list[_Body]:
     return found
 
 
-def _salt(prompt: Prompt) -> str:
+def salt_of(prompt: Prompt) -> str:
     """What the body asks to be kept apart by: vLLM's ``cache_salt``, SGLang's ``extra_key``."""
     body = prompt.body or {}
     return "\0".join(f"{name}={body[name]}" for name in ("cache_salt", "extra_key") if isinstance(body.get(name), str))

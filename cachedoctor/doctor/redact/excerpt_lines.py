@@ -12,6 +12,7 @@ from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
 from cachedoctor.doctor.catalogues import catalogue, fork_lines
 from cachedoctor.engines.catalogue.base import HOLE
 from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, Fitted, Record, leading, plain_of
+from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED
 from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
 from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
 from cachedoctor.model import Segment
@@ -22,6 +23,12 @@ _WORDS = {
     REFUSED.id: b"failed to restore a checkpoint (pos_max = %d)",
 }
 """What a fork says in words that are not known, in words that are read the same."""
+_VALUES = {
+    "date or time": (b"2026-01-01", b"2026-01-02"),
+    "UUID": (b"00000000-0000-0000-0000-000000000000", b"11111111-1111-1111-1111-111111111111"),
+    "random id": (b"0a0a0a0a", b"1b1b1b1b"),
+}
+"""What stands for a value that changed in a diff of two prompts, by its kind."""
 _STATED = UNKNOWN + b" failed"
 """For what a slot states in words that are not known, and that are not judged."""
 
@@ -41,6 +48,10 @@ class Held:
         self._lines += chunk.count(b"\n")
         self._bytes += len(chunk)
         return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else b""
+
+    def quiet(self) -> bytes:
+        """The live input fell silent: give what is held. Where nothing has come yet, an excerpt may still come."""
+        return self.release() if self._held else b""
 
     def release(self) -> bytes:
         """Give what is held; from now on nothing is."""
@@ -84,6 +95,10 @@ class ExcerptLines:
         if event is not None and event.row in (CLEARED, REFUSED):
             known = self._lines.unknown(plain_of(lines[0]))
             return [known.replace(UNKNOWN, _WORDS[event.message] % next(iter(event.fields.values())))]
+        if event is not None and event.row is CHANGED:
+            was, is_now = _VALUES[event.fields["kind"]]
+            hunk = b"@@ -%d +%d @@" % (event.fields["place"], event.fields["place"])
+            return [hunk, b"-" + was, b"+" + is_now, *[b""] * (record.used - 3)]
         if event is not None:
             fitted = self._reader.fitted(event.text)
             return [UNKNOWN if fitted is None else self._fitted(fitted), *blank]

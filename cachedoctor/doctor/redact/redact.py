@@ -18,6 +18,7 @@ from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import fork_lines
 from cachedoctor.doctor.redact import program_lines
 from cachedoctor.doctor.redact.excerpt_lines import ExcerptLines, Held
+from cachedoctor.doctor.redact.issue_lines import with_issue
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
@@ -60,7 +61,7 @@ class Redactor:
 
     def quiet(self) -> bytes:
         """The live input fell silent: give what was held."""
-        return self._read(self._held.release())
+        return self._read(self._held.quiet())
 
     def _read(self, chunk: bytes) -> bytes:
         return self._block(self._blocks.feed(self._documents.feed(chunk))) if chunk else b""
@@ -72,7 +73,8 @@ class Redactor:
             self._excerpt = ExcerptLines(self._lines, fork=ik_llama.PROGRAM.looks.search(excerpt) is not None)
         rest = self._read(excerpt)
         rest += self._block(self._blocks.feed(self._documents.finish()))
-        return rest + self._block(self._blocks.finish()) + self._rewriter.flush()
+        rest += self._block(self._blocks.finish()) + self._rewriter.flush()
+        return b"\n".join(with_issue(excerpt.split(b"\n"), rest.split(b"\n"), self._tokens)) if excerpt else rest
 
     def replaced(self) -> dict[str, int]:
         """How many different secrets of each kind were replaced."""

@@ -83,12 +83,16 @@ class _Sizes(NamedTuple):
 
 
 def _sizes(facts: Server, requests: Sequence[Request], memory: Memory | None) -> _Sizes:
-    """What the largest entry of the RAM cache and the largest checkpoint say; zeros where no size is printed.
+    """What the largest saved state and the largest checkpoint say; zeros where no size is printed.
 
     The part of a state with recurrent memory that has no length is what a checkpoint holds.
     """
     if not isinstance(facts, Session) or not facts.sizes.entry:
         return _Sizes()
+    if facts.sizes.state and facts.sizes.state_tokens:
+        checkpoint = (facts.sizes.checkpoint or 0.0) * _MIB
+        state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
+        return _Sizes(max(0.0, facts.sizes.state * _MIB - state) / facts.sizes.state_tokens, state, checkpoint)
     longest = max(requests, key=lambda one: one.seen.choice.saved or 0, default=None)
     tokens = 0 if longest is None else longest.seen.choice.saved
     if longest is None or not tokens:

@@ -9,7 +9,7 @@ from typing import Literal
 import cachedoctor
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import chains, drive_chain
-from cachedoctor.doctor.compare.reports import distinct, is_report, read, without_requests
+from cachedoctor.doctor.compare.reports import distinct, is_report, read_whole, without_requests
 from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.scratch import scratch_folder
 from cachedoctor.doctor.tables.measured_sums import MeasuredSums
@@ -82,7 +82,7 @@ class Gathering:
     def _read(self) -> Iterator[Report]:
         for path in self._reports:
             try:
-                report = read(path, self._told)
+                report = read_whole(path, self._told)
             except CacheDoctorError as error:
                 self._failed(path, "report", error)
                 continue

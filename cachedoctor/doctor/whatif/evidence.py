@@ -17,6 +17,8 @@ from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
+from cachedoctor.doctor.whatif.block_setup import NAMES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
 from cachedoctor.model.whatif import Placed
@@ -34,7 +36,7 @@ _GOES_ON = 0.5
 """Share of an earlier prompt with which another one goes on with it."""
 _SLOTS, _ROUND = 4, 4096
 """Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
-_LLAMA = "llama.cpp"
+_ONLY_LLAMA = "llama-server's logs can be exported"
 _HEAD = 1 << 26
 """Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
 
@@ -51,6 +53,8 @@ class Asking(NamedTuple):
     build: int | None = None
     given: list[Given] = []  # noqa: RUF012
     max_unpacked: int = MAX_BYTES
+    responses: list[str] = []  # noqa: RUF012
+    """Of vLLM and SGLang: what the server answered."""
 
 
 class Evidence(msgspec.Struct):
@@ -89,7 +93,19 @@ class _Hearing(Listener):
 
 
 def gather(asking: Asking, told: Told = unheard) -> Evidence:
-    """Read what was given, and make traffic of it.
+    """Read what was given of a llama-server, and make traffic of it.
+
+    Raises:
+        CacheDoctorError: it cannot be read, holds no requests, is of several servers, or of one that is not replayed.
+    """
+    found = gather_any(asking, told, blocks=False)
+    if isinstance(found, BlockEvidence):
+        raise AssertionError("asked for traffic of a llama-server")
+    return found
+
+
+def gather_any(asking: Asking, told: Told = unheard, *, blocks: bool = True) -> Evidence | BlockEvidence:
+    """Read what was given; ``blocks``: logs of vLLM and SGLang can be used as well.
 
     Raises:
         CacheDoctorError: it cannot be read, holds no requests, is of several servers, or of one that is not replayed.
@@ -105,9 +121,22 @@ def gather(asking: Asking, told: Told = unheard) -> Evidence:
     report = analyzer.finish()
     if errors:
         raise errors[0]
-    _refuse_other_servers(asking.paths[0], report.sessions, hearing)
+    others = sorted({one.engine for one in report.sessions} & set(NAMES))
+    if others and not hearing.requests:
+        if blocks:
+            return _of_blocks(asking, report.sessions)
+        names = " and ".join(NAMES[name] for name in others)
+        raise CacheDoctorError(f"{asking.paths[0]}: a trace of {names} logs is not there yet", _ONLY_LLAMA, 3)
+    _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
     return _from_log(asking, hearing.requests, session)
+
+
+def _of_blocks(asking: Asking, sessions: Sequence[Session]) -> BlockEvidence:
+    beside = BlockAsking(
+        asking.paths[0], asking.prompts, asking.tokenizer, asking.template, asking.responses, asking.max_unpacked
+    )
+    return from_sessions(beside, sessions)
 
 
 def is_bodies(path: str) -> bool:
@@ -129,14 +158,13 @@ def is_bodies(path: str) -> bool:
         return line.strip() in (b"{", b"[")
 
 
-def _refuse_other_servers(path: str, sessions: Sequence[Session], hearing: _Hearing) -> None:
-    others = sorted({one.engine for one in sessions} - {_LLAMA})
-    if others and not hearing.requests:
-        names = " and ".join({"vllm": "vLLM", "sglang": "SGLang"}.get(name, name) for name in others)
-        raise CacheDoctorError(
-            f"{path}: what-if of {names} logs is not there yet", "llama-server's logs can be replayed", 3
-        )
+def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
+    path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
+    if asking.responses:
+        raise CacheDoctorError(
+            "--responses goes with logs of vLLM and SGLang", "llama-server's log says what it reused"
+        )
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 import cachedoctor
 from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.whatif import block_answers
 from cachedoctor.doctor.whatif.accounts import account, fits, server_account
+from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.replayed import replay_base, settings_rows
 from cachedoctor.doctor.whatif.server_names import changed
@@ -18,12 +20,14 @@ from cachedoctor.replay.llamacpp.server import serve
 from cachedoctor.replay.llamacpp.server_settings import Settings
 
 
-def simulate(evidence: Evidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
+def simulate(evidence: Evidence | BlockEvidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
     """Replay under the recorded settings, and under those that ``words`` (NAME=VALUE) make of them.
 
     Raises:
         CacheDoctorError: a setting is not known, or the replay does not explain the log.
     """
+    if isinstance(evidence, BlockEvidence):
+        return block_answers.simulate(evidence, words, paths)
     wanted = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
     # What the model is, it is in both.
     evidence.settings = replace(evidence.settings, memory=wanted.memory, window=wanted.window)

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 import cachedoctor
 from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.whatif import block_answers
 from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.memory_cost import MemoryCost, more_memory
 from cachedoctor.doctor.whatif.replayed import learn, replay_base, settings_rows
@@ -82,7 +84,12 @@ class _Search:
         return Candidate(options, one.saved, one.saved_ms, mib, one.memory.why)
 
 
-def tune(evidence: Evidence, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()) -> Tuning:
+def tune(
+    evidence: Evidence | BlockEvidence,
+    paths: Sequence[str],
+    limit_mib: float | None = None,
+    words: Sequence[str] = (),
+) -> Tuning:
     """Rank settings by what they would have saved.
 
     Args:
@@ -94,6 +101,8 @@ def tune(evidence: Evidence, paths: Sequence[str], limit_mib: float | None = Non
     Raises:
         CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log says it.
     """
+    if isinstance(evidence, BlockEvidence):
+        return block_answers.tune(evidence, paths, limit_mib, words)
     learn(evidence, words)
     search = _Search(evidence, limit_mib)
     helped, over = list[_Tried](), list[_Tried]()

@@ -127,6 +127,8 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
         threshold = intervals.by_threshold(seen, facts, numbers.prompt)
         between, least = _with_threshold(threshold, shares)
         near = _pinned(between, threshold, shares)
+        if between is None and least is not None:
+            between = shares = intervals.by_refusals(seen, found.f_keep)
     if near is not None:
         lcp, exact = near[0], near[0] == near[1]
         numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"

@@ -144,14 +144,14 @@ def _tail(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) 
 
 
 def _end(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    header, ms, processed, generated, released, truncated = block.groups[first : first + 6]
+    header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
     if not slot.serves(task):
         life.attend(slot, task, block.mark(0))
     if header:
         life.timing = slot
         at += 1
     slot.timed(MS.of(float(ms)), int(processed), block.mark(at))
-    slot.generated(int(generated), block.numbers[at])
+    slot.generated(MS.of(float(reply_ms)), int(generated), block.numbers[at])
     if slot.release(int(released), truncated == b"1", block.mark(-1)):
         life.close(slot)
 

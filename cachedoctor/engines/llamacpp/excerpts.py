@@ -15,6 +15,8 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.llamacpp.client_errors import refusals
+from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED, Change, first_change
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
@@ -131,8 +133,20 @@ class ExcerptReader:
         scanned, to_the_end = self._read_by_scanner(segment, lines)
         self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
         widest = self._columns(lines, to_the_end)
+        refused = refusals(lines)
+        change = first_change(lines)
         at = 0
         while at < len(lines):
+            if at in refused and at not in to_the_end:
+                used, text = refused[at]
+                yield Record(at, used, text, None, mended=True)
+                at += used
+                continue
+            if change is not None and at == change.begin and scanned.isdisjoint({change.before, change.after}):
+                used = change.after - at + 1
+                yield Record(at, used, b"", _changed(change, segment), mended=True)
+                at += used
+                continue
             record = self._record(lines, at, segment.number(at), widest, sure=at in to_the_end)
             if record.event is None and record.used == 1 and at not in scanned:
                 words = self._unknown(lines[at], segment.number(at))
@@ -271,6 +285,14 @@ class ExcerptReader:
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
         said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None
+
+
+def _changed(change: Change, segment: Segment) -> Event:
+    """The event of a value that changed in a diff of two prompts; of these it keeps nothing else."""
+    fields: dict[str, object] = {
+        "line": segment.number(change.before), "was": b"-" + change.was, "kind": change.kind, "place": change.place,
+    }  # fmt: skip
+    return Event(CHANGED.id, CHANGED, fields, -1, -1, segment.number(change.after), b"+" + change.is_now, 0)
 
 
 class Partly(dict[str, object]):

@@ -13,17 +13,17 @@ import re
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
 """Groups of a slot choice."""
 CHOICE_TAIL = 8
-LAUNCHED = 19
-LAUNCH_TAIL = 20
-BATCHES_ALONE = 31
-CHECKING = 34
-END_ALONE = 35
+LAUNCHED = 20
+LAUNCH_TAIL = 21
+BATCHES_ALONE = 33
+CHECKING = 36
+END_ALONE = 37
 
-# Within a tail: prompt length (2 groups), batches (3), end (6).
+# Within a tail: prompt length (2 groups), batches (3), end (7).
 CONTEXT, PROMPT, BATCHES, END = 0, 1, 2, 5
 # Within batches: the word "cached", the count, the further lines.
 CACHED, REST = 1, 2
-# Within an end: header line, prompt ms, processed, generated, released, truncated.
+# Within an end: header line, prompt ms, processed, reply ms, generated, released, truncated.
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # What may be missing is a branch, not an optional repeat, which copies all the groups matched so far.
@@ -44,11 +44,11 @@ def _batches(task: bytes) -> bytes:
 
 
 def _end(task: bytes) -> bytes:
-    """Timings and release; six groups."""
+    """Timings and release; seven groups."""
     timing = rb"(?:" + _SAME + task + rb" \| |) *"
     return (
         rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
-        + timing + rb"eval time = +\d+\.\d+ ms / +(\d{1,10})" + _RATE
+        + timing + rb"eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
         + timing + rb"total time = +\d+\.\d+ ms / +\d{1,10} tokens\n"
         + rb"(?:" + _SAME + task + rb" \| +graphs reused = [^\n]*\n|)"
         + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,10}), truncated = ([01])(?=\n)"
@@ -56,7 +56,7 @@ def _end(task: bytes) -> bytes:
 
 
 def _tail(task: bytes) -> bytes:
-    """What may follow a launch at once: prompt length, batches, end; eleven groups."""
+    """What may follow a launch at once: prompt length, batches, end; twelve groups."""
     same = rb"\n" + _SAME + task + rb" \| "
     prompt = rb"new prompt, n_ctx_slot = (\d{1,10}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,10})(?=\n)"
     return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches(task), _end(task)))
@@ -75,7 +75,7 @@ _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb"
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches(rb"\2"), _CHECKS, _end(rb"\2"))) + rb")"
 """Stands behind the slot prefix."""
 
-GROUPS = END_ALONE + 6 - NEW_NAME
+GROUPS = END_ALONE + 7 - NEW_NAME
 """How many it has."""
 
 SAMPLER = b"sampler chain: "

@@ -37,6 +37,20 @@ def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | 
     return min(exact), max(exact)
 
 
+def by_refusals(seen: Observed, f_keep: float | None) -> tuple[int, int] | None:
+    """Bounds of the common prefix where no line prints the window: from ``f_keep``, and from refused checkpoints.
+
+    One that begins before the threshold was refused for its end alone, as builds from b9713 on do: it lies beyond the
+    prefix. None where the two leave more than a tenth of it open, or contradict each other.
+    """
+    if not seen.forced or seen.restore_failed is not None or f_keep is None or not seen.reach:
+        return None
+    ends = [c.pos_max for c in seen.checks if c.pos_min < min(c.threshold, c.pos_max)]
+    low = max(math.ceil((f_keep - HALF) * seen.reach), *(check.threshold for check in seen.checks))
+    high = min(ends, default=0) - 1
+    return (low, high) if low <= high <= 1.1 * low else None
+
+
 def _window(facts: Facts) -> int | None:
     """Sliding window in tokens, by the lines of requests or of the start."""
     found: int | None = facts.window if facts.window is not None else facts.setting("n_swa")

@@ -157,8 +157,8 @@ class Life:
 
     @property
     def quoted(self) -> int:
-        """Lines with the header of a client, where two of them differ."""
-        return self._headers if "header" in self.session.incidents else 0
+        """Lines of prompts, where two of them differ."""
+        return self._headers if self.session.incidents.keys() & {"header", "value"} else 0
 
     def header(self, text: str, mark: Mark) -> None:
         """A client's billing header stands in a prompt that was pasted: compared with the one before."""
@@ -171,6 +171,11 @@ class Life:
         if changed and "header" not in self.session.incidents:
             field = next((name for name in changed if name != "cc_version"), changed[0])
             self.session.incidents["header"] = Incident(mark, before=before[0], field=field)
+
+    def prompt_changed(self, before: Mark, after: Mark, kind: str, place: int) -> None:
+        """A diff of two prompts was pasted, whose first change is a value of this kind."""
+        self._headers += 2
+        self.session.incidents.setdefault("value", Incident(after, {"place": place}, before, kind))
 
     def window(self, tokens: int | None) -> None:
         """The sliding window as a request line prints it."""
@@ -291,6 +296,8 @@ class Life:
     def save(self, length: int, size: float | None, mark: Mark) -> None:
         """A prompt is saved to the RAM cache: of the chosen slot, or of an idle one."""
         self.past.ram.save(length, mark)
+        if size and size > (self.session.sizes.state or 0.0):
+            self.session.sizes.state, self.session.sizes.state_tokens = size, length
         owner = self.choosing
         if owner is None:
             self._measure_entry(size, None)

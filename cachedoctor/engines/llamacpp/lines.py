@@ -288,7 +288,7 @@ def _timing_prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 def _timing_reply(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     owner = _timed(life, slot, event, mark)
-    if owner is not None and owner.generated(event.fields["n_gen"], event.line):
+    if owner is not None and owner.generated(event.fields["gen_ms"], event.fields["n_gen"], event.line):
         life.close(owner)
 
 
@@ -339,6 +339,11 @@ def _undecoded(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 def _header(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.header(event.fields["header"], mark)
+
+
+def _prompt_changed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+    fields = event.fields
+    life.prompt_changed(Mark(fields["line"], fields["was"]), mark, fields["kind"], fields["place"])
 
 
 def _kv_full(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
@@ -430,6 +435,7 @@ ON: dict[str, Handler] = {
     "cancel": _cancel,
     "task_error": _error,
     "client_header": _header,
+    "prompt_changed": _prompt_changed,
     "err_exceed": _exceeds,
     "decode_err": _undecoded,
     "kv_full": _kv_full,

@@ -39,10 +39,16 @@ class Issue(msgspec.Struct, frozen=True):
     """What the text above a log says of its server; several that differ say nothing."""
 
     build: int | None = None
+    build_at: int | None = None
+    """Index of the first line that names it."""
     given: list[Given] = []
+    given_at: int | None = None
+    """Index of the first line of the command."""
 
 
 class _Line(msgspec.Struct, frozen=True):
+    at: int
+    """Index in the input."""
     text: str
     section: str
     """The heading above it, in small letters."""
@@ -52,7 +58,9 @@ class _Line(msgspec.Struct, frozen=True):
 def read_issue(lines: list[bytes]) -> Issue:
     """Read the lines of an input up to its log."""
     above = list(_above_log(lines[:_LINES_MAX]))
-    return Issue(_build(above), _given(above))
+    build, build_at = _build(above)
+    given, given_at = _given(above)
+    return Issue(build, build_at, given, given_at)
 
 
 def _above_log(lines: list[bytes]) -> Iterator[_Line]:
@@ -61,7 +69,7 @@ def _above_log(lines: list[bytes]) -> Iterator[_Line]:
     logged = [at for at, line in enumerate(lines) if PREFIXED.match(line[:_LINE_MAX])]
     fenced = [at for at in logged if sum(fence < at for fence in fences) % 2]
     section, inside = "", False
-    for line in lines[: (fenced or logged or [len(lines)])[0]]:
+    for at, line in enumerate(lines[: (fenced or logged or [len(lines)])[0]]):
         text = line[:_LINE_MAX].decode("utf-8", "replace").strip("> \t\r")
         if text.startswith(_FENCES):
             inside = not inside
@@ -70,29 +78,29 @@ def _above_log(lines: list[bytes]) -> Iterator[_Line]:
         if heading is not None or (not inside and text.lower() in _FORM):
             section = (text if heading is None else heading[1]).lower()
         else:
-            yield _Line(plain_of(text.encode()).decode("utf-8", "replace") if not inside else text, section, inside)
+            yield _Line(at, plain_of(text.encode()).decode("utf-8", "replace") if not inside else text, section, inside)
 
 
-def _build(lines: list[_Line]) -> int | None:
-    """Return the one build that is named: below the heading, as the server prints it or as a tag, else anywhere."""
-    below = [line.text for line in lines if "version" in line.section]
-    ways = (below, _VERSION), (below, _TAG), ([line.text for line in lines], _VERSION)
-    named = [{int(number) for text in texts for number in pattern.findall(text)} for texts, pattern in ways]
-    builds = next(filter(None, named), set())
-    return builds.pop() if len(builds) == 1 else None
+def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
+    """Return the one build that is named, and where: below the heading, as printed or as a tag, else anywhere."""
+    below = [line for line in lines if "version" in line.section]
+    ways = (below, _VERSION), (below, _TAG), (lines, _VERSION)
+    named = [[(int(number), one.at) for one in some for number in way.findall(one.text)] for some, way in ways]
+    found = next(filter(None, named), [])
+    return found[0] if len({build for build, _ in found}) == 1 else (None, None)
 
 
-def _given(lines: list[_Line]) -> list[Given]:
-    """Return the options of the one command that is given: below its heading, else anywhere."""
-    below: list[list[Given]] = []
-    anywhere: list[list[Given]] = []
+def _given(lines: list[_Line]) -> tuple[list[Given], int | None]:
+    """Return the options of the one command that is given, and where: below its heading, else anywhere."""
+    below: list[tuple[list[Given], int]] = []
+    anywhere: list[tuple[list[Given], int]] = []
     for at, line in enumerate(lines):
         named = "command" in line.section
         if not (options := _options(lines, at, named=named)):
             continue
-        (below if named else anywhere).append(options)
+        (below if named else anywhere).append((options, line.at))
     commands = below or anywhere
-    return commands[0] if all(command == commands[0] for command in commands) and commands else []
+    return commands[0] if commands and all(options == commands[0][0] for options, _ in commands) else ([], None)
 
 
 def _options(lines: list[_Line], at: int, *, named: bool) -> list[Given]:

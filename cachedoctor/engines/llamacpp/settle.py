@@ -130,6 +130,8 @@ def settle(
         seen.first_line, swapped, choice.looked and facts.ram_kept_all(), unseen, roomy,
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
+    if thread is None and not swapped and not facts.starts_cold and talk.began(held.thread):
+        held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
     cold = thread is None and numbers.prompt is not None and (held.tokens == 0 or held.thread is not None)
     turn, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)

@@ -484,12 +484,13 @@ class Slot(msgspec.Struct):
         if self.open is not None and self.open.task == task:
             self.open.answered, self.open.last_line = True, line
 
-    def generated(self, tokens: int, line: int) -> bool:
+    def generated(self, ms: float | None, tokens: int, line: int) -> bool:
         """The reply's timing line; returns whether the request is over: up to b6628 its release comes first."""
         if self.open is None:
             return False
         self.open.last_line = line
         self.open.generated_tokens = tokens
+        self.open.reply_ms = ms
         return self.released
 
     def release(self, tokens: int, truncated: bool, mark: Mark) -> bool:

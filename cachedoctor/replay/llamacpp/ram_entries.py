@@ -28,6 +28,7 @@ class RamEntries:
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: list[Content] = []
         self._texts: list[int] = []
+        self._sizes: list[float] = []
         self.known: set[tuple[int, int]] = set()
         """Text and length of every entry."""
         self._bytes = 0.0
@@ -58,6 +59,7 @@ class RamEntries:
             self._lose(self._take(0), "too small")
         self.entries.append(content)
         self._texts.append(text)
+        self._sizes.append(size)
         self.known.add((text, tokens))
         self._bytes += size
         self._tokens += tokens
@@ -101,8 +103,8 @@ class RamEntries:
 
     def _take(self, index: int) -> Content:
         content = self.entries.pop(index)
-        del self._texts[index]
-        self.known.discard((content.text, content.tokens))
-        self._bytes -= self._size(content)
-        self._tokens -= content.tokens
+        tokens = content.tokens
+        self.known.discard((self._texts.pop(index), tokens))
+        self._bytes -= self._sizes.pop(index)
+        self._tokens -= tokens
         return content

@@ -56,6 +56,11 @@ class _Server:
         self.clock = 0
         self.room = window.room(settings)
         self.attention, self.sliding = settings.kind == "attention", settings.kind == "swa"
+        # b8672 to b9293 held memory with a window of full size against the window as well.
+        misfires = settings.memory == "swa" and 8672 <= settings.build < 9294
+        self.window = settings.window if self.sliding or misfires else 0
+        self.plain = self.attention and not self.window
+        """Nothing but the common prefix decides."""
         self.least = settings.slot_prompt_similarity or 0.0
         self.served = [NEVER] * len(traffic.asked)
         self.of: dict[int, list[_Slot]] = {}
@@ -70,6 +75,7 @@ class _Server:
                 self._happen(index)
             elif not self._start(index):
                 self.waiting.append(index)
+        self.ram = None  # it knows this server: without it, both end at once when many settings are replayed
         return self.served
 
     # ---- moments
@@ -138,7 +144,7 @@ class _Server:
     def _start(self, index: int) -> bool:
         asked = self.traffic.asked[index]
         length = self.tree.length(asked.prompt)
-        found = self._choose(asked, length)
+        found = self._choose(asked, length, index)
         if found is None:
             return False
         slot, by, shared = found
@@ -157,13 +163,13 @@ class _Server:
             child.content = slot.content
         return True
 
-    def _choose(self, asked: Asked, length: int) -> tuple[_Slot, ChosenBy, int] | None:
+    def _choose(self, asked: Asked, length: int, index: int) -> tuple[_Slot, ChosenBy, int] | None:
         """Slot, how it was chosen, and the common prefix with it as far as the choice looked at it; None: all busy."""
         slots, build = self.slots, self.settings.build
         if asked.id_slot is not None and (build >= 9713 or asked.id_slot < len(slots)) and asked.id_slot >= 0:
             slot = slots[asked.id_slot % len(slots)]
             return None if slot.request is not None else (slot, "id", self._shared(slot.content, asked.prompt))
-        chosen, at = self._most_similar(asked.prompt, length) if self.least else (None, 0)
+        chosen, at = self._most_similar(asked.prompt, length, index) if self.least else (None, 0)
         if chosen is not None:
             return chosen, "similarity", at
         for slot in slots:
@@ -171,8 +177,12 @@ class _Server:
                 chosen = slot
         return None if chosen is None else (chosen, "lru", self._shared(chosen.content, asked.prompt))
 
-    def _most_similar(self, prompt: int, length: int) -> tuple[_Slot | None, int]:
-        """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot."""
+    def _most_similar(self, prompt: int, length: int, index: int) -> tuple[_Slot | None, int]:
+        """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot.
+
+        No slot has more of it than was ever sent before it came; those behind the first that has so much need no look.
+        """
+        most = length if self.waiting else self.traffic.ideal[index].tokens
         common, least, old = self.tree.common, self.least, self.settings.build < 6751
         chosen, best = None, 0 if old else least * length
         for slot in self.slots:
@@ -184,6 +194,8 @@ class _Server:
                 shared = content.tokens
             if shared > best and (not old or shared > least * content.tokens):
                 chosen, best = slot, shared
+                if shared >= most:
+                    break
         return chosen, int(best)
 
     def _shared(self, content: Content, prompt: int) -> int:
@@ -228,16 +240,18 @@ class _Server:
 
     def _save_idle(self, ram: RamEntries) -> None:
         """Save the other idle slots, and clear them where they share one memory."""
+        known, unified = ram.known, self.settings.kv_unified
         for slot in self.slots:
-            if slot.request is None and slot.content.tokens:
-                kept = (slot.content.text, slot.content.tokens) in ram.known
+            content = slot.content
+            if slot.request is None and content.tokens:
+                kept = (content.text, content.tokens) in known
                 if not kept:
-                    kept = ram.save(slot.content)
+                    kept = ram.save(content)
                     ram.trim()
-                if self.settings.kv_unified:
+                if unified:
                     if not kept:
-                        self._lose(slot.content, "refused")
-                    slot.content = self._cleared(slot.content)
+                        self._lose(content, "refused")
+                    slot.content = self._cleared(content)
 
     def _make_room(self, length: int, taken: _Slot) -> None:
         """Purge idle slots while the memory that all slots share is too small."""
@@ -257,7 +271,12 @@ class _Server:
         best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
         decision, reused = None, 0
         if asked.cache_prompt and asked.completion:
-            if self.attention and 1 < shared < length and (shared == old.tokens or not self.settings.cache_reuse):
+            if (
+                self.plain
+                and shared != 1
+                and shared < length
+                and (shared == old.tokens or not self.settings.cache_reuse)
+            ):
                 reused = shared
             else:
                 decision = self._decide(asked, old, shared, length)
@@ -276,11 +295,8 @@ class _Server:
         if settings.cache_reuse and self.attention and not settings.projector and shared < old.tokens:
             shared = self._moved(asked, old, shared)
         saved = [(one.first, one.last) for one in reversed(old.saved)]
-        held = Held(settings.kind, old.tokens, self._oldest(old.cells, old.tokens), saved, self._window())
+        held = Held(settings.kind, old.tokens, self._oldest(old.cells, old.tokens), saved, self.window)
         return decide(settings.build, held, shared, length, settings.projector)
-
-    def _window(self) -> int:
-        return self.settings.window if self.sliding else 0
 
     def _oldest(self, cells: Cells, tokens: int) -> int:
         """Smallest position of the memory: of a recurrent state its only one."""
@@ -289,10 +305,8 @@ class _Server:
         return 0 if self.attention else tokens - 1
 
     def _moved(self, asked: Asked, old: Content, shared: int) -> int:
-        """The common prefix with the pieces that are moved behind it; as it is where the tokens are invented."""
-        held, sent = self.tree.tokens(old.text), self.tree.tokens(asked.prompt)
-        if held is None or sent is None:
-            return shared
+        """The common prefix with the pieces that are moved behind it; nothing is known to be in invented tokens."""
+        held, sent = self.tree.known(old.text), self.tree.known(asked.prompt)
         return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
 
     def _computed(
@@ -356,7 +370,7 @@ class _Server:
         if not asked.cache_prompt:
             return "by request"
         if shared >= best:
-            return "window" if self.settings.kind == "swa" else "checkpoint"
+            return "window" if self.settings.memory == "swa" else "checkpoint"
         if ideal.together or ideal.owner is None:
             return "together"
         for other in self.slots:

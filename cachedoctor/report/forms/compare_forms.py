@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import IO, Literal
+from typing import IO, Literal, get_args
 
 import msgspec
 
@@ -23,6 +23,7 @@ from cachedoctor.report.words import compare_words as words
 from cachedoctor.report.words.table_parts import Heading, Row
 
 Form = Literal["text", "json", "markdown"]
+FORMATS: tuple[Form, ...] = get_args(Form)
 _HEADINGS = [Heading("before"), Heading("after"), Heading("difference"), Heading("95 % interval")]
 
 

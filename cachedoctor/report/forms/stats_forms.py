@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from typing import IO, Literal
+from typing import IO, Literal, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ from cachedoctor.report.words.numbers import count
 from cachedoctor.report.words.table_parts import Row
 
 Form = Literal["text", "json", "csv", "markdown"]
+FORMATS: tuple[Form, ...] = get_args(Form)
 _MOST = 40
 """Groups that a person reads; the other forms have all."""
 _VALUES = StatsRow.__struct_fields__[1:]

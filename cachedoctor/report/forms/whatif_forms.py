@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import IO, Literal
+from typing import IO, Literal, get_args
 
 import msgspec
 
@@ -28,6 +28,7 @@ from cachedoctor.report.text.page import Page
 from cachedoctor.report.words import whatif_words as words
 
 Form = Literal["text", "json"]
+FORMATS: tuple[Form, ...] = get_args(Form)
 
 
 class SimulateDocument(msgspec.Struct):

@@ -8,10 +8,14 @@ from cachedoctor.model import Report, Totals
 from cachedoctor.report.html import html_measured
 from cachedoctor.report.html.axis import box
 from cachedoctor.report.html.token_split import KINDS, Tokens
+from cachedoctor.report.words import slow_words
 from cachedoctor.report.words.coverage import checked, undecided
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.sentences import capital
 from cachedoctor.report.words.server_words import LLAMA
+from cachedoctor.report.words.verdicts import healthy
 
 WIDTH = 1000
 
@@ -39,6 +43,8 @@ def headline(report: Report, split: Tokens) -> Headline:
     if not report.totals.requests and any(map(measures, report.sessions)):
         return Headline(html_measured.title(report), _checked(report), html_measured.tiles(report), [], "")
     title, lead = _title(report)
+    if report.filtered is not None:  # sums are of the whole log, requests are not
+        return Headline(title, lead, _tiles(report.totals), [], "")
     if any(session.engine != LLAMA for session in report.sessions):
         lead += " What servers of other engines measured stands below."
     return Headline(title, lead, _tiles(report.totals), _bar(split), _note(report.totals, split))
@@ -48,6 +54,8 @@ def _checked(report: Report) -> str:
     """What stands under measurements."""
     if report.findings:
         return "The log has measurements and no requests: the findings below are about the server as a whole."
+    if undecided(report):
+        return undecided(report)
     said = checked(report)
     return f"No findings. {said[:1].upper()}{said[1:]}."
 
@@ -61,9 +69,11 @@ def _title(report: Report) -> tuple[str, str]:
             f"{count(t.requests, 'request')}, but {unknown_lengths(t.requests)}",
             "What would make it say so stands under “What this log cannot show”.",
         )
+    if report.filtered is not None and not report.findings:
+        return "No findings in what is shown", filtered(report)
     if t.avoidable_tokens:
         return (
-            f"{count(t.avoidable_tokens, 'prompt token')} were recomputed without need",
+            f"{count(t.avoidable_tokens, 'prompt token')} were computed again without need",
             _saved(t),
         )
     reused = percent(t.cached_tokens, t.prompt_tokens)
@@ -73,10 +83,10 @@ def _title(report: Report) -> tuple[str, str]:
         return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
     blind = len({rule.code for rule in report.not_evaluated})
     left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
-    return (
-        f"No findings: {reused} of the prompt tokens were reused",
-        f"No rule found tokens that were recomputed without need.{left}",
-    )
+    said, turn = healthy(report), next(iter(report.slowest), None)
+    words = "" if said is None else f"{capital(said.sentence)}."
+    slow = f" Slowest turn: {slow_words.split(turn)}; {slow_words.reason(turn)}." if turn is not None else ""
+    return f"No findings: {reused} of the prompt tokens were reused", f"{words}{left}{slow}"
 
 
 def _saved(t: Totals) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cachedoctor.model import Evidence, Finding, RequestRow
+from cachedoctor.model import Evidence, Finding, RequestRow, Totals
 from cachedoctor.report.html.prompt_strip import Strip, strip
 from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words import headlines
 from cachedoctor.report.words.numbers import duration, number, percent, spent_tokens
 
 _LINE = 600
@@ -29,6 +30,10 @@ class Shown:
 
     finding: Finding
     anchor: str
+    headline: str
+    """What is the matter, and its share of the tokens, as every format says it."""
+    sentence: str
+    """The same without the share."""
     claim: str
     facts: list[tuple[str, str]]
     """What it cost, in words: what, how much."""
@@ -41,21 +46,26 @@ class Shown:
     """Address of the rule's page."""
 
 
-def shown(finding: Finding, number_: int, rows: dict[int, RequestRow], prompt_ms: float, page: str | None) -> Shown:
+def shown(
+    finding: Finding, number_: int, rows: dict[int, RequestRow], totals: Totals, page: str | None, summary: str = ""
+) -> Shown:
     """Prepare one finding, which was quoted before.
 
     Args:
         number_: its place among the findings, from 1.
         rows: its requests by their index.
-        prompt_ms: prompt time of the whole log, to say the share of it.
+        totals: sums of the whole log, to say the share of it.
         page: address of its rule's page.
+        summary: what its rule is about.
     """
     primary = finding.primary
     return Shown(
         finding=finding,
         anchor=f"finding-{number_}",
+        headline=sentence(headlines.headline(finding, totals, 0, summary)),
+        sentence=sentence(headlines.claim(finding, summary).sentence),
         claim=sentence(finding.claim),
-        facts=_facts(finding, prompt_ms),
+        facts=_facts(finding, totals.prompt_ms),
         where="" if primary is None else _place(primary),
         lines=_lines(finding.evidence, primary),
         strip=strip(finding, rows),
@@ -84,7 +94,7 @@ def _facts(finding: Finding, prompt_ms: float) -> list[tuple[str, str]]:
         else []
     )
     if cost.tokens or cost.at_most:
-        facts.insert(0, ("Recomputed", spent_tokens(cost)))
+        facts.insert(0, ("Computed again", spent_tokens(cost)))
     if cost.tokens and cost.ms is not None:
         facts.insert(1, ("Prompt time", f"{'' if cost.ms_from == 'depth' else 'about '}{duration(cost.ms)}"))
         if prompt_ms:

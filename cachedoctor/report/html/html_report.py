@@ -20,13 +20,14 @@ from cachedoctor.report.html.reuse_chart import Speed, over_time
 from cachedoctor.report.html.timeline import draw
 from cachedoctor.report.html.token_split import KINDS, NONE, added, tokens
 from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import ROWS, whole
-from cachedoctor.report.words.coverage import checked, imitated
+from cachedoctor.report.words.coverage import checked, remarks
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.not_evaluated_words import grouped
+from cachedoctor.report.words.verdicts import switched_off
 
 _LISTED = 20
 """Servers and inputs listed one by one."""
@@ -39,13 +40,13 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     parts = _Parts(report, findings)
     totals = report.totals
     urls = {rule.code: look.pages + rule.url for rule in report.rules} if look.pages is not None else {}
+    summaries = {rule.code: rule.summary for rule in report.rules}
     page = html_page.render(
         report=report,
         title=", ".join(cut(html_findings.name(i.path), 60) for i in report.inputs[:2]) or "no input",
         headline=headline(report, parts.split),
-        summaries={rule.code: rule.summary for rule in report.rules},
         findings=[
-            html_findings.shown(finding, i, parts.rows, totals.prompt_ms, urls.get(finding.code))
+            html_findings.shown(finding, i, parts.rows, totals, urls.get(finding.code), summaries.get(finding.code, ""))
             for i, finding in enumerate(findings, 1)
         ],
         kinds=KINDS,
@@ -68,7 +69,8 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
         measured=html_measured.servers(report),
         unmeasured=max(sum(map(measures, report.sessions)) - html_measured.MOST, 0),
         checked=checked(report),
-        imitated=imitated(report),
+        remarks=remarks(report),
+        filtered=filtered(report),
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
     )
     out.write(page.encode())

@@ -40,13 +40,18 @@ class Strip:
 def strip(finding: Finding, rows: dict[int, RequestRow]) -> Strip | None:
     """Return the divergence that a finding shows, if it shows one. ``rows``: its requests by their index."""
     if finding.diff is not None and finding.diff["first"] is not None:
-        return _compared(finding.diff)
+        return _compared(finding, rows)
     return _printed(finding, rows)
 
 
-def _compared(diff: dict[str, Any]) -> Strip:
+def _compared(finding: Finding, rows: dict[int, RequestRow]) -> Strip:
+    diff: dict[str, Any] = finding.diff
     first, about = diff["first"], "" if diff["exact"] else "about "
     shared, whole = diff["common_prefix_tokens"], diff["b"].tokens
+    row = None if diff["exact"] else _row_of(finding.primary, [rows[i] for i in finding.requests if i in rows])
+    if row is not None and row.common_prefix_tokens is not None and row.prompt_tokens:
+        # what the server counted, as the claim does: one place has one number
+        about, shared, whole = "", row.common_prefix_tokens, row.prompt_tokens
     place = ", ".join(part for part in (first.place, f"line {first.line:,}", f"column {first.column:,}") if part)
     what = f"{first.kind}: {first.field}" if first.field and first.field != first.kind else first.kind
     return Strip(

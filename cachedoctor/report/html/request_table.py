@@ -27,7 +27,7 @@ HEADS = (
     ("thread", "Conversation", "Requests that continue each other; in brackets its turn, from 0"),
     ("prompt", "Prompt tokens", ""),
     ("reused", "Reused tokens", "Taken from the cache"),
-    ("recomputed", "Recomputed tokens", "Of the computed tokens, as many as the server had before"),
+    ("recomputed", "Recomputed tokens", "Of the computed tokens, those that were computed before"),
     ("new", "New tokens", "Computed for the first time"),
     ("ms", "Prompt time", ""),
     ("outcome", "Outcome", ""),

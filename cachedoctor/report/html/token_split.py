@@ -14,7 +14,7 @@ class Tokens(NamedTuple):
     reused: int
     """Taken from the cache."""
     recomputed: int
-    """Of the computed tokens as many as the server had before and did not use."""
+    """Of the computed tokens those that were computed before and not used."""
     new: int
     """Computed for the first time."""
     unsure: int
@@ -30,7 +30,7 @@ NONE = Tokens(0, 0, 0, 0)
 
 KINDS: dict[str, str] = {
     "reused": "reused from the cache",
-    "recomputed": "recomputed: as many as the server had before",
+    "recomputed": "computed again",
     "new": "new: computed for the first time",
     "unsure": "not reused, and the log does not say whether it was new",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -10,8 +12,8 @@ from cachedoctor.report import sanitize
 from cachedoctor.report.live import screen_measured
 from cachedoctor.report.text.header import describe, traffic
 from cachedoctor.report.text.page import Part
+from cachedoctor.report.text.palette import SEVERITY as SEVERITY_STYLE
 from cachedoctor.report.text.request_line import cost, fix, lost, outcome, tokens
-from cachedoctor.report.text.text_finding import SEVERITY_STYLE
 from cachedoctor.report.text.text_safe import rows, visible
 from cachedoctor.report.words.numbers import count, number, percent
 
@@ -25,6 +27,22 @@ _SEPARATORS = "-_./:@ "
 """Between the parts of names of pods, containers and hosts."""
 _STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
 _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle": "", "unknown": "dim"}
+
+_KEYS = "q ends it and prints the whole report   arrows: other findings   ? help"
+_HELP = (
+    ("slot", "place for one conversation; of vLLM and SGLang an engine or a rank"),
+    ("state", "computes a prompt, a reply, or is processing; idle; unknown: no line told of it"),
+    ("prompt", "prompt tokens of the request that it computes, else of its last one"),
+    ("reused", "how many of them were taken from the cache"),
+    ("progress", "how far the prompt is; of an ended request what it lost, and the causes"),
+    ("lost", "prompt tokens that were in the cache and were computed again"),
+    ("avoidable", "prompt tokens that the fixes below would have saved so far"),
+    ("finding", "a cause, what it cost, and what to do first; cachedoctor explain CODE says more"),
+    ("", ""),
+    ("q", "ends it and prints the whole report, as Ctrl-C does"),
+    ("arrows", "down and up (or j and k) go through the findings; the first one is shown whole"),
+    ("?", "this page, and back"),
+)
 
 
 class _Rows:
@@ -67,9 +85,27 @@ class _Rows:
         self.row("")
 
 
-def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[Text]:
+class Screenful(NamedTuple):
+    """What whoever looks at the screen chose."""
+
+    first: int = 0
+    """Finding that is shown first, and whole."""
+    helps: bool = False
+    """Words of the view are explained in its place."""
+    keyed: bool = False
+    """There are keys to choose by."""
+
+
+_AS_IT_BEGINS = Screenful()
+
+
+def draw(
+    view: View, width: int, height: int, ascii_only: bool = False, chosen: Screenful = _AS_IT_BEGINS
+) -> list[Text]:
     """Give at most ``height`` rows of at most ``width`` cells."""
     page = _Rows(width, height, ascii_only)
+    if chosen.helps:
+        return _help(page)
     tall = height >= _TALL
     page.left -= tall  # for the last row
     _title(page, view)
@@ -83,11 +119,25 @@ def draw(view: View, width: int, height: int, ascii_only: bool = False) -> list[
     _measured(page, view, room)
     if tall:
         page.gap()
-    _findings(page, view.findings)
+    _findings(page, view.findings, min(chosen.first, max(len(view.findings) - 1, 0)))
     while page.left > 0 and tall:
         page.gap()
     page.left += tall
-    page.row(("Ctrl-C ends it and prints the whole report", "dim"))
+    page.row((_KEYS if chosen.keyed else "Ctrl-C ends it and prints the whole report", "dim"))
+    return page.taken
+
+
+def _help(page: _Rows) -> list[Text]:
+    """Say what the rows of the view and its keys are."""
+    last, page.left = page.left > 1, page.left - 1
+    page.row(("cachedoctor watch", "bold"))
+    for key, words in _HELP:
+        page.keyed(key, words, 2)
+    while page.left > 0:
+        page.gap()
+    if last:
+        page.left = 1
+        page.row(("? goes back to the view", "dim"))
     return page.taken
 
 
@@ -239,15 +289,20 @@ def _cells(
 # ---- findings
 
 
-def _findings(page: _Rows, findings: list[Finding]) -> None:
-    """The costliest first: what, how much, the fix; of too many, the fixes and then the cheapest are left out."""
+def _findings(page: _Rows, findings: list[Finding], first: int = 0) -> None:
+    """The costliest first: what, how much, the fix; of too many, the fixes and then the cheapest are left out.
+
+    ``first``: the one to begin with, whose fix is shown whole as long as there is room.
+    """
     if not findings:
         page.row(("no findings yet", "dim"))
         return
+    skipped = f", from the {number(first + 1)}. on" if first else ""
+    page.row((f"{count(len(findings), 'finding')}, the costliest first{skipped}", "bold"))
+    findings = findings[first:]
     left = len(findings)
-    page.row((f"{count(left, 'finding')}, the costliest first", "bold"))
     deep = 2 * left <= page.left
-    for raw in findings:
+    for at, raw in enumerate(findings):
         if page.left <= 1 < left:
             page.row((f"and {count(left, 'other')}", "dim"))
             return
@@ -259,6 +314,27 @@ def _findings(page: _Rows, findings: list[Finding]) -> None:
         else:
             page.row((f"{finding.severity}[{finding.code}]", style), f" {finding.name}: {said}")
         left -= 1
-        if deep or page.left > max(2 * left, 1):
+        if not at:
+            _fix_whole(page, finding, max(page.left - left, 1))
+        elif deep or page.left > max(2 * left, 1):
             advice = fix(finding)
             page.row("  fix: ", (advice, "green")) if advice else page.gap()
+
+
+def _fix_whole(page: _Rows, finding: Finding, most: int) -> None:
+    """Write what to do first, with its commands, in ``most`` rows; commands are not broken."""
+    if not finding.remedies:
+        page.gap()
+        return
+    remedy = finding.remedies[0]
+    text = " ".join(remedy.text.split("\n"))
+    room = max(page.width - 7, 1)
+    words = rows(page.visible(text), room, room)
+    commands = remedy.commands[: max(most - 1, 0)]
+    kept = max(most - len(commands), 1)
+    if len(words) > kept:
+        words = [*words[: kept - 1], " ".join(words[kept - 1 :])]
+    for at, part in enumerate(words):
+        page.row("  fix: " if not at else "       ", (part, "green"))
+    for command in commands:
+        page.row("       ", (command, "bold green"))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from cachedoctor.model import Finding, Report, RequestRow
+from cachedoctor.model import Finding, Remedy, Report, RequestRow
 from cachedoctor.report import sanitize
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
 from cachedoctor.report.secrets import hidden
-from cachedoctor.report.text import text_finding
 from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.numbers import count
 
 _FEW = 3
@@ -41,20 +41,26 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
     """
     about = f"**{finding.severity}**, confidence {finding.confidence}"
     parts = [f"#### {at}. {code(finding.code)} {prose(finding.name)}", f"{about}: {prose(finding.claim)}."]
-    said = [("Cost", text_finding.cost(finding, report.totals.prompt_ms)), ("Why", finding.why)]
-    if any(words for _, words in said):
-        parts.append("\n".join(f"- {key}: {prose(words)}" for key, words in said if words))
+    parts += _first_fix(finding)
+    spent = headlines.cost(finding, report.totals)
+    if spent:
+        parts.append(f"Cost: {prose(spent)}")
     if finding.evidence:
         parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding))]
     elif finding.path is not None:
         parts.append(f"Log: {code(hidden(finding.path))}; no single line proves it.")
     if finding.diff is not None:
         parts.append("The prompts themselves were compared: text withheld.")
+    if finding.why:
+        parts.append(f"Why: {prose(finding.why)}")
     parts += _requests(finding, rows)
-    if finding.ruled_out:
-        parts.append("Ruled out:")
-        parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in finding.ruled_out))
-    parts.append(details("Fix and references", *_fix(finding), _references(finding, report, pages)))
+    for title, others in (("Ruled out:", finding.excluded), ("Still possible:", finding.still_possible)):
+        if others:
+            parts.append(title)
+            parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))
+    more = finding.remedies[1:]
+    title = "Other fixes and references" if more else "References"
+    parts.append(details(title, *_fix(more), _references(finding, report, pages)))
     return parts
 
 
@@ -114,9 +120,17 @@ def _cell(row: RequestRow, field: str) -> str:
 # ---- what to do
 
 
-def _fix(finding: Finding) -> list[str]:
+def _first_fix(finding: Finding) -> list[str]:
+    """The first thing to do, as the other formats name it."""
+    fix = do_now.of_finding(finding)
+    if fix is None:
+        return []
+    return [f"Fix: {prose(fix.text)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
+
+
+def _fix(remedies: list[Remedy]) -> list[str]:
     parts = []
-    for remedy in finding.remedies:
+    for remedy in remedies:
         parts.append(f"- {prose(remedy.text)}")
         if remedy.commands:
             parts.append(fenced(remedy.commands, "sh", "  "))

@@ -14,12 +14,13 @@ from cachedoctor.report.markdown.markdown_finding import reproduce, show
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
-from cachedoctor.report.text.text_report import switched_off, verdict
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
-from cachedoctor.report.words.coverage import imitated, numbered, undecided
+from cachedoctor.report.words.coverage import remarks, undecided
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.verdicts import switched_off, verdict
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
@@ -85,8 +86,9 @@ def _about(report: Report) -> str:
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
     known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
     parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
-    for said in filter(None, (numbered(report), imitated(report))):
-        parts.append(said)
+    if report.filtered is not None:
+        parts.append(filtered(report))
+    parts += remarks(report)
     if report.ignored:
         parts.append(switched_off(report.ignored))
     if report.interrupted:
@@ -148,7 +150,7 @@ def _memory(session: Session) -> str:
     window = session.setting("n_swa")
     parts = [f"{prose(session.memory)} memory"] if session.memory else []
     if not parts and session.engine == server_words.LLAMA:
-        parts.append("kind of memory unknown")
+        parts.append("model type: not in this log")
     if arch is not None:
         parts.append(f"architecture {code(str(arch))}")
     if session.memory == "swa" and isinstance(window, int):

@@ -7,6 +7,7 @@ from typing import TextIO
 from cachedoctor.model import Edit, Excerpt, First, PromptDiff, RequestSetting, Side
 from cachedoctor.report import sanitize
 from cachedoctor.report.text.page import Page, Part
+from cachedoctor.report.text.palette import COMMAND, NEW, OLD, WARNING
 from cachedoctor.report.words.numbers import number, percent
 
 _EDITS = 40
@@ -25,8 +26,8 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
     diff = sanitize.diff(diff)
     page = Page(out, width, color, ascii_only)
     about = "" if diff.exact else "about "
-    page.row(("a  ", "bold red"), f"{diff.a.path} ({diff.a.kind}, {about}{number(diff.a.tokens)} tokens)")
-    page.row(("b  ", "bold green"), f"{diff.b.path} ({diff.b.kind}, {about}{number(diff.b.tokens)} tokens)")
+    page.row(("a  ", OLD), f"{diff.a.path} ({diff.a.kind}, {about}{number(diff.a.tokens)} tokens)")
+    page.row(("b  ", NEW), f"{diff.b.path} ({diff.b.kind}, {about}{number(diff.b.tokens)} tokens)")
     page.gap()
     if diff.first is None:
         page.row(("equal: ", "bold"), f"{about}{number(diff.common_prefix_tokens)} tokens")
@@ -41,8 +42,8 @@ def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
     if diff.excerpt is not None:
         _excerpt(page, diff.excerpt)
     else:
-        page.row("    ", ("a", "bold red"), " | ", first.a)
-        page.row("    ", ("b", "bold green"), " | ", first.b)
+        page.row("    ", ("a", OLD), " | ", first.a)
+        page.row("    ", ("b", NEW), " | ", first.b)
     page.gap()
     _cost(page, diff, about)
     if first.client is not None:
@@ -50,7 +51,7 @@ def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
     for advice in first.advice:
         page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
         for command in advice.commands:
-            page.row("      ", (command, "green"))
+            page.row("      ", (command, COMMAND))
     _settings(page, diff.settings)
     if diff.edits is not None:
         page.gap()
@@ -89,7 +90,7 @@ def _approximate(diff: PromptDiff) -> str:
 
 def _first(page: Page, diff: PromptDiff, first: First, about: str) -> None:
     share = percent(diff.common_prefix_tokens, diff.b.tokens) if diff.b.tokens else ""
-    head: list[Part] = [(first.kind, "bold yellow"), f" ({first.field}): " if first.field else ": "]
+    head: list[Part] = [(first.kind, WARNING), f" ({first.field}): " if first.field else ": "]
     page.prose(head, diff.explanation, 2, "bold")
     where = f"at token {about}{number(first.token)} ({share} of b), character {number(first.char)}"
     page.prose(["  --> "], f"{where}, line {number(first.line)}, column {number(first.column)}", 6)
@@ -101,7 +102,7 @@ def _excerpt(page: Page, excerpt: Excerpt) -> None:
     """The differing tokens of both sides, blanks and control characters visible."""
     before = _escaped(excerpt.before[-_EXCERPT:])
     page.row("      |")
-    sides = (("a", "bold red", excerpt.a, excerpt.after_a), ("b", "bold green", excerpt.b, excerpt.after_b))
+    sides = (("a", OLD, excerpt.a, excerpt.after_a), ("b", NEW, excerpt.b, excerpt.after_b))
     for side, style, text, after in sides:
         page.row(
             "    ", (side, style), " | ", before, ("[", style), (_escaped(text[:_EXCERPT]), style), ("]", style),

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from cachedoctor.report.text.text_safe import cut, rows, visible
+from cachedoctor.report.text.palette import readable
+from cachedoctor.report.text.text_safe import clipped, cut, rows, visible
 
 _COMMAND = re.compile(r"\s*(?:::|##)")
 """How a row begins that a CI takes for a command to itself when it stands in its log."""
@@ -44,7 +45,7 @@ class Page:
         self._out = out
         # Everything is said, nothing is asked of the environment: the same report gives the same bytes.
         self._console = Console(
-            file=out, width=width, color_system="standard" if color else None, force_terminal=color, no_color=not color,
+            file=out, width=width, color_system="256" if color else None, force_terminal=color, no_color=not color,
             force_jupyter=False, legacy_windows=False, highlight=False, markup=False, emoji=False,
         )  # fmt: skip
 
@@ -59,7 +60,7 @@ class Page:
         text = Text()
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part[:2]
-            shown = Text(visible(words, self.ascii_only), style)
+            shown = Text(visible(words, self.ascii_only), readable(style))
             if isinstance(part, Link):
                 self._console.print(text, soft_wrap=True, end="")
                 self._linked(shown, part.address)
@@ -82,9 +83,14 @@ class Page:
         """Write ``head`` and a sentence, broken at spaces, later rows indented by ``indent``."""
         self._wrapped(head, body, indent, style, min(self.width, _PROSE))
 
-    def facts(self, head: list[Part], body: str, indent: int) -> None:
+    def facts(self, head: list[Part], body: str, indent: int, style: str = "") -> None:
         """Write a list of facts like ``prose``, but as wide as the page: nobody reads it as a sentence."""
-        self._wrapped(head, body, indent, "", self.width)
+        self._wrapped(head, body, indent, style, self.width)
+
+    def cut_row(self, head: list[Part], body: str, style: str = "") -> None:
+        """Write one row; what has no room at its end is left out."""
+        used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self.ascii_only)) for p in head)
+        self.row(*head, (clipped(body, self.width - used, self.ascii_only), style))
 
     def _wrapped(self, head: list[Part], body: str, indent: int, style: str, width: int) -> None:
         used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self.ascii_only)) for p in head)

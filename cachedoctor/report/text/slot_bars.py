@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import SlotReuse
 from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.palette import BARS
 from cachedoctor.report.words.numbers import count, number, percent
 
 _BARS, _UNKNOWN = "▁▂▃▄▅▆▇█", "·"
@@ -39,7 +40,7 @@ def show(page: Page, slots: list[SlotReuse], where: str) -> None:
     for slot, row, step in zip(slots, drawn, steps, strict=True):
         key = f"slot {slot.slot}" if slot.slot is not None else "others"
         page.facts(
-            [(f"{key:<{_KEY}}", "bold"), (f"{row:<{wide}}", "cyan"), "  "],
+            [(f"{key:<{_KEY}}", "bold"), (f"{row:<{wide}}", BARS), "  "],
             _reuse_text(slot, narrow, step) + behind,
             _KEY,
         )

@@ -1,50 +1,140 @@
-"""One finding as text: claim, evidence, cost, why, what it is not, fix. Knows Finding and Page only."""
+"""One finding as text: claim, fix, cost, proof, why, what it is not. Knows Finding and Page only."""
 
 from __future__ import annotations
 
-from cachedoctor.model import Finding
+from typing import NamedTuple
+
+from cachedoctor.model import Finding, Totals
+from cachedoctor.report.text import command_rows, proof
 from cachedoctor.report.text.page import Link, Page, Part
-from cachedoctor.report.words.numbers import count, duration, number, percent, spent_tokens
+from cachedoctor.report.text.palette import COMMAND, KEY, SEVERITY
+from cachedoctor.report.words import headlines
+from cachedoctor.report.words.do_now import DoNow, of_finding
+from cachedoctor.report.words.numbers import count, duration, percent, spent_tokens
+from cachedoctor.report.words.sentences import first_sentence, leading
 
-SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_GUTTER = "blue"
-_KEY = "bold"
+_KEY = 7
+"""Cells of the keys."""
+_WHY = 150
+"""Characters of why it is so in the short form."""
 
 
-def show(page: Page, finding: Finding, where: str = "", prompt_ms: float = 0.0, link: str | None = None) -> None:
-    """Write ``finding``.
+class Around(NamedTuple):
+    """What of the report a finding is shown with."""
 
-    Args:
-        where: which server of the input, when there are several.
-        prompt_ms: prompt time of the whole log, to say the share of it.
-        link: address of the page of the rule, where the output knows links.
-    """
-    page.prose([heading(finding, link), f" {finding.name}: "], finding.claim, 2, "bold")
+    where: str = ""
+    """Which server of the input, when there are several."""
+    totals: Totals | None = None
+    """Sums of the whole log, where it has ended."""
+    link: str | None = None
+    """Address of the page of the rule, where the output knows links."""
+    summary: str = ""
+    """What the rule is about."""
+
+
+ALONE = Around()
+
+
+def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
+    """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known."""
+    _claim(page, finding, around)
+    _fix(page, of_finding(finding))
+    _row(page, "cost", headlines.cost(finding, around.totals))
+    said = headlines.claim(finding, around.summary)
     if finding.evidence:
-        _evidence(page, finding, SEVERITY_STYLE[finding.severity], where)
-    _labelled(page, "cost", cost(finding, prompt_ms))
+        proof.short(page, finding, f"{'proof':<{_KEY}}", said.more, around.where)
+    else:
+        _row(page, "seen", said.more)
+    _row(page, "why", leading(finding.why, _WHY))
+    for remedy in finding.remedies[1:2]:
+        _fix(page, DoNow(first_sentence(remedy.text), remedy.commands), "or")
+    for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
+        if others:
+            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
+    _rule(page, finding, around, f": cachedoctor explain {finding.code}, or -v")
+
+
+def brief(page: Page, finding: Finding, around: Around = ALONE) -> None:
+    """Write one of the further findings: what is the matter, what to do, what it cost, the line that proves it."""
+    _claim(page, finding, around)
+    fix = of_finding(finding)
+    _fix(page, None if fix is None else fix._replace(text=first_sentence(fix.text)))
+    _row(page, "cost", headlines.cost(finding, around.totals))
+    _rule(page, finding, around)
+    if finding.evidence:
+        proof.place(page, finding, f"{'proof':<{_KEY}}", headlines.claim(finding, around.summary).more, around.where)
+
+
+def listed(page: Page, finding: Finding, around: Around = ALONE) -> None:
+    """Write one row: severity, code, what is the matter; it is cut where the page ends."""
+    head = heading(finding, around.link)
+    room = page.width - len(f"{finding.severity}[{finding.code}]") - 1
+    page.cut_row([head, " "], headlines.headline(finding, around.totals, room, around.summary))
+
+
+def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
+    """Write everything that is known of a finding."""
+    _claim(page, finding, around)
+    _fix(page, of_finding(finding))
+    page.prose([heading(finding, around.link), f" {finding.name}: "], finding.claim, 2, KEY)
+    if finding.evidence:
+        proof.whole(page, finding, around.where)
+    _labelled(page, "cost", cost(finding, around.totals.prompt_ms if around.totals is not None else 0.0))
     _labelled(page, "why", finding.why)
     _labelled(page, "confidence", finding.confidence)
-    for other in finding.ruled_out:
-        _labelled(page, "not this", f"{other.name}: {other.why}")
+    for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
+        for other in others:
+            _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in finding.remedies:
         _labelled(page, "fix", remedy.text)
-        for command in remedy.commands:
-            page.row("      ", (command, "green"))
+        commands(page, remedy.commands, 6)
     for reference in finding.references:
         _labelled(page, "see", reference)
-    page.row("  = ", ("more: ", _KEY), f"cachedoctor explain {finding.code}")
+    page.row("  = ", ("more: ", KEY), f"cachedoctor explain {finding.code}")
+
+
+def _claim(page: Page, finding: Finding, around: Around) -> None:
+    page.facts(
+        [], headlines.headline(finding, around.totals, page.width, around.summary), 2, SEVERITY[finding.severity]
+    )
+
+
+def _rule(page: Page, finding: Finding, around: Around, more: str = "") -> None:
+    page.facts([(f"{'rule':<{_KEY}}", KEY), heading(finding, around.link), " "], headlines.rule(finding) + more, _KEY)
+
+
+def _row(page: Page, key: str, words: str) -> None:
+    if words:
+        page.prose([(f"{key:<{_KEY}}", KEY)], words, _KEY)
+
+
+def _fix(page: Page, fix: DoNow | None, key: str = "fix") -> None:
+    """Write the commands, and below them the sentence; where there is no command the sentence alone."""
+    if fix is None:
+        return
+    head: Part = (f"{key:<{_KEY}}", KEY)
+    rows = [row for command in fix.commands for row in command_rows.rows(command, page.width - _KEY)]
+    for at, row in enumerate(rows):
+        page.row(head if not at else " " * _KEY, (row, COMMAND))
+    page.prose([head if not rows else " " * _KEY], fix.text, _KEY)
+
+
+def commands(page: Page, found: list[str], indent: int) -> None:
+    """Write commands to be copied, each on rows of its own."""
+    for command in found:
+        for row in command_rows.rows(command, page.width - indent):
+            page.row(" " * indent, (row, COMMAND))
 
 
 def heading(finding: Finding, link: str | None = None) -> Part:
     """Name severity and code, ``warning[CD101]``."""
-    words, style = f"{finding.severity}[{finding.code}]", SEVERITY_STYLE[finding.severity]
+    words, style = f"{finding.severity}[{finding.code}]", SEVERITY[finding.severity]
     return (words, style) if link is None else Link(words, style, link)
 
 
 def _labelled(page: Page, key: str, words: str) -> None:
     if words:
-        page.prose(["  = ", (f"{key}: ", _KEY)], words, 4)
+        page.prose(["  = ", (f"{key}: ", KEY)], words, 4)
 
 
 def cost(finding: Finding, prompt_ms: float) -> str:
@@ -59,33 +149,3 @@ def cost(finding: Finding, prompt_ms: float) -> str:
     if spent.ms_from == "depth":
         return f"{words}, {duration(spent.ms)} at the speed measured at that depth{share}"
     return f"{words}, about {duration(spent.ms)}{share}"
-
-
-def _evidence(page: Page, finding: Finding, style: str, where: str) -> None:
-    """Write the lines in the order of the log; the one that proves the claim has ``>`` before and ``^`` below it."""
-    evidence, primary = finding.evidence, finding.primary or finding.evidence[0]
-    wide = max(len(str(e.line)) for e in evidence)
-    blank = " " * (wide + 2)
-    page.row((f"{' ' * wide}--> ", _GUTTER), location(primary.path, primary.line), f" ({where})" if where else "")
-    page.row((f"{blank} |", _GUTTER))
-    for line in sorted(evidence, key=lambda e: (e.path != primary.path, e.path, e.line)):
-        if line.path != primary.path:
-            page.row((f"{' ' * wide}::: ", _GUTTER), location(line.path, line.line))
-        mark, below, tint = (">", "^ ", style) if line is primary else (" ", "- ", _GUTTER)
-        gutter = (f"{blank} | ", _GUTTER)
-        page.excerpt([(f"{mark} {line.line:>{wide}} | ", tint)], [gutter], line.text, page.width - wide - 5)
-        page.prose([gutter, (below, tint)], line.label, wide + 7, style if line is primary else "")
-    page.row((f"{blank} |", _GUTTER))
-
-
-def location(path: str, line: int | None = None) -> str:
-    """Name a place as editors and terminals find it, ``path:line``."""
-    name = "<stdin>" if path == "-" else path
-    return name if line is None else f"{name}:{line}"
-
-
-def severities(findings: list[Finding]) -> str:
-    """Count findings by severity, ``2 findings: 1 error, 1 warning``."""
-    tally = {word: sum(f.severity == word for f in findings) for word in ("error", "warning", "note")}
-    kinds = ", ".join(count(n, word) for word, n in tally.items() if n)
-    return f"{number(len(findings))} {'finding' if len(findings) == 1 else 'findings'}: {kinds}"

@@ -23,6 +23,20 @@ def show(page: Page, found: list[tuple[str, Session]]) -> None:
         page.row(f"and {count(len(found) - MOST, 'other server')} with measurements")
 
 
+def short(page: Page, found: list[tuple[str, Session]]) -> None:
+    """Write in a row each what was measured of the session with most measurements, and how many others there are."""
+    names = {session.index: name for name, session in found}
+    for session in largest([session for _, session in found], 1):
+        if names[session.index]:
+            page.row((names[session.index], "bold"))
+        for key, words in said(session):
+            page.facts([(f"{key:<10}", "bold")], words, 10)
+        table = grid(session)
+        if table is not None or len(found) > 1:
+            others = f"; {count(len(found) - 1, 'other server')}" if len(found) > 1 else ""
+            page.facts([("table     ", "bold")], f"-v shows it{others}", 10)
+
+
 def _session(page: Page, session: Session) -> None:
     for key, words in said(session):
         page.facts([(f"{key:<10}", "bold")], words, 10)

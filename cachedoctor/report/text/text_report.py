@@ -1,4 +1,4 @@
-"""The text report: what the server is, what the traffic cost, why, what could not be checked.
+"""The text report: the claim and what to do in its first rows, and what to do once more in the last one.
 
 Knows the Report and how its parts are shown. Never asks the terminal: width and colour are arguments.
 """
@@ -13,15 +13,18 @@ from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.text import header, text_finding
+from cachedoctor.report.text import answers, header, text_finding
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.coverage import checked, imitated, numbered, seen, undecided
+from cachedoctor.report.text.text_finding import Around
+from cachedoctor.report.words.coverage import cannot_tell, remarks, undecided
+from cachedoctor.report.words.filter_words import filtered, shown_requests
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import count, number, percent
+from cachedoctor.report.words.verdicts import leading, switched_off, verdict
 
 _URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
-_NAMED = 8
-"""Rules that are switched off and named; of more only their number is said."""
+_BLOCKS, _LISTED = 3, 8
+"""Further findings that get a block each, and a row each."""
 
 
 def render(
@@ -32,42 +35,52 @@ def render(
     color: bool = False,
     ascii_only: bool = False,
     pages: str | None = None,
+    verbose: bool = False,
 ) -> None:
     """Write the whole report.
 
     Args:
-        width: cells of a row; commands, paths and addresses may be longer.
+        width: cells of a row; a word of a command or an address may be longer.
         color: whether ``out`` understands escape codes.
         ascii_only: whether ``out`` can show ASCII only.
         pages: what stands before the address of a rule's page to make it a link; None where there are no links.
+        verbose: whether everything is shown that is known.
     """
     page = Page(out, width, color, ascii_only)
-    header.show(page, report)
+    around = _arounds(report, pages)
+    if report.filtered is not None:
+        page.prose([(f"{'filter':<10}", "bold")], filtered(report), 10)
+        for words in shown_requests(report):
+            page.facts([(f"{'request':<10}", "bold")], words, 10)
+        page.gap()
     findings = report.findings
-    named = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
-    several = len(report.sessions) > 1
-    where = {s.index: header.place(s) for s in report.sessions if several and s.index in named}
-    urls = {rule.code: rule.url for rule in report.rules}
-    if undecided(report):
-        for words in seen(report.undecided):
-            page.facts([(f"{'seen':<10}", "bold")], words, 10)
-    for finding in findings:
-        session = finding.evidence[0].session if finding.evidence else -1
-        page.gap()
-        text_finding.show(
-            page, finding, where.get(session, ""), report.totals.prompt_ms, _link(pages, urls.get(finding.code))
-        )
-    if report.not_evaluated:
-        page.gap()
-        _not_evaluated(page, report.not_evaluated, report.restart)
+    told = cannot_tell(report)
+    leads = leading(report)
+    if told is not None and not leads:
+        answers.cannot_tell(page, report, told, verbose)
+    elif not findings:
+        answers.healthy(page, report)
+    if verbose:
+        for finding in findings:
+            page.gap()
+            text_finding.whole(page, finding, around[finding.identity])
+    else:
+        _findings(page, leads, around)
+        _rows(page, [] if leads else findings, around)
     page.gap()
-    _footer(page, report)
+    if verbose:
+        _everything(page, report)
+    else:
+        _rest(page, report, bool(leads))
+    answers.last(page, report)
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write the report as it is to look on one output."""
     text = io.StringIO()
-    render(report, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages)
+    render(
+        report, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages, verbose=look.verbose
+    )
     out.write(look.encode(text.getvalue()))
 
 
@@ -80,19 +93,95 @@ def render_finding(
     ascii_only: bool = False,
     pages: str | None = None,
     url: str | None = None,
+    summary: str = "",
 ) -> None:
-    """Write one finding and an empty row, as live output does; ``url`` is that of its rule.
+    """Write one finding and an empty row, as live output does; ``url`` and ``summary`` are those of its rule.
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
     page, shown = Page(out, width, color, ascii_only), sanitize.finding(finding)
-    text_finding.show(page, shown, shown.origin or "", link=_link(pages, url))
+    text_finding.first(page, shown, Around(shown.origin or "", None, _link(pages, url), summary))
     page.gap()
+
+
+def _arounds(report: Report, pages: str | None) -> dict[tuple[object, ...], Around]:
+    """What each finding is shown with, by its identity."""
+    named = {evidence.session for finding in report.findings for evidence in finding.evidence[:1]}
+    several = len(report.sessions) > 1
+    where = {s.index: header.place(s) for s in report.sessions if several and s.index in named}
+    rules = {rule.code: rule for rule in report.rules}
+    found: dict[tuple[object, ...], Around] = {}
+    for finding in report.findings:
+        rule = rules.get(finding.code)
+        session = finding.evidence[0].session if finding.evidence else -1
+        link = None if rule is None else _link(pages, rule.url)
+        summary = "" if rule is None else rule.summary
+        found[finding.identity] = Around(where.get(session, ""), report.totals, link, summary)
+    return found
+
+
+def _findings(page: Page, findings: list[Finding], around: dict[tuple[object, ...], Around]) -> None:
+    """Write the first finding, then the others: a row each where they are many, blocks, and a row for each note."""
+    if not findings:
+        return
+    page.gap()
+    text_finding.first(page, findings[0], around[findings[0].identity])
+    others = [finding for finding in findings[1:] if finding.severity != "note"]
+    notes = [finding for finding in findings[1:] if finding.severity == "note"]
+    if len(others) > 1:
+        _rows(page, others, around)
+    for finding in others[:_BLOCKS]:
+        page.gap()
+        text_finding.brief(page, finding, around[finding.identity])
+    _rows(page, notes, around)
+
+
+def _rows(page: Page, findings: list[Finding], around: dict[tuple[object, ...], Around]) -> None:
+    if not findings:
+        return
+    page.gap()
+    for finding in findings[:_LISTED]:
+        text_finding.listed(page, finding, around[finding.identity])
+    if len(findings) > _LISTED:
+        page.row(f"and {number(len(findings) - _LISTED)} more: -v lists them")
 
 
 def _link(pages: str | None, url: str | None) -> str | None:
     """Address of a rule's page; a report that was read from a file may name anything as its address."""
     return pages + url if pages is not None and url is not None and _URL.fullmatch(url) else None
+
+
+# ---- behind the findings
+
+
+def _rest(page: Page, report: Report, has_causes: bool) -> None:
+    """Write in a few rows what the servers are and what was read."""
+    if has_causes:
+        answers.slow_beside(page, report)
+    header.short(page, report)
+    for said in remarks(report):
+        page.prose([], said, 2)
+    if report.ignored:
+        page.prose([], switched_off(report.ignored), 2)
+    answers.folded(page, report)
+
+
+def _everything(page: Page, report: Report) -> None:
+    header.show(page, report)
+    if undecided(report):
+        answers.seen(page, report)
+    answers.slowest(page, report)
+    if report.not_evaluated:
+        page.gap()
+        _not_evaluated(page, report.not_evaluated, report.restart)
+    page.gap()
+    page.prose([], read(report), 2)
+    for said in remarks(report):
+        page.prose([], said, 2)
+    if leading(report):
+        page.prose([], verdict(report), 2)
+    if report.ignored:
+        page.prose([], switched_off(report.ignored), 2)
 
 
 def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | None) -> None:
@@ -104,25 +193,14 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
             continue  # by the restart below
         # A command stands on a row of its own, so that it can be copied.
         page.prose(["    ", ("to enable: ", "bold")], group.advice, 4)
-        for command in group.commands:
-            page.row("      ", (command, "green"))
+        text_finding.commands(page, group.commands, 6)
     if restart is not None:
         page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)
-        page.row("      ", (restart.command, "green"))
+        text_finding.commands(page, restart.command.splitlines(), 6)
 
 
-def _footer(page: Page, report: Report) -> None:
-    if report.interrupted:
-        page.prose([("Interrupted: ", "bold")], "this covers what was read until then.", 2)
-    page.prose([], _read(report), 2)
-    for said in filter(None, (numbered(report), imitated(report))):
-        page.prose([], said, 2)
-    page.prose([], verdict(report), 2)
-    if report.ignored:
-        page.prose([], switched_off(report.ignored), 2)
-
-
-def _read(report: Report) -> str:
+def read(report: Report) -> str:
+    """Say how much was read."""
     lines = sum(i.lines for i in report.inputs)
     inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
     if not report.inputs:
@@ -131,23 +209,3 @@ def _read(report: Report) -> str:
         return f"Read 0 lines{inputs}."
     known = percent(sum(i.recognised for i in report.inputs), lines)
     return f"Read {count(lines, 'line')}{inputs}, {known} recognised."
-
-
-def verdict(report: Report) -> str:
-    """Sum up in a sentence what was found, and what could not be."""
-    open_rules = len({rule.code for rule in report.not_evaluated})
-    left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
-    if report.findings:
-        return f"{text_finding.severities(report.findings)}{left}."
-    said = checked(report)
-    if undecided(report):
-        return undecided(report)
-    return f"No findings. {said}{left}." if said else "No requests in it: nothing was checked."
-
-
-def switched_off(codes: list[str]) -> str:
-    """Say which rules are not reported."""
-    named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
-    return (
-        f"{count(len(codes), 'rule')} switched off{named}; {'it is' if len(codes) == 1 else 'they are'} not reported."
-    )

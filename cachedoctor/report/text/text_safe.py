@@ -50,12 +50,23 @@ def cut(text: str, cells: int, ascii_only: bool = False) -> str:
     shown = visible(short, ascii_only)
     if short is text and cell_len(shown) <= cells:
         return shown
-    head = _take(visible(text[:keep], ascii_only), cells * 2 // 3)
-    tail = _take(reversed(visible(text[-keep:], ascii_only)), cells // 4)[::-1]
+    head = take(visible(text[:keep], ascii_only), cells * 2 // 3)
+    tail = take(reversed(visible(text[-keep:], ascii_only)), cells // 4)[::-1]
     return f"{head} [... {max(len(text) - len(head) - len(tail), 1):,} characters ...] {tail}"
 
 
-def _take(chars: Iterable[str], cells: int) -> str:
+def clipped(text: str, cells: int, ascii_only: bool = False) -> str:
+    """Make ``text`` visible; of what is longer than ``cells`` the end is left out, at a space where one is near."""
+    shown = visible(text[: max(cells, 4) * _CHARS_PER_CELL], ascii_only)
+    if cell_len(shown) <= cells:
+        return shown
+    kept = take(shown, max(cells - 4, 1))
+    space = kept.rfind(" ")
+    return f"{kept[:space] if space > len(kept) * 2 // 3 else kept} ..."
+
+
+def take(chars: Iterable[str], cells: int) -> str:
+    """Return the characters from the start that ``cells`` have room for."""
     taken, used = [], 0
     for char in chars:
         used += cell_len(char)
@@ -90,7 +101,7 @@ def _words(text: str, room: int) -> Iterable[str]:
 def _folded(text: str, longest: int) -> Iterable[str]:
     for piece in _PIECES.findall(text):
         while cell_len(piece.rstrip()) > longest:
-            part = _take(piece, longest) or piece[0]
+            part = take(piece, longest) or piece[0]
             yield part
             piece = piece[len(part) :]
         yield piece

@@ -8,14 +8,18 @@ from __future__ import annotations
 import io
 from typing import IO
 
-from cachedoctor.model import Finding, Report
+from cachedoctor.model import Finding, Report, Totals
 from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
-from cachedoctor.report.text.text_report import switched_off, verdict
+from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.words import headlines
+from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import count, percent
+from cachedoctor.report.words.sentences import capital
+from cachedoctor.report.words.verdicts import switched_off, verdict
 
 _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -24,25 +28,27 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
     text = io.StringIO()
     for finding in report.findings:
-        text.write(f"{_annotation(finding)}\n")
+        text.write(f"{_annotation(finding, place_of(finding, report.sessions), report.totals)}\n")
     text.write(f"{_summary(report)}\n")
     out.write(look.encode(text.getvalue()))
 
 
-def _annotation(finding: Finding) -> str:
+def _annotation(finding: Finding, server: str, totals: Totals) -> str:
     primary = finding.primary
     path = finding.path if primary is None else primary.path
     place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
     properties = {**place, "title": f"{finding.code} {finding.name}"}
     named = ",".join(f"{name}={_property(value or '')}" for name, value in properties.items())
-    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding)}"
+    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding, server, totals)}"
 
 
-def _message(finding: Finding) -> str:
-    rows = [f"{finding.claim}."]
+def _message(finding: Finding, server: str, totals: Totals) -> str:
+    rows = [f"{server}: {capital(finding.claim)}." if server else f"{capital(finding.claim)}."]
     for at, remedy in enumerate(finding.remedies):
         rows.append(f"{'fix' if not at else 'or'}: {remedy.text}")
         rows += [f"    {command}" for command in remedy.commands]
+    said = [("cost", headlines.cost(finding, totals)), ("why", finding.why)]
+    rows += [f"{key}: {words}" for key, words in said if words]
     rows.append(f"more: cachedoctor explain {finding.code}")
     return "%0A".join(map(_data, rows))
 
@@ -84,6 +90,8 @@ def _summary(report: Report) -> str:
     failed = sum(info.error is not None for info in report.inputs)
     if failed:
         parts.append(f"{count(failed, 'input')} could not be read to the end.")
+    if report.filtered is not None:
+        parts.append(filtered(report))
     if report.interrupted:
         parts.append("Interrupted: this covers what was read until then.")
     return f"cachedoctor: {' '.join(parts)}"

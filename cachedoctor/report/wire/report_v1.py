@@ -137,7 +137,10 @@ def tail(report: Report) -> dict[str, Any]:
         "slots": report.slots,
         "ignored": report.ignored,
         "accounts": report.accounts,
+        "filtered": report.filtered,
         "causes": causes(report.findings),
+        "slowest": report.slowest,
+        "fix": report.fix,
     }
 
 

@@ -11,13 +11,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo
+from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo, Totals
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
 from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.text.text_report import switched_off
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
+from cachedoctor.report.words import headlines
+from cachedoctor.report.words.filter_words import filtered
+from cachedoctor.report.words.sentences import capital
+from cachedoctor.report.words.verdicts import switched_off
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "cachedoctorCause/v1"
@@ -93,7 +96,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
         out["ruleIndex"] = index[finding.code]
     return out | {
         "level": finding.severity,
-        "message": {"text": _message(_claim_and_fix(finding))},
+        "message": {"text": _message(_claim_and_fix(finding, report.totals))},
         "locations": [_location(primary) if primary is not None else _start(path)],
         "relatedLocations": [{"id": at, **_location(e)} for at, e in enumerate(related, 1)],
         "partialFingerprints": {FINGERPRINT: mark, GITHUB_FINGERPRINT: mark},
@@ -103,17 +106,20 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
             "requests": finding.count,
             "recomputedTokens": finding.cost.tokens,
             "recomputedMs": finding.cost.ms,
+            "stillPossible": [visible(other.name) for other in finding.still_possible],
             "server": None if finding.origin is None else visible(finding.origin),
         },
     }
 
 
-def _claim_and_fix(finding: Finding) -> str:
-    """The claim, and the fix with its commands."""
-    rows = [f"{visible(finding.claim)}."]
+def _claim_and_fix(finding: Finding, totals: Totals) -> str:
+    """The claim, the fix with its commands, what it cost."""
+    rows = [f"{visible(capital(finding.claim))}."]
     for at, remedy in enumerate(finding.remedies):
         rows.append(f"{'Fix' if not at else 'Or'}: {visible(remedy.text)}")
         rows += [f"    {visible(command)}" for command in remedy.commands]
+    spent = headlines.cost(finding, totals)
+    rows += [f"Cost: {visible(spent)}."] if spent else []
     return "\n".join(rows)
 
 
@@ -160,6 +166,8 @@ def _artifact(info: InputInfo) -> dict[str, Any]:
 def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
     failed = [info for info in report.inputs if info.error is not None]
     faults = [_notice("input-failed", "error", info.error or "", locations=[_start(info.path)]) for info in failed]
+    if report.filtered is not None:
+        faults.append(_notice("filtered", "note", filtered(report)))
     if report.interrupted:
         faults.append(_notice("interrupted", "warning", "Interrupted: this covers what was read until then."))
     return {

@@ -16,8 +16,10 @@ from cachedoctor.model import (
     Account,
     CacheDoctorError,
     CacheSample,
+    Filtered,
     Finding,
     First,
+    Fix,
     InputInfo,
     NotEvaluated,
     PrefillBatch,
@@ -28,6 +30,7 @@ from cachedoctor.model import (
     Session,
     Side,
     SlotReuse,
+    SlowTurn,
     Totals,
     read_rows,
 )
@@ -59,6 +62,9 @@ class _Rest(msgspec.Struct):
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
     ignored: list[str] = msgspec.field(default_factory=list)
     accounts: list[Account] = msgspec.field(default_factory=list)
+    filtered: Filtered | None = None
+    slowest: list[SlowTurn] = msgspec.field(default_factory=list)
+    fix: list[Fix] = msgspec.field(default_factory=list)
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
     batches: list[PrefillBatch] = msgspec.field(default_factory=list)
@@ -128,12 +134,13 @@ def read(data: bytes, name: str) -> Report:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "give what cachedoctor analyze --format json wrote"
         raise CacheDoctorError(f"{name}: is no report of cachedoctor ({error})", hint) from error
-    for session in rest.sessions:
+    for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]
     return Report(
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
-        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts,
+        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
+        slowest=rest.slowest, fix=rest.fix,
     )  # fmt: skip
 
 

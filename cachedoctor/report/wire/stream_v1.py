@@ -106,7 +106,7 @@ def close(report: Report) -> Iterator[bytes]:
         "summary", interrupted=report.interrupted, totals=report.totals, inputs=len(report.inputs),
         sessions=len(report.sessions), requests=sum(s.n_requests for s in report.sessions),
         findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=report.restart,
-        slots=report.slots, ignored=report.ignored, accounts=report.accounts,
+        slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest, fix=report.fix,
     )  # fmt: skip
 
 

@@ -5,8 +5,10 @@ Knows which rules are about which engine. Knows no rule and no format.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from cachedoctor.knowledge.deciding_lines import Wanted, deciding
-from cachedoctor.model import Report, RequestRow
+from cachedoctor.model import Period, Report, RequestRow, SamplePeriod
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
@@ -26,29 +28,82 @@ def checked(report: Report) -> str:
     return "; ".join(parts)
 
 
+class CannotTell(NamedTuple):
+    """Why nothing could be told of requests, and what would help."""
+
+    why: str
+    give: str
+    missing: list[str]
+    """Lines of these builds that would decide, the most telling first; none where none is known."""
+    others: str
+    """What was found in what could be looked at; empty without any."""
+    partly: bool = False
+    """It can be told of other requests."""
+
+
 def undecided(report: Report) -> str:
     """Say that nothing could be told of requests, and what would help.
 
     Nothing where something could be told of most, or where a finding says what.
     """
-    requests, judged = report.totals.requests, report.totals.judged_requests
-    if not requests or judged is None:
+    found = cannot_tell(report)
+    if found is None:
         return ""
+    missing = f" Missing here: {'; '.join(found.missing)}." if found.missing else ""
+    said = f"Cannot tell{' of' if found.partly else ':'} {found.why}; reuse is what two requests share. {found.give}"
+    return " ".join(filter(None, (said + missing, found.others)))
+
+
+def cannot_tell(report: Report) -> CannotTell | None:
+    """Return why nothing could be told of requests; None where something could, or where a finding says what."""
+    requests, judged = report.totals.requests, report.totals.judged_requests
+    if too_little(report) and not report.findings:
+        return _incomparable(report)
+    if not requests or judged is None:
+        return None
     if not judged:
         missing = (
             "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
         )
-        return f"Cannot tell: {count(requests, 'request')}, {missing}; {_GIVE}{_missing(report)}"
+        return CannotTell(f"{count(requests, 'request')}, {missing}", _GIVE, _missing(report), "")
     left_open = report.totals.open_requests or 0
     if report.findings or left_open < _LEFT_OPEN * requests:
-        return ""
-    return (
-        f"Cannot tell of {number(left_open)} of {count(requests, 'request')}: what came before is not in this log; "
-        f"{_GIVE}{_missing(report)} {checked(report)} and found nothing in the others."
+        return None
+    why = f"{number(left_open)} of {count(requests, 'request')}: what came before is not in this log"
+    return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.", True)
+
+
+def too_little(report: Report) -> bool:
+    """Whether all that was measured is one interval or batch for each engine: reuse is what several requests share."""
+    if report.totals.requests or not report.sessions:
+        return False
+    if any(s.engine == LLAMA or s.counters or s.answers for s in report.sessions):
+        return False
+    amounts = [_amount(period) for s in report.sessions for period in s.periods]
+    return max(amounts, default=0) == 1
+
+
+def _amount(period: Period) -> int:
+    """Intervals with traffic, or the requests of prefill batches."""
+    return period.busy if isinstance(period, SamplePeriod) else max(period.batches, period.seqs)
+
+
+def _incomparable(report: Report) -> CannotTell:
+    """Say that there is nothing to compare, what was looked at all the same, and what would help."""
+    engines = dict.fromkeys(session.engine for session in report.sessions)
+    what = ", ".join(looked_at([s for s in report.sessions if s.engine == engine]) for engine in engines)
+    blind = len({rule.code for rule in report.not_evaluated})
+    left = f", {count(blind, 'rule')} could not be evaluated" if blind else ""
+    return CannotTell(
+        f"{what}, and nothing to compare it with",
+        "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
+        "before and after.",
+        [],
+        f"What is there was looked at: {checked(report)} and found nothing{left}.",
     )
 
 
-def _missing(report: Report) -> str:
+def _missing(report: Report) -> list[str]:
     """Name the lines of these builds that would decide; nothing for a fork, which has words of its own."""
     sessions = {session.index: session for session in report.sessions}
     said: dict[str, None] = {}
@@ -58,7 +113,7 @@ def _missing(report: Report) -> str:
             continue
         low, high = (session.build_min, session.build_max) if session.build is None else (session.build, session.build)
         said |= {deciding(wanted, low, high): None for wanted in _lacking(row)}
-    return f" Missing here: {'; '.join(said)}." if said else ""
+    return list(said)
 
 
 def _lacking(row: RequestRow) -> list[Wanted]:
@@ -76,17 +131,18 @@ def _lacking(row: RequestRow) -> list[Wanted]:
 _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
 _GIVE = (
-    'reuse is what two requests share. To be sure, give the last two turns: from the line "selected slot" before the '
-    "previous answer to the end, better the whole log."
+    'To be sure, give the last two turns: from the line "selected slot" before the previous answer to the end, better '
+    "the whole log."
 )
 
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{_place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
-def _place(row: RequestRow) -> str:
+def place(row: RequestRow) -> str:
+    """Say where the lines of a request stand."""
     lines = (
         f"line {row.first_line:,}"
         if row.first_line == row.last_line
@@ -137,6 +193,20 @@ def imitated(report: Report) -> str:
     lines = sum(info.imitations for info in report.inputs)
     verb = "lines" if lines != 1 else "line"
     return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
+
+
+def passed_over(report: Report) -> str:
+    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
+    short, least = report.totals.short_requests, report.totals.short_below
+    if not short or not least:
+        return ""
+    were = "was" if short == 1 else "were"
+    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
+
+
+def remarks(report: Report) -> list[str]:
+    """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
+    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
 
 
 def _rules(report: Report, name: str) -> str:

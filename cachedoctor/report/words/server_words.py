@@ -25,7 +25,7 @@ _CACHES: dict[str, tuple[SettingName, str]] = {
 SOURCES = {
     "line": "",
     "option": " (given by --build)",
-    "wording": " (by its wording)",
+    "wording": " (from its messages)",
     "source": " (by the line numbers of its source)",
     "paste": " (by the text above the log)",
 }

@@ -41,6 +41,12 @@ def fit(found: ReplayFit | None) -> str:
     if found is None:
         return "no log is there to hold the replay against: its error is not known"
     off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
+    if not found.requests:
+        return (
+            f"it reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
+            f"{number(found.server_reused_tokens)} by the log's sums: off by {off} of the prompt tokens; what single "
+            "requests reused is not said (--responses)"
+        )
     return (
         f"{found.equal:,} of {count(found.requests, 'request')} equal; it reuses "
         f"{count(found.replay_reused_tokens, 'token')}, the server {number(found.server_reused_tokens)}; "

@@ -98,7 +98,7 @@ def say(g: Group) -> FindingText:
         else "the prompts differ in their first words"
     )
     return FindingText(
-        f"the billing header in the prompt changed ({f['field']}): {cost}",
+        f"Claude Code's billing header changes between requests ({f['field']}): {cost}",
         _WHY,
         _remedies(),
         [
@@ -122,7 +122,7 @@ def alone(session: Session) -> list[SessionFinding]:
         return []
     sure: Confidence = "medium" if said.field == "cc_version" else "high"
     words = FindingText(
-        f"the billing header in the prompt changed ({said.field}); this input does not say what that cost",
+        f"Claude Code's billing header changes between requests ({said.field}); this input does not say what that cost",
         _WHY,
         _remedies(),
         references=_SEE,

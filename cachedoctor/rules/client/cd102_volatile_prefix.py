@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from cachedoctor.knowledge import clients
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Remedy, RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     MIN_LOST,
@@ -17,8 +17,11 @@ from cachedoctor.rules.base import (
     Proof,
     RequestRule,
     RuleContext,
+    SessionFinding,
     n,
+    stated,
     times,
+    unfinished,
 )
 from cachedoctor.rules.client.changes import (
     by_difference,
@@ -143,6 +146,26 @@ def say(g: Group) -> FindingText:
     )
 
 
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of the first change in a diff of two prompts that was pasted."""
+    said = stated(session, "value")
+    if said is None or said.before is None or not unfinished(session):
+        return []
+    words = FindingText(
+        f"a {said.field} in line {n(said.numbers['place'])} of the prompt changed; this input does not say what that cost",
+        "Reuse ends at the first differing token, however equal the rest is. A diff does not tell how much of the prompt stands "
+        "behind that line: near the end it costs next to nothing.",
+        [_FREEZE, _LOOK],
+        [
+            RuledOut(
+                "history-rewritten", "but for values of this kind the first changed line is the same in both prompts"
+            )
+        ],
+    )
+    evidence = [(said.mark, "the value in the second prompt"), (said.before, "the same in the first one")]
+    return [SessionFinding(words, "", evidence, confidence="medium")]
+
+
 RULE = RequestRule(
     "CD102",
     "volatile-prefix",
@@ -152,4 +175,5 @@ RULE = RequestRule(
     say,
     on=("text", "bar"),
     needs=advice.needs_text,
+    alone=alone,
 )

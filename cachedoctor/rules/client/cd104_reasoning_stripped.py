@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.server_options import name_for
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import OptionChange, Remedy, RuledOut, as_typed
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     MIN_LOST,
@@ -96,7 +96,7 @@ def say(g: Group) -> FindingText:
         remedies.append(
             Remedy(
                 "Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
-                ["llama-server ... --reasoning-preserve"],
+                options=as_typed("--reasoning-preserve"),
             )
         )
     else:
@@ -104,7 +104,8 @@ def say(g: Group) -> FindingText:
             Remedy(
                 'With a template that knows the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It costs '
                 "context.",
-                ["llama-server ... --chat-template-kwargs '{\"preserve_thinking\":true}'"],
+                options=[OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
+                purpose="depends",
             )
         )
     return FindingText(

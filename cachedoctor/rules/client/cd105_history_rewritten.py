@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cachedoctor.model import First, Remedy, RuledOut
-from cachedoctor.rules import advice
+from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import (
+    EARLY,
     MIN_LOST,
     FindingText,
     Group,
@@ -46,9 +47,9 @@ def decide(s: RuleContext) -> Match | None:
     asked = s.changed("compaction-request")
     if asked is not None and s.lost:
         return from_prompts(s, asked)
-    if not s.lost or s.early:
-        return None
     first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+    if not s.lost or (s.early and (first is None or (s.own_slot is False and not ram.copy_refused(s)))):
+        return None
     if first is not None:
         return _in_prompts(s, first)
     r = s.request
@@ -76,10 +77,16 @@ def _wanted(s: RuleContext) -> bool:
 
 def _in_prompts(s: RuleContext, first: First) -> Match:
     again = not _wanted(s) and s.said_before("CD105")[-1:] == [True]
-    match = from_prompts(s, first, cost_of_change(s) if again else 0)
+    by_hand = not again and not (s.early and _of_head(first.place))  # nobody edits the head in the middle of a chat
+    match = from_prompts(s, first, 0 if by_hand else cost_of_change(s))
     if not again and (first.place or "").startswith(_OPENING):
         match.confidence = "low"  # a new conversation with the same system prompt begins like this as well
     return match
+
+
+def _of_head(place: str | None) -> bool:
+    """Whether the first message of a body changed: the system prompt, where there is one."""
+    return (place or "").startswith(("messages[0]", "input[0]", "system", "instructions"))
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
@@ -134,12 +141,14 @@ def say(g: Group) -> FindingText:
     if f.get("kind") == "compaction-request":
         return _of_request(g)
     least = "at least " if "held_tokens" in r.at_least else ""
+    again = " more than once" if g.count > 1 else ""
+    what = "first message" if _of_head(f.get("place")) else "history"
     place = f"from token {n(f['lcp'])} of {least}{n(f['reference'])} on"
     return FindingText(
         (
-            f"the history changed more than once, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
+            f"the {what} changed{again}, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
             if g.tokens
-            else f"the history changed {place} ({least}{n(f['changed'])} tokens dropped): {times(g.count)}"
+            else f"the {what} changed {place} ({least}{n(f['changed'])} tokens dropped): {times(g.count)}"
         ),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
         "differently. Reuse ends there."
@@ -151,12 +160,20 @@ def say(g: Group) -> FindingText:
         + why_client(g),
         by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session)]),
         [
-            RuledOut("prefix-diverges-early", f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"),
+            RuledOut("prefix-diverges-early", _not_the_head(g)),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
             *([_TWO_SESSIONS] if f.get("two") else []),
         ],
         references(g),
     )
+
+
+def _not_the_head(g: Group) -> str:
+    """What excludes an unknown change of the head: a long common prefix, or prompts that show the change."""
+    f, r = g.numbers, g.worst_request
+    if f.get("place") and (r.common_prefix_tokens or 0) < EARLY * (r.prompt_tokens or 0):
+        return "the prompts themselves show which message changed"
+    return f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"
 
 
 RULE = RequestRule(
@@ -167,5 +184,5 @@ RULE = RequestRule(
     prove,
     say,
     on=("changed",),
-    unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD312", "CD402"),
 )

@@ -76,9 +76,20 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if s.request.cut:
         return _of_excerpt(s)
-    if s.own_slot is None and not s.history and not s.facts.starts_cold:
-        return Match(_cost(s), "low", severity="note")  # what came before it is not in the log: it may be a new one
-    return None if _by_lengths_alone(s) else Match(_cost(s), _confidence(s))
+    by_lengths = _by_lengths_alone(s)
+    if (s.own_slot is None and not s.history and not s.facts.starts_cold) or (by_lengths and _begins(s)):
+        # what came before is not in the log: it may be a new one
+        return Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
+    return None if by_lengths else Match(_cost(s), _confidence(s))
+
+
+def _begins(s: RuleContext) -> bool:
+    """Whether only one turn came before, and that is the first of its slot in a log whose start is missing."""
+    return _second(s) and s.history[0].seen.fresh
+
+
+def _second(s: RuleContext) -> bool:
+    return s.own_slot is True and len(s.history) == 1 and not s.facts.starts_cold
 
 
 def _cost(s: RuleContext) -> int:
@@ -94,10 +105,10 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     """Whether only a longer prompt speaks for this conversation: the slot was not chosen for its content, no text is
     known, and no copy in RAM would have come back to a conversation whose slot another one had taken."""
     r = s.request
-    if r.selected_by not in ("lru", "id") or s.known or r.new_text or r.ram_refused:
+    if not (r.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
-    return r.selected_by == "id" or not s.setup.ram_keeps_all
+    return r.slot_named or not s.setup.ram_keeps_all
 
 
 def _of_excerpt(s: RuleContext) -> Match | None:
@@ -106,10 +117,10 @@ def _of_excerpt(s: RuleContext) -> Match | None:
     if s.whole < max(s.min_prompt, SHORT * (r.held_tokens or 0)):
         return None  # too short to matter, or a side request: what the slot held is not gone by that
     least, at_most = s.changed_tokens
-    return Match(least, "low", at_most=at_most, severity="note")
+    return Match(least, "low", at_most=at_most, severity="note", undecided=True)
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: RuleContext, match: Match) -> Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
     r, most = s.request, s.lcp_at_most or 0
     beyond = bool(r.checks) and all(serves(c, most, s) is False for c in r.checks) and not held_whole(s)
@@ -133,7 +144,8 @@ def prove(s: RuleContext, _: Match) -> Proof:
         "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": _takes_turns(s),
-        "first": s.own_slot is True and len(s.history) == 1 and not s.facts.starts_cold,
+        "first": _second(s),
+        "new": match.undecided and not r.cut,
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
     return Proof(primary, related[:3], numbers, s.difference)
@@ -150,6 +162,10 @@ _WHOSE = {
 
 _TAKEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")
 
+_NEW = RuledOut(
+    "new conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
+)
+
 
 def _left_open(f: dict[str, Any]) -> list[RuledOut]:
     if f["turns"]:
@@ -162,9 +178,8 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
         ]
     if f["evicted"]:
         return [_TAKEN, RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
-    if f["own"] is None or f["first"]:
-        return [_TAKEN]
-    return []
+    taken = [_TAKEN] if f["own"] is None or f["first"] else []
+    return [*taken, _NEW] if f["new"] else taken
 
 
 def say(g: Group) -> FindingText:
@@ -198,13 +213,13 @@ def say(g: Group) -> FindingText:
             else ""
         )
         + _WHOSE[f["own"]]
-        + "Candidates: a billing header, a date or id in the system prompt, a changed tool list.",
+        + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
+        "(tools-changed), an early message that changed (history-rewritten).",
         [
             *([advice.cache_ram(g.session)] if f["turns"] else []),
             advice.show_text(g.session),
-            Remedy(
-                "With Claude Code, first rule out its billing header.",
-                advice.client("claude-code/billing-header").commands,
+            advice.client(
+                "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
             ),
             Remedy(
                 "Or save two consecutive request bodies of the client and compare them.",

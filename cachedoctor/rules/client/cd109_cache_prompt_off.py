@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, Server
+from cachedoctor.model import Remedy, RuledOut, Server, left_out
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
@@ -60,7 +60,12 @@ def say(g: Group) -> FindingText:
             *(
                 []
                 if g.session.at_least(7964) is False
-                else [Remedy(_ON_THE_SERVER + (", as the command line has it." if told else ", b7964 and newer."))]
+                else [
+                    Remedy(
+                        _ON_THE_SERVER + (", as the command line has it." if told else ", b7964 and newer."),
+                        options=left_out("--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT") if told else [],
+                    )
+                ]
             ),
         ],
         out,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.knowledge import clients
 from cachedoctor.model import Confidence, First, Remedy, RuledOut
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n
 
 MOST = 0.25
@@ -78,7 +79,7 @@ def why_client(g: Group) -> str:
 def with_client(g: Group, remedies: list[Remedy]) -> list[Remedy]:
     """Put what stops the client in front of ``remedies``."""
     found = client_of(g)
-    return remedies if found is None else [Remedy(found.habit.stop, found.habit.commands), *remedies]
+    return remedies if found is None else [advice.client(found.handle), *remedies]
 
 
 def by_difference(g: Group, remedies: list[Remedy]) -> list[Remedy]:
@@ -86,7 +87,7 @@ def by_difference(g: Group, remedies: list[Remedy]) -> list[Remedy]:
     first = _first(g)
     if first is None or not first.advice:
         return with_client(g, remedies)
-    return [Remedy(a.text, a.commands) for a in first.advice]
+    return [advice.of_difference(a) for a in first.advice]
 
 
 def references(g: Group) -> list[str]:

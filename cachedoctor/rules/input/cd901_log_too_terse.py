@@ -79,12 +79,12 @@ def say(g: Group) -> FindingText:
     restart = advice.restart(session, {"accounting", "text", "prompts"})
     return FindingText(
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}, and this log cannot show why",
-        "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint), "
+        "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
         [
-            Remedy(f"To see more in the next log. {restart.text}", [restart.command] if restart.command else []),
+            Remedy(f"To see more in the next log. {restart.text}", options=restart.options, purpose="look"),
             *_experiment(session),
         ],
     )
@@ -100,7 +100,8 @@ def _experiment(session: Session) -> list[Remedy]:
     return [
         Remedy(
             f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused then, other conversations had taken the slots.",
-            known.commands,
+            options=known.options,
+            purpose="depends",
         )
     ]
 
@@ -178,11 +179,12 @@ def _deciding(session: Session) -> str:
 
 
 def _turns(session: Session) -> Remedy:
-    words, command = advice.show_accounting(session)
+    words, changes = advice.show_accounting(session)
     return Remedy(
         'Give the last two turns: from the line "selected slot" before the previous answer to the end, better the whole log. '
         f"To see more in it: {words}.",
-        [command] if command else [],
+        options=changes,
+        purpose="look",
     )
 
 

@@ -16,9 +16,10 @@ def say() -> FindingText:
         [
             Remedy(
                 "Give the server's own output, all of it.",
-                ["llama-server ... 2>&1 | tee server.log", "cachedoctor analyze server.log"],
+                ["llama-server -m model.gguf 2>&1 | tee server.log", "cachedoctor analyze server.log"],
+                purpose="look",
             ),
-            Remedy("The same for vLLM (vllm serve ...) and SGLang (python -m sglang.launch_server ...)."),
+            Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server)."),
         ],
     )
 

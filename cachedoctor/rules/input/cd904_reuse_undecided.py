@@ -6,8 +6,8 @@ from cachedoctor.model import Remedy, RuledOut, Session, Undecided
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 
-MANY = 6
-"""Requests: with fewer nothing is missed that a second look at the log would not show."""
+MANY = 3
+"""Requests: two of different length are what any two conversations look like."""
 SHARE = 0.25
 """Of all prompt tokens: less is not the main thing about this log."""
 REUSED = 0.25
@@ -18,6 +18,8 @@ WORTH = 0.05
 """Share of all prompt tokens that may have been lost, below which nothing is said of them."""
 AGAIN = 3
 """Requests with such tokens: the lengths of two may agree by chance."""
+TWICE = 2
+"""Requests with such tokens where nearly nothing was reused: silence would read as an all-clear."""
 _NAMED = tuple(f"CD{number}" for number in range(101, 500))
 """Causes that requests of llama-server show."""
 
@@ -30,11 +32,13 @@ def inspect(session: Session) -> list[SessionFinding]:
     if found.lost >= NOTABLE:
         return [_lost(session, found)]
     much = found.tokens >= SHARE * found.prompt_tokens
-    many = found.all_requests >= MANY and found.requests >= AGAIN
+    many = found.all_requests >= MANY and found.requests >= TWICE
     if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
         return [_nearly_nothing(session, found)]
     if found.alike_requests >= AGAIN and found.alike >= max(NOTABLE, WORTH * found.prompt_tokens):
         return [_alike(session, found)]
+    if found.anew >= NOTABLE and found.returns >= AGAIN:
+        return [_in_turn(session, found)]
     return []
 
 
@@ -68,6 +72,25 @@ def _alike(session: Session, found: Undecided) -> SessionFinding:
     return _note(words, found, unless=_NAMED)
 
 
+def _in_turn(session: Session, found: Undecided) -> SessionFinding:
+    """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
+    words = FindingText(
+        f"{n(found.anew)} prompt tokens may have been sent before behind another beginning: this log does not tell",
+        "A first prompt began like the conversation that its slot held, was longer, and went on otherwise; since then the RAM cache brought "
+        f"one or another back {found.returns:,} times. A client that plans with some tools and builds with others sends all its history once "
+        "more at each change. Conversations with the same system prompt look the same, and nothing is wrong with them.",
+        _deciding(session)[:1],
+        [
+            RuledOut(
+                "tools-changed", "not excluded: one client with two lists of tools, or two system prompts, in turn"
+            ),
+            RuledOut("new conversations", "not excluded: they share their beginning; nothing is to mend then"),
+        ],
+    )
+    shown = [] if found.anew_at is None else [(found.anew_at, "began like what its slot held, and was longer")]
+    return SessionFinding(words, "", shown, severity="note", confidence="low", unless=_NAMED)
+
+
 def _note(words: FindingText, found: Undecided, unless: tuple[str, ...] = ()) -> SessionFinding:
     line = (found.worst, "of the request with the most of them")
     return SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
@@ -83,6 +106,7 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
         "beginning of every prompt.",
         _deciding(session),
         [
+            *_named(found),
             RuledOut("slot-contention", "not excluded: more conversations than slots, and no copy in RAM to come back"),
             RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
             RuledOut(
@@ -91,6 +115,14 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
         ],
     )
     return _note(words, found)
+
+
+def _named(found: Undecided) -> list[RuledOut]:
+    """The slot that the client asks for, where it asks for one again and again."""
+    if found.named < AGAIN:
+        return []
+    words = f"not excluded: {found.named:,} of these requests name their slot (id_slot), perhaps that of another conversation"
+    return [RuledOut("id-slot-pinned", words)]
 
 
 def _deciding(session: Session) -> list[Remedy]:

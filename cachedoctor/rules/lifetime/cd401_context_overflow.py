@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.model import Remedy, Session
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
     Group,
@@ -69,11 +70,12 @@ def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
         f"{size} did not fit into {context}: {what}",
         f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
         [
-            Remedy("Raise the context. Costs KV memory.", ["llama-server ... -c <tokens>"])
+            advice.more_context(session, "Raise the context. Costs KV memory.", f["tokens"])
             if whole
-            else Remedy(
-                "Raise the context, or use fewer slots so that each gets more. Costs KV memory.",
-                ["llama-server ... -c <tokens> -np 1"],
+            else advice.more_context(
+                session,
+                "Raise the context, or use fewer slots (--parallel) so that each gets more. Costs KV memory.",
+                f["tokens"] and slots and f["tokens"] * slots,
             ),
             Remedy("Or tell the client the limit, so that it compacts its history in time."),
         ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy
+from cachedoctor.model import Remedy, as_typed
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
@@ -37,13 +38,13 @@ def say(g: Group) -> FindingText:
         + (f", {n(g.tokens)} tokens recomputed" if g.tokens else ""),
         "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
         [
-            Remedy(
-                "Raise the context, or let the client compact its history before the limit.",
-                ["llama-server ... -c <tokens>"],
+            advice.more_context(
+                g.session, "Raise the context, or let the client compact its history before the limit."
             ),
             Remedy(
                 "Or switch the shift off, so that the limit is reported instead.",
-                ["llama-server ... --no-context-shift"],
+                options=as_typed("--no-context-shift"),
+                purpose="depends",
             ),
         ],
     )

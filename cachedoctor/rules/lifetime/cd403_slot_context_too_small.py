@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Confidence, Remedy, RuledOut
+from cachedoctor.model import Confidence, Remedy, RuledOut, as_typed
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
@@ -33,7 +33,7 @@ def say(g: Group) -> FindingText:
         f"a prompt of {n(f['tokens'])} tokens did not fit into a slot of {n(f['limit'])}, one of {f['slots']} that divide the context: {times(g.count)} refused",
         f"Without unified KV memory each of the {f['slots']} slots gets an equal part of -c.",
         [
-            Remedy("Use one slot, and it gets all of the context.", ["llama-server ... -np 1"]),
+            Remedy("Use one slot, and it gets all of the context.", options=as_typed("--parallel 1")),
             advice.option(g.session, flags.KV_UNIFIED, "", "Or let the slots share it."),
         ],
         [RuledOut("context-overflow", f"all slots together hold {n(f['limit'] * f['slots'])} tokens")],

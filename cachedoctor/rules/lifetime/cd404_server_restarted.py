@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy
+from cachedoctor.model import Remedy, as_typed
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n
 
 
@@ -33,8 +33,9 @@ def say(g: Group) -> FindingText:
         [
             Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer."),
             Remedy(
-                "Slots can be saved to files and restored through POST /slots/ID?action=save and restore.",
-                ["llama-server ... --slot-save-path DIR"],
+                "Slots can be saved to files in a folder, and restored, through POST /slots/ID?action=save and restore.",
+                options=as_typed("--slot-save-path slots"),
+                purpose="depends",
             ),
         ],
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.server_options import Name, Option, by_build, lacking, name_for
-from cachedoctor.model import Given, Mark, Remedy, Session
+from cachedoctor.model import Given, Mark, OptionChange, Remedy, Session, left_out
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
+
+_NAME = re.compile(r"--?[A-Za-z][\w-]{0,80}")
 
 
 def inspect(session: Session) -> list[SessionFinding]:
@@ -54,24 +58,28 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
     if env:
         variable = next((n.text for n in option.env if n.exists(low, high)), None)
         if variable is not None:
-            return Remedy(f"This build reads {variable}.", [f"{variable}={_value_text(value)} llama-server ..."])
+            known = [] if _value_text(value) is None else [OptionChange(variable, _value_text(value))]
+            return Remedy(f"This build reads {variable}.", options=[*left_out(written), *known])
     off = not on or (env and value is False)
     right = name_for(option, low, high, off=off)
     if right is not None:
-        tail = "" if option.kind == "switch" else f" {_value_text(value)}"
         said = f"Take {right}: {unlike}." if unlike else f"This build calls it {right}."
-        return Remedy(said, [f"llama-server ... {right}{tail}"])
+        number = None if option.kind == "switch" or off else _value_text(value)
+        lacks = number is None and option.kind != "switch" and not off
+        return Remedy(said, options=[*left_out(written), *([] if lacks or unlike else [OptionChange(right, number)])])
     last = option.names[0].last if option.names else None
     if option.key in flags.INSTEAD and last is not None and low is not None and low > last:
-        return Remedy(f"Leave it out: {flags.INSTEAD[option.key]}.")
+        return Remedy(f"Leave it out: {flags.INSTEAD[option.key]}.", options=left_out(written))
     names = option.off if off else option.names
     if not names:
-        return Remedy("Leave it out.")
+        return Remedy("Leave it out.", options=left_out(written))
     if lacking(option, low, high, off=off):
-        return Remedy(f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when}).")
+        said = f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when})."
+        return Remedy(said, options=left_out(written))
     later = f" From b9538 on {flags.INSTEAD[option.key]}." if option.key in flags.INSTEAD else ""
     also = f"; {unlike}" if unlike else ""
-    return Remedy(f"Leave it out, or use what your build has: {by_build(option, off=off)}{also}.{later}")
+    said = f"Leave it out, or use what your build has: {by_build(option, off=off)}{also}.{later}"
+    return Remedy(said, options=left_out(written))
 
 
 def _meant(plain: str) -> tuple[Option, bool, str]:
@@ -83,10 +91,16 @@ def _meant(plain: str) -> tuple[Option, bool, str]:
     return option, on, ""
 
 
-def _value_text(value: object) -> str:
+def _value_text(value: object) -> str | None:
+    """Write a value as it was; None for what is not known, and for text, which is not repeated."""
     if isinstance(value, bool):
         return "1" if value else "0"
-    return "N" if not isinstance(value, int | float) else f"{value}"
+    return f"{value}" if isinstance(value, int | float) else None
+
+
+def _refused_option(written: str) -> list[OptionChange]:
+    """Leave out what the server refused, where it is the name of an option at all."""
+    return left_out(written) if _NAME.fullmatch(written) else []
 
 
 def _refused(session: Session, written: str, line: Mark) -> SessionFinding:
@@ -95,7 +109,7 @@ def _refused(session: Session, written: str, line: Mark) -> SessionFinding:
     remedy = (
         _right_name(written, None, False, low, high)
         if known
-        else Remedy("Leave it out, or look it up in llama-server --help.")
+        else Remedy("Leave it out, or look it up in llama-server --help.", options=_refused_option(written))
     )
     said = FindingText(
         f"the server did not start: it does not know {written}",

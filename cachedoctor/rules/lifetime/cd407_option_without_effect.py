@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cachedoctor.knowledge import cmdline, flags
-from cachedoctor.model import Given, Mark, Remedy, Session, SettingName
+from cachedoctor.model import Given, Mark, Remedy, Session, SettingName, as_typed, left_out
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Line, SessionFinding, SessionRule, n
 
@@ -51,7 +51,7 @@ def _swa_full(session: Session) -> Iterator[SessionFinding]:
                 f"{name} has no effect: the model has no sliding window",
                 "The option keeps all tokens of sliding-window layers, and this model has none. It does not help memory "
                 "that is recurrent.",
-                [Remedy("Leave it out.")],
+                [Remedy("Leave it out.", options=left_out(name))],
             ),
             "swa_full",
             _line(session, "swa_full", False, "the server switches it off"),
@@ -79,7 +79,7 @@ def _cache_reuse(session: Session) -> Iterator[SessionFinding]:
             f"{given.written} {n(given.value)} has no effect: {why}",
             "The option moves what follows a removed piece of the history to its new place. Reuse of the common prefix does "
             "not depend on it.",
-            [Remedy("Leave it out.")],
+            [Remedy("Leave it out.", options=left_out(given.written))],
         ),
         "cache_reuse",
         _line(session, "cache_reuse_supported", False, "the server switches it off"),
@@ -104,7 +104,12 @@ def _checkpoints(session: Session) -> Iterator[SessionFinding]:
         FindingText(
             f"{given.written} has no effect: {why}",
             "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
-            [Remedy("Leave it out. If this model recomputes its prompts, the cause is another one.")],
+            [
+                Remedy(
+                    "Leave it out. If this model recomputes its prompts, the cause is another one.",
+                    options=left_out(given.written),
+                )
+            ],
         ),
         "checkpoints",
         of_cmdline=True,
@@ -125,7 +130,7 @@ def _idle_slots(session: Session) -> Iterator[SessionFinding]:
         FindingText(
             f"{given.written} has no effect: it needs {need}",
             "It saves the prompts of idle slots into the RAM prompt cache.",
-            [Remedy("Leave it out, or give it what it needs.")],
+            [Remedy("Leave it out, or give it what it needs.", options=left_out(given.written))],
         ),
         "idle_slots",
         _line(session, "cache_idle_slots", False, "the server switches it off"),
@@ -150,7 +155,8 @@ def _divided(session: Session) -> Iterator[SessionFinding]:
             [
                 Remedy(
                     "If one conversation needs more, let the slots share the context, or raise it.",
-                    [f"llama-server ... -c {context.value * slots.value} -np {slots.value}"],
+                    options=as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
+                    purpose="depends",
                 )
             ],
         ),
@@ -174,7 +180,7 @@ def _cache_prompt(session: Session) -> Iterator[SessionFinding]:
         FindingText(
             f"{given.written} switches reuse off for every request that does not ask for it{also}",
             'A request reuses what its slot holds only with "cache_prompt": true in its body.',
-            [Remedy(f"Leave {given.written} out.")],
+            [Remedy(f"Leave {given.written} out.", options=left_out(given.written))],
         ),
         "cache_prompt",
         unless=("CD109",),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.model import Mark, Remedy, Session
+from cachedoctor.model import Mark, Remedy, Session, as_typed
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
     Group,
@@ -36,10 +37,7 @@ _FAULTS = (
         "the KV memory had no room left",
         "A batch found no free cells, however small it was made, and no idle slot was left to empty. Slots that share the memory (unified KV) fill it "
         "together, though each stays within its own limit.",
-        (
-            Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
-            Remedy("Or let fewer requests run at once.", ["llama-server ... -np <fewer>"]),
-        ),
+        (Remedy("Or let fewer requests run at once: a smaller --parallel."),),
     ),
     _Fault(
         "compute",
@@ -48,7 +46,11 @@ _FAULTS = (
         "The backend failed. What it says stands above this line: often the device had no memory left.",
         (
             Remedy("Look at the lines above it for the backend's own words."),
-            Remedy("If the device ran out of memory: make the physical batch smaller.", ["llama-server ... -ub 256"]),
+            Remedy(
+                "If the device ran out of memory: make the physical batch smaller.",
+                options=as_typed("--ubatch-size 256"),
+                purpose="depends",
+            ),
         ),
     ),
     _Fault(
@@ -56,7 +58,7 @@ _FAULTS = (
         (b"too large to process",),
         "a prompt was longer than one physical batch",
         "Embeddings and reranking need the whole prompt in one physical batch.",
-        (Remedy("Raise the physical batch size.", ["llama-server ... -ub <tokens> -b <tokens>"]),),
+        (Remedy("Raise the physical batch size: --ubatch-size and --batch-size, to the tokens of the longest text."),),
     ),
     _Fault(
         "image",
@@ -92,13 +94,15 @@ def prove(s: RuleContext, match: Match) -> Proof:
     return Proof((s.request.marks["error"], "the error"), numbers={"fault": match.found})
 
 
-def _text(fault: _Fault, what: str) -> FindingText:
-    return FindingText(f"{fault.claim}: {what}", fault.why, list(fault.remedies))
+def _text(fault: _Fault, session: Session, what: str) -> FindingText:
+    room = advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True)
+    remedies = [*([room] if fault.key == "room" else []), *fault.remedies]
+    return FindingText(f"{fault.claim}: {what}", fault.why, remedies)
 
 
 def say(g: Group) -> FindingText:
     """Say what failed."""
-    return _text(g.numbers["fault"], f"{times(g.count)} failed")
+    return _text(g.numbers["fault"], g.session, f"{times(g.count)} failed")
 
 
 def alone(session: Session) -> list[SessionFinding]:
@@ -107,7 +111,9 @@ def alone(session: Session) -> list[SessionFinding]:
     if found is None or not unfinished(session):
         return []
     fault = _fault(found.mark)
-    return [SessionFinding(_text(fault, "the request failed"), fault.key, [(found.mark, "the error")], "error")]
+    return [
+        SessionFinding(_text(fault, session, "the request failed"), fault.key, [(found.mark, "the error")], "error")
+    ]
 
 
 RULE = RequestRule(

@@ -86,7 +86,7 @@ def say(g: Group) -> FindingText:
             g.session,
             "b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), by default "
             f"{n(EVERY)} tokens apart; choose a small distance. Each checkpoint costs main memory.",
-            ["llama-server ... --checkpoint-min-step 1024"],
+            ["--checkpoint-min-step 1024"],
         )
     ]
     remedies.append(

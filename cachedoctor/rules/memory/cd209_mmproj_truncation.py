@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.model import Remedy, RuledOut, as_typed
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import LONG, FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
@@ -36,7 +36,11 @@ def say(g: Group) -> FindingText:
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
             advice.update(g.session, "b8156 and newer look for a checkpoint all the same (PR #19849 and #19877)."),
-            Remedy("Or, if no images are needed, start without the projector.", ["llama-server ... --no-mmproj"]),
+            Remedy(
+                "Or, if no images are needed, start without the projector.",
+                options=as_typed("--no-mmproj"),
+                purpose="depends",
+            ),
         ],
         [
             RuledOut("rollback-failed", "mmproj is loaded and the build is one that skips the search"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Mark, Remedy, Session
+from cachedoctor.model import Mark, Remedy, Session, left_out
 from cachedoctor.rules.base import (
     FindingText,
     Group,
@@ -54,7 +54,12 @@ def _text(why: str, what: str) -> FindingText:
     return FindingText(
         f"--cache-reuse has no effect here: {what}",
         f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
-        [Remedy("Drop --cache-reuse, or use it with a plain attention model without --mmproj.")],
+        [
+            Remedy(
+                "Drop --cache-reuse, or use it with a plain attention model without --mmproj.",
+                options=left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
+            )
+        ],
     )
 
 

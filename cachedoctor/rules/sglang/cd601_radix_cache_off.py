@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.model import Remedy, Session, Setting
+from cachedoctor.model import Remedy, Session, Setting, as_typed, left_out
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
 from cachedoctor.rules.sglang.batch_periods import caching, periods, totals
-from cachedoctor.rules.sglang.option_advice import extra_buffer, launch, needs_start
+from cachedoctor.rules.sglang.option_advice import extra_buffer, needs_start
 
 _BY_DESIGN = {
     "off_decode": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
@@ -42,7 +42,7 @@ def _of_trtllm(session: Session) -> list[Remedy]:
     return [
         Remedy(
             "Choose another attention backend: the strategy no_buffer needs pages of one token, which trtllm_mha does not have.",
-            [launch("--attention-backend triton")],
+            options=as_typed("--attention-backend triton"),
         ),
         extra_buffer(session),
     ]
@@ -57,7 +57,7 @@ def _of_speculation(session: Session) -> list[Remedy]:
     return [
         Remedy(
             "Use 0.5.14 or newer, where both go together by default. 0.5.10 to 0.5.13 can do it with these settings.",
-            [f"SGLANG_ENABLE_SPEC_V2=1 {launch('--mamba-scheduler-strategy extra_buffer --page-size 64')}"],
+            options=as_typed("SGLANG_ENABLE_SPEC_V2=1 --mamba-scheduler-strategy extra_buffer --page-size 64"),
         ),
         _WITHOUT_SPECULATION,
     ]
@@ -74,11 +74,10 @@ def _of_qwen_vl(session: Session) -> list[Remedy]:
 def _of_determinism(session: Session) -> list[Remedy]:
     return [
         Remedy(
-            "Choose an attention backend that has both, or give --enable-deterministic-inference up.",
-            [launch("--enable-deterministic-inference --attention-backend fa3"),
-             launch("--enable-deterministic-inference --attention-backend triton")],
+            "Choose an attention backend that has both, fa3 or triton, or give --enable-deterministic-inference up.",
+            options=as_typed("--enable-deterministic-inference --attention-backend triton"),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _of_dual_chunk(session: Session) -> list[Remedy]:
@@ -94,7 +93,8 @@ def _of_multimodal(session: Session) -> list[Remedy]:
     return [
         Remedy(
             "Use SGLang's own implementation of the model, if there is one, instead of the Transformers backend.",
-            [launch("--model-impl sglang")],
+            options=as_typed("--model-impl sglang"),
+            purpose="depends",
         )
     ]
 
@@ -158,7 +158,8 @@ def _fix(session: Session, cause: str) -> list[Remedy]:
         return _FIXES[cause](session)
     if cause:
         return [Remedy("Remove the option that the line names, or use a version in which the two go together.")]
-    return [Remedy("Remove --disable-radix-cache from the command line, if it is there; the cache is on by default.")]
+    said = "Remove --disable-radix-cache from the command line, if it is there; the cache is on by default."
+    return [Remedy(said, options=left_out("--disable-radix-cache"))]
 
 
 def _needs(session: Session) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
 from cachedoctor.model.period import FULL
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import (
@@ -16,7 +16,7 @@ from cachedoctor.rules.sglang.batch_periods import (
     reuse,
     share,
 )
-from cachedoctor.rules.sglang.option_advice import launch, log_requests
+from cachedoctor.rules.sglang.option_advice import log_requests
 
 _WHY = (
     "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
@@ -73,17 +73,18 @@ def _remedies(session: Session) -> list[Remedy]:
     at = f" (now {given:.2f})" if isinstance(given, float) and 0 < given < 1 else ""
     out = [
         Remedy(
-            f"Make the pool larger: a higher share of the GPU memory{at}, or a KV cache of 8 bits.{has}",
-            [launch("--mem-fraction-static <higher>"), launch("--kv-cache-dtype fp8_e4m3")],
+            f"Make the pool larger: a KV cache of 8 bits, or a higher share of the GPU memory{at} by --mem-fraction-static.{has}",
+            options=as_typed("--kv-cache-dtype fp8_e4m3"),
         ),
-        Remedy("Or let fewer requests run at once, so that more is left for the cache.",
-               [launch("--max-running-requests <fewer>")]),
-    ]  # fmt: skip
+        Remedy(
+            "Or let fewer requests run at once, so that more is left for the cache: a smaller --max-running-requests."
+        ),
+    ]
     if session.setting("hicache") is not True and hybrid(session) is not True:
         out.append(
             Remedy(
                 "Or let prefixes wait in main memory instead of being dropped.",
-                [launch("--enable-hierarchical-cache --hicache-ratio 2")],
+                options=as_typed("--enable-hierarchical-cache --hicache-ratio 2"),
             )
         )
     return out

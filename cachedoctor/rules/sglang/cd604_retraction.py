@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, Session
+from cachedoctor.model import Remedy, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, said_by, times
 from cachedoctor.rules.sglang.batch_periods import every, marks
-from cachedoctor.rules.sglang.option_advice import launch
 
 RARE = 0.01
 """Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones. A
@@ -34,11 +33,10 @@ def inspect(session: Session) -> list[SessionFinding]:
                 [
                     Remedy(
                         "Let the server expect longer answers (1 is the default; what is higher admits fewer requests at once).",
-                        [launch("--schedule-conservativeness 1.3")],
+                        options=as_typed("--schedule-conservativeness 1.3"),
                     ),
                     Remedy(
-                        "Or fewer requests at once, or a larger pool.",
-                        [launch("--max-running-requests <fewer>"), launch("--mem-fraction-static <higher>")],
+                        "Or fewer requests at once (a smaller --max-running-requests), or a larger pool (a higher --mem-fraction-static)."
                     ),
                 ],
                 references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],

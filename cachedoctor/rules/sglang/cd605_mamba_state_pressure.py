@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
 from cachedoctor.model.period import FULL, STATES_FULL
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import caching, marks, periods, pressed, reuse
-from cachedoctor.rules.sglang.option_advice import launch, log_requests
+from cachedoctor.rules.sglang.option_advice import log_requests
 
 _WHY = (
     "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
@@ -63,26 +63,26 @@ def _remedies(session: Session) -> list[Remedy]:
     out = [
         Remedy(
             "Give states more of the memory, at the cost of KV cache: a higher ratio than the default of 0.9 (0.5.4 and newer), or a "
-            "number of states.",
-            [launch("--mamba-full-memory-ratio 1.5"), launch("--max-mamba-cache-size <more>")],
+            "number of states (--max-mamba-cache-size).",
+            options=as_typed("--mamba-full-memory-ratio 1.5"),
         ),
         Remedy(
             "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
-            [launch("--mamba-ssm-dtype bfloat16")],
+            options=as_typed("--mamba-ssm-dtype bfloat16"),
         ),
     ]
     if session.since("0.5.14") is not False:
         out.append(
             Remedy(
                 "Or keep cached states in 8 bits (0.5.14 and newer), not together with --enable-hierarchical-cache.",
-                [launch("--enable-int8-mamba-checkpoint")],
+                options=as_typed("--enable-int8-mamba-checkpoint"),
             )
         )
     if session.since("0.5.16") is not True:
         out.append(
             Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
         )
-    out.append(Remedy("Or let fewer requests run at once.", [launch("--max-running-requests <fewer>")]))
+    out.append(Remedy("Or let fewer requests run at once: a smaller --max-running-requests."))
     return out
 
 

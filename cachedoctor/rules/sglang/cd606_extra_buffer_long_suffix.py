@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import BatchPeriod, Remedy, RuledOut, Session
+from cachedoctor.model import BatchPeriod, Remedy, RuledOut, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import (
     ENOUGH,
@@ -19,7 +19,7 @@ from cachedoctor.rules.sglang.batch_periods import (
     strategy,
     wanting,
 )
-from cachedoctor.rules.sglang.option_advice import compare_bodies, launch, needs_requests, needs_start
+from cachedoctor.rules.sglang.option_advice import compare_bodies, needs_requests, needs_start
 
 COLD = 2
 """Requests that reused nothing behind the first one: one may begin another conversation."""
@@ -68,7 +68,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool)
             ),
             Remedy(
                 "Or let a prompt leave more states: one at the end of every chunk of its prefill, at the cost of speed.",
-                [launch("--chunked-prefill-size 2048")],
+                options=as_typed("--chunked-prefill-size 2048"),
             ),
         ]
     return SessionFinding(

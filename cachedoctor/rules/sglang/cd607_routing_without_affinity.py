@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.sglang.batch_periods import (
     TWICE,
@@ -19,7 +19,7 @@ from cachedoctor.rules.sglang.batch_periods import (
     share,
     wanting,
 )
-from cachedoctor.rules.sglang.option_advice import launch, needs_requests
+from cachedoctor.rules.sglang.option_advice import needs_requests
 
 SPREAD = 0.75
 """Share of the prompt tokens: where conversations stay on their rank, agents reuse more; below it a spread may cost much."""
@@ -104,15 +104,16 @@ def _experiment(ranks: int) -> Remedy:
     return Remedy(
         f"To decide: start the server with --enable-cache-report and send one request of a few thousand tokens {ranks + 1} times, one after "
         "the other. If cached_tokens in the usage is 0 several times before it covers nearly the prompt, each rank had to learn it.",
-        [launch("--enable-cache-report")],
+        options=as_typed("--enable-cache-report"),
+        purpose="look",
     )
 
 
 def _remedies(session: Session) -> list[Remedy]:
     out = [
         Remedy(
-            "Put a router in front that sends a prompt where its beginning is, with a server per rank behind it.",
-            ["python -m sglang_router.launch_router --policy cache_aware --worker-urls <one per server>"],
+            "Put a router in front that sends a prompt where its beginning is, with a server per rank behind it: sglang_router with "
+            "--policy cache_aware.",
         )
     ]
     if session.since("0.5.10") is not False:

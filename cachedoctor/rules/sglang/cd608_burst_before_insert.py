@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import BatchPeriod, Remedy, Session
+from cachedoctor.model import BatchPeriod, Remedy, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.sglang.batch_periods import LONG, TINY, caching, marks, periods
-from cachedoctor.rules.sglang.option_advice import launch
 
 LATER = 4
 """Requests behind the burst: of fewer the reuse says nothing about what the burst could have shared."""
@@ -45,7 +44,7 @@ def _note(session: Session, period: BatchPeriod) -> SessionFinding:
             Remedy(
                 "Or let the scheduler hold back requests that share a beginning with one that waits before them. With more than 128 "
                 "waiting requests lpm goes back to the order of arrival.",
-                [launch("--schedule-policy lpm")],
+                options=as_typed("--schedule-policy lpm"),
             )
         )
     return SessionFinding(

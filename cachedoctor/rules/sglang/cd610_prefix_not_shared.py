@@ -64,20 +64,18 @@ def _decided(session: Session, period: BatchPeriod, requests: Seen, given: share
 
 
 def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
+    """No bodies were given: a note, unless the log shows that the prompts do begin alike. Nothing to share is no fault."""
     claim = (
         f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
         f"{_reused(session, requests)}; the cache is on and has room"
     )
-    given = shared_beginnings.given(session)
-    early, late = (
-        (given.early, not given.early) if given is not None else (bool(differ(session)), bool(shared(session)))
-    )
-    sure = _confidence(session, period)
-    if early:
-        words = _parted(session, claim, given)
+    sure, alike = _confidence(session, period), False
+    if differ(session):
+        words = _parted(session, claim)
         sure = "high"
-    elif late:
-        said = given.said if given is not None else f"{shared(session):,} logged prompts begin as an earlier one did"
+    elif shared(session):
+        alike = True
+        said = f"{shared(session):,} logged prompts begin as an earlier one did"
         words = FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
@@ -90,18 +88,15 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFindi
         *said_by(session.settings.get("radix_cache"), "the cache is on"),
         *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
     ]
-    difference = given.difference if given is not None and early else None
-    return SessionFinding(words, "", evidence, "note" if sure == "low" else "warning", sure, difference)
+    return SessionFinding(words, "", evidence, "warning" if alike and sure != "low" else "note", sure)
 
 
-def _parted(session: Session, claim: str, given: shared_beginnings.Shared | None) -> FindingText:
-    """FindingText where bodies or logged prompts prove that the prompts diverge early."""
-    if given is not None:
-        return FindingText(f"{claim}; {given.said}", given.why, given.remedies)
+def _parted(session: Session, claim: str) -> FindingText:
+    """FindingText where logged prompts prove that the prompts diverge early."""
     return FindingText(
         f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
-        "The prompts diverge near their beginning, so that there is nothing to be reused: other texts, or a head that changes in every "
-        "request, a date, an id, tools in another order.",
+        "The prompts diverge near their beginning, so that there is nothing to be reused: other texts, which is no fault, or a head that "
+        "changes in every request, a date, an id, tools in another order. The bodies tell: they show whether text repeats behind it.",
         [compare_bodies()],
     )
 

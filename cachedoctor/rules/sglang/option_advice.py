@@ -5,7 +5,7 @@ Knows options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_grou
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, Session
+from cachedoctor.model import Remedy, Session, as_typed
 from cachedoctor.rules.sglang.batch_periods import strategy
 
 NO_TRACE = (
@@ -13,11 +13,6 @@ NO_TRACE = (
     "a request that asks not to be cached"
 )
 """What parts requests without a word in this log."""
-
-
-def launch(options: str) -> str:
-    """Write a command line with what the user has left out."""
-    return f"python -m sglang.launch_server ... {options}"
 
 
 def extra_buffer(session: Session) -> Remedy:
@@ -32,20 +27,20 @@ def extra_buffer(session: Session) -> Remedy:
     if session.since("0.5.14"):
         return Remedy(
             f"{what} On AMD it needs 0.5.16 or newer (PR 30359).",
-            [launch("--mamba-radix-cache-strategy extra_buffer --page-size 64")],
+            options=as_typed("--mamba-radix-cache-strategy extra_buffer --page-size 64"),
         )
     if session.since("0.5.14") is False:
         return Remedy(
             f"{what} It needs CUDA, MUSA or an NPU in this version; with speculative decoding also SGLANG_ENABLE_SPEC_V2=1 "
             "(0.5.10 to 0.5.13). From 0.5.14 on it is the default of most hybrid models.",
-            [launch("--mamba-scheduler-strategy extra_buffer --page-size 64")],
+            options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         )
     return Remedy(
         f"{what} The option is called --mamba-scheduler-strategy from 0.5.7 on and --mamba-radix-cache-strategy from 0.5.14 on; "
         "the log does not say which version this is.",
         [
-            launch("--mamba-radix-cache-strategy extra_buffer --page-size 64"),
-            launch("--mamba-scheduler-strategy extra_buffer --page-size 64"),
+            "--mamba-radix-cache-strategy extra_buffer --page-size 64",
+            "--mamba-scheduler-strategy extra_buffer --page-size 64",
         ],
     )
 
@@ -72,7 +67,8 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
     return Remedy(
         f"To decide: start the server with --enable-cache-report and send {second}. If cached_tokens in the usage of the second "
         f"response covers nearly the first prompt, the server is well and {blame}.",
-        [launch("--enable-cache-report")],
+        options=as_typed("--enable-cache-report"),
+        purpose="look",
     )
 
 
@@ -84,7 +80,7 @@ def compare_bodies() -> Remedy:
     )
 
 
-LOG_REQUESTS = launch("--log-requests --log-requests-level 2")
+LOG_REQUESTS = "--log-requests --log-requests-level 2"
 """Level 2 writes the begin of a prompt in all versions; up to 0.4.6 all of it."""
 
 
@@ -93,7 +89,8 @@ def log_requests() -> Remedy:
     return Remedy(
         "To see it in the next log: let the server log of every request what it reused and how its prompt begins. The log then "
         "holds text of the prompts.",
-        [LOG_REQUESTS],
+        options=as_typed(LOG_REQUESTS),
+        purpose="look",
     )
 
 

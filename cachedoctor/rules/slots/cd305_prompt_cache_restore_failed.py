@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.model import RuledOut, Session
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
@@ -68,9 +68,8 @@ def _text(session: Session, claim: str) -> FindingText:
         "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
         [
             advice.update(session, "restores that fail have been mended several times (PR #17078, issue 22756)."),
-            Remedy(
-                "Give the context more room, so that a whole saved prompt finds free cells.",
-                ["llama-server ... -c <tokens>"],
+            advice.more_context(
+                session, "Give the context more room, so that a whole saved prompt finds free cells.", pool=True
             ),
         ],
         [RuledOut("cache-ram-too-small", "the prompt was in the cache")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags
-from cachedoctor.model import Mark, Remedy, RuledOut, Session
+from cachedoctor.model import Mark, Remedy, RuledOut, Session, as_typed
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import (
     FindingText,
@@ -48,10 +48,13 @@ def _own_parts(session: Session) -> Remedy:
         f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "
         "the slots then, so it has to grow with them: a prompt longer than its part is refused."
     )
-    value = f"-np {count} -c <{count} x the context one conversation needs>"
+    each = advice.context_size(session)  # one conversation may be as long as the pool
+    if each is None:
+        return Remedy(f"{what} The options are --no-kv-unified, --parallel {count} and --ctx-size.")
+    value = as_typed(f"--parallel {count} --ctx-size {count * each}")
     if session.at_least(7964) is False:
-        return Remedy(what, [f"llama-server ... {value}"])  # unified only where the number of slots is left open
-    return advice.option(session, flags.KV_UNIFIED, value, what, off=True)
+        return Remedy(what, options=value)  # unified only where the number of slots is left open
+    return advice.option(session, flags.KV_UNIFIED, "", what, off=True, also=value)
 
 
 def say(g: Group) -> FindingText:
@@ -80,7 +83,7 @@ def _text(claim: str, session: Session) -> FindingText:
         claim,
         "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
         [
-            Remedy("Raise the context: it is the size of the pool.", ["llama-server ... -c <tokens>"]),
+            advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True),
             _own_parts(session),
             advice.cache_ram(session),
         ],

@@ -5,14 +5,17 @@ from __future__ import annotations
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
-from cachedoctor.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held, side_request
+from cachedoctor.rules.slots.taken import ALTERNATE, CHANGED_HEAD, length_of, other_held, side_request
 
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when what took the slot was short, began a conversation of its own, and this one came back after it."""
     if not other_held(s) or not side_request(s):
         return None
-    return Match(s.lost, "medium" if s.steals >= 1 else "low", found=s.slot_before)
+    thief = s.slot_before
+    # a request that was cancelled leaves no timings either, and what it displaced was copied to RAM
+    timed = thief is not None and thief.prompt_tokens is not None
+    return Match(s.lost, "medium" if s.steals >= 1 and timed else "low", found=thief)
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
@@ -25,7 +28,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         *marked(thief, ("start", "the side request that took the slot")),
         *marked(r, ("cached", "tokens reused"), ("timing", "tokens recomputed")),
     ]
-    numbers = {"length": thief.prompt_tokens, "reference": r.reference_tokens, "unsure": match.confidence == "low"}
+    numbers = {"length": length_of(thief), "reference": r.reference_tokens, "unsure": match.confidence == "low"}
     return Proof(primary, related[:3], numbers)
 
 

@@ -87,9 +87,9 @@ def _apart(g: Group) -> list[Remedy]:
     )
     if not new:
         return [advice.option(g.session, flags.SIMILARITY, value, f"{what[0].upper()}{what[1:]}")]
-    options, cost = advice.slot_options(g.session, slots)
+    more, cost = advice.slot_options(g.session, slots)
     what = f"Give every session a slot, {slots} here, and {what} {cost}"
-    return [advice.option(g.session, flags.SIMILARITY, f"{value} {options}", what)]
+    return [advice.option(g.session, flags.SIMILARITY, value, what, also=more)]
 
 
 def say(g: Group) -> FindingText:

@@ -7,18 +7,9 @@ from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule
 from cachedoctor.rules.slots.taken import CHANGED_HEAD, other_held
 
 
-def _by_id(s: RuleContext) -> bool:
-    """The slot was named by the client: printed from b9873 on, before that the line of the choice is missing."""
-    r, facts = s.request, s.facts
-    if r.selected_by is not None:
-        return r.selected_by == "id"
-    silent = facts.at_least(6751) is True and facts.at_least(9873) is False
-    return silent and not r.partial and "launches" in facts.shows
-
-
 def decide(s: RuleContext) -> Match | None:
     """Fire when a named slot held another conversation although the server has more slots."""
-    if not other_held(s) or not _by_id(s) or (s.facts.n_slots or 1) < 2:
+    if not other_held(s) or not s.request.slot_named or (s.facts.n_slots or 1) < 2:
         return None
     return Match(s.lost, "medium" if s.steals >= 1 else "low")
 

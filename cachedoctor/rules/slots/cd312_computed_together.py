@@ -6,19 +6,52 @@ from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
+NEAR = 16
+"""Tokens: a prompt that shares all but so many of another one goes on with it."""
+_ONE_FIRST = Remedy(
+    "Send one of them first and the next when it has answered: each then finds the beginning in the slot. More slots or a larger RAM cache "
+    "do not help."
+)
+_CONTENTION = RuledOut(
+    "slot-contention", "these are first prompts: nothing of their conversations was in a slot before"
+)
+
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when another request computed the same beginning at the same time, and none had before."""
     r = s.request
+    if not r.together_tokens:
+        return _perhaps(s)
     if r.cached_tokens is None or r.prompt_tokens is None or r.outcome != "cold":
         return None
     again = min(r.together_tokens, r.prompt_tokens) - r.cached_tokens
     return Match(again, "high") if again >= s.min_prompt else None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def _perhaps(s: RuleContext) -> Match | None:
+    """Fire when a prompt shares its beginning with one of several first prompts that were computed at once.
+
+    What the others begin with is in no line: that they are all alike is likely, and no more than that.
+    """
+    first, lcp = s.slot_before, s.lcp
+    if s.known or s.own_slot is not True or first is None or lcp is None or lcp < s.min_prompt:
+        return None
+    if first.outcome != "cold" or first.thread != s.request.thread or (first.prompt_tokens or 0) <= lcp + NEAR:
+        return None  # else it goes on with that prompt: its own next turn
+    others = [o for o in s.beside if o.outcome == "cold" and (o.prompt_tokens or 0) > lcp]
+    again = sum(lcp - o.cached_tokens for o in others if o.cached_tokens is not None and o.cached_tokens < lcp)
+    if again < s.min_prompt:
+        return None
+    return Match(0, "low", "perhaps", found=[first, *others], at_most=again, severity="note")
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
     """Show the request that began before another one had ended."""
     r = s.request
+    if match.found is not None:
+        shown = marked(r, ("select", "shares its beginning with one of them"), ("start", "the request that came later"))
+        shown += [line for one in match.found for line in marked(one, ("start", "one of those that came at once"))]
+        return Proof(shown[0], shown[1:5], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
     primary, *related = marked(
         r,
         ("start", "began while another request with the same beginning was at work"),
@@ -32,17 +65,32 @@ def prove(s: RuleContext, _: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Advise an order: more slots or memory do not help."""
     shared = n(g.numbers["shared"])
+    if "those" in g.numbers:
+        return _open(g)
     return FindingText(
         f"requests with one beginning came at once, and each computed it: {n(g.tokens)} tokens computed over {times(g.count)}",
         f"The first {shared} tokens of this prompt are those of a request that was at work when it came. A slot reuses what it held itself or "
         "what the RAM cache keeps; what another slot is computing is neither.",
+        [_ONE_FIRST],
+        [_CONTENTION],
+    )
+
+
+def _open(g: Group) -> FindingText:
+    """Say what it may have cost, and what would tell."""
+    f = g.numbers
+    return FindingText(
+        f"{f['those']} first prompts were computed at once, and a later one shares {n(f['shared'])} tokens with one of them: up to "
+        f"{n(f['again'])} tokens computed more than once",
+        "If they all begin like that one, each computed the same beginning. How the others begin is in no line of this log.",
         [
+            _ONE_FIRST,
             Remedy(
-                "Send one of them first and the next when it has answered: each then finds the beginning in the slot. More slots or a larger "
-                "RAM cache do not help."
-            )
+                "The request bodies tell whether they begin alike.",
+                ["cachedoctor analyze server.log --requests bodies.jsonl"],
+            ),
         ],
-        [RuledOut("slot-contention", "these are first prompts: nothing of their conversations was in a slot before")],
+        [_CONTENTION, RuledOut("first-prompts", "not excluded: the others began otherwise; nothing is to mend then")],
     )
 
 
@@ -53,6 +101,6 @@ RULE = RequestRule(
     decide,
     prove,
     say,
-    on=("together",),
-    needs=advice.needs_prompts,
+    on=("together", "changed"),
+    needs=advice.needs_prompts_for_more,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import RuledOut
+from cachedoctor.model import Request, RuledOut
 from cachedoctor.rules.base import SHORT, RuleContext
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
@@ -19,6 +19,12 @@ def other_held(s: RuleContext) -> bool:
 def side_request(s: RuleContext) -> bool:
     """What took the slot was short, and the first request of its own conversation: a title, a summary, tags."""
     thief = s.slot_before
-    if thief is None or thief.prompt_tokens is None or thief.thread == s.request.thread or thief.thread_turn:
+    if thief is None or thief.thread == s.request.thread or thief.thread_turn:
         return False
-    return thief.prompt_tokens <= SHORT * (s.request.reference_tokens or 0)
+    length = length_of(thief)
+    return length is not None and length <= SHORT * (s.request.reference_tokens or 0)
+
+
+def length_of(thief: Request) -> int | None:
+    """Tokens of a prompt; of a task without timings and reply, as embeddings are, what it left in its slot."""
+    return thief.prompt_tokens if thief.prompt_tokens is not None else thief.released_tokens

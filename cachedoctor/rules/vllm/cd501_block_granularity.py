@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, Session
+from cachedoctor.model import Remedy, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
 from cachedoctor.rules.vllm.rolling import Stretch
@@ -64,7 +64,7 @@ def _remedies(session: Session, hybrid: bool, short: bool, prompt: float) -> lis
                 "Where prompts come back whole, let shorter ones match. It does not save states more often: a short beginning that "
                 "different prompts share stays cold. The unit must divide the block sizes of all layers; vLLM refuses it at the start "
                 f"if it does not.{newer}",
-                ["vllm serve ... --prefix-match-unit 16"],
+                options=as_typed("--prefix-match-unit 16"),
             )
         )
     if prompt < _CHEAP:

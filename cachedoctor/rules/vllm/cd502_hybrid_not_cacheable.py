@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge.architectures import RECURRENT
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.model import Remedy, RuledOut, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 from cachedoctor.rules.vllm import rolling
 
@@ -56,7 +56,7 @@ def _default(session: Session) -> SessionFinding:
                     "Ask for it."
                     if session.since("0.16") is True
                     else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
-                    ["vllm serve ... --enable-prefix-caching"],
+                    options=as_typed("--enable-prefix-caching"),
                 ),
                 *([] if _pure(session) else [Remedy("Or use 0.28 or newer, where it is on by default.")]),
             ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, RuledOut, SamplePeriod, Session
+from cachedoctor.model import Remedy, RuledOut, SamplePeriod, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
 
@@ -57,11 +57,11 @@ def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[Remedy]:
         return [
             Remedy(
                 "Models with causal attention that pool the last token can reuse prefixes if asked to; others cannot.",
-                ["vllm serve ... --enable-prefix-caching"],
+                options=as_typed("--enable-prefix-caching"),
             )
         ]
     said = "Leave --no-enable-prefix-caching out, or say the opposite." if by_flag else "Ask for it."
-    return [Remedy(said, ["vllm serve ... --enable-prefix-caching"])]
+    return [Remedy(said, options=as_typed("--enable-prefix-caching"))]
 
 
 def _none_looked_up(session: Session) -> str | None:
@@ -89,7 +89,8 @@ def _measured(session: Session, said: str) -> SessionFinding:
             [
                 Remedy(
                     "Switch it on, if the start of the log says that it is off.",
-                    ["vllm serve ... --enable-prefix-caching"],
+                    purpose="depends",
+                    options=as_typed("--enable-prefix-caching"),
                 )
             ],
         ),

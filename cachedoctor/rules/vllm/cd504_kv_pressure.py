@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, SamplePeriod, SentBodies, Session, Setting
+from cachedoctor.model import Remedy, SamplePeriod, SentBodies, Session, Setting, as_typed
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import kv_flow, rolling
@@ -108,7 +108,8 @@ def _watch(session: Session) -> list[Remedy]:
     return [
         Remedy(
             "To see whether blocks are pushed out while they are still wanted (0.12 and newer): kv_block_* in /metrics.",
-            ["vllm serve ... --kv-cache-metrics"],
+            options=as_typed("--kv-cache-metrics"),
+            purpose="look",
         )
     ]
 
@@ -121,7 +122,7 @@ def _remedies(session: Session) -> list[Remedy]:
         *found,
         Remedy(
             "Keep what is pushed out in main memory (GiB; 0.11.1 and newer), or serve fewer conversations at once.",
-            ["vllm serve ... --kv-offloading-size 32"],
+            options=as_typed("--kv-offloading-size 32"),
         ),
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, SamplePeriod, Session
+from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
 
@@ -64,7 +64,7 @@ def _remedies(dropped: bool) -> list[Remedy]:
     return [
         Remedy(
             "Up to 0.28 states are kept at ends of chunks and prompts alone: smaller chunks keep more of them, and cost speed.",
-            ["vllm serve ... --max-num-batched-tokens 2048"],
+            options=as_typed("--max-num-batched-tokens 2048"),
         ),
         Remedy("From 0.29 on states where prompts diverge are kept as well."),
     ]

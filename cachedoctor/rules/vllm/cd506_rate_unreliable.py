@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cachedoctor.model import Remedy, SamplePeriod, Session
+from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
 
@@ -12,7 +12,9 @@ _RETRIED = 1.5
 """Times the prompt tokens that look-ups must be: requests that are running were looked up and have not ended."""
 _TRUTH = Remedy(
     "Responses tell the truth about each request.",
-    ["vllm serve ... --enable-prompt-tokens-details", "cachedoctor analyze vllm.log --responses responses.jsonl"],
+    ["--enable-prompt-tokens-details", "cachedoctor analyze vllm.log --responses responses.jsonl"],
+    options=as_typed("--enable-prompt-tokens-details"),
+    purpose="look",
 )
 
 

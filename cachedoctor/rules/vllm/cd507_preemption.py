@@ -26,7 +26,7 @@ def inspect(session: Session) -> list[SessionFinding]:
                 "were computed again, their prompts and what they had written",
                 "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
                 [
-                    Remedy("Run fewer requests at once.", ["vllm serve ... --max-num-seqs <fewer than now>"]),
+                    Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
                     *rolling.more_room(session),
                 ],
                 [],

@@ -34,8 +34,7 @@ def inspect(session: Session) -> list[SessionFinding]:
                 "first time once, and afterwards an older turn of itself; many short ones lose most.",
                 [
                     Remedy(
-                        "Send all requests of a conversation to one engine: the header names its rank.",
-                        ["curl -H 'X-data-parallel-rank: 0' ..."],
+                        "Send all requests of a conversation to one engine: the header X-data-parallel-rank names its rank.",
                     ),
                     Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
                 ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Remedy, SamplePeriod, Session
+from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed, left_out
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 from cachedoctor.rules.vllm import rolling
 
@@ -18,7 +18,10 @@ def inspect(session: Session) -> list[SessionFinding]:
         lines = rolling.said_by(disabled, "the argument")
         return [
             _note(
-                "argument", "--disable-log-stats switches them off", lines, [Remedy("Leave --disable-log-stats out.")]
+                "argument",
+                "--disable-log-stats switches them off",
+                lines,
+                [Remedy("Leave --disable-log-stats out.", options=left_out("--disable-log-stats"), purpose="look")],
             )
         ]
     return []
@@ -39,7 +42,7 @@ def _several(session: Session) -> SessionFinding:
     lines += rolling.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
     fix = Remedy(
         "One API server prints a line for every engine.",
-        ["vllm serve ... --api-server-count 1"],
+        options=as_typed("--api-server-count 1"),
     )
     why = "more than one API server runs, and each would know only its own requests"
     return _note("several", why, lines, [fix, _METRICS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model import Confidence, RuledOut, Session
+from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.shared_beginnings import Shared
@@ -14,6 +14,10 @@ _LONG = 256
 """Tokens of an average prompt from which on a block of any usual size is small beside it."""
 _WORTH = 10_000
 """Tokens: less computed in all costs too little to say that the prompts should have shared it."""
+_HALF = 0.5
+"""Share reused from which on a cache with room is not asked about: first visits and new turns take the rest."""
+_MANY = 20
+"""Requests: with fewer the first ones of their conversations count for too much."""
 _OTHERS = 0.15
 """Share by which a server may reuse more than the given bodies have in common; beyond it they are not of this log."""
 
@@ -29,7 +33,7 @@ def inspect(session: Session) -> list[SessionFinding]:
             return [told]
     stretch = _barely(session, found, any_size=shared is not None)
     if stretch is None:
-        return _some(session) if shared is None else []
+        return (_some(session) or _part(session, found)) if shared is None else []
     if shared is not None and shared.verdict == "parted":
         return [_proven(stretch, shared)]
     if _pushed_out(session):
@@ -62,6 +66,43 @@ def _some(session: Session) -> list[SessionFinding]:
         )
         return [SessionFinding(words, "some", [], "note", "medium")]
     return []
+
+
+def _part(session: Session, found: list[Stretch]) -> list[SessionFinding]:
+    """Say that the log cannot tell whose most tokens are: one rate is the average of all clients, and hides each of them.
+
+    Only where nothing can have been pushed out, and where no source tells of the requests one by one.
+    """
+    if session.counters or session.answers or rolling.caching(session) is not True:
+        return []
+    for stretch in found:
+        requests, prompt, computed = stretch.requests or 0, stretch.prompt or 0, stretch.computed or 0
+        large = requests >= _MANY and prompt >= 2 * _LONG and computed >= _WORTH
+        if large and rolling.LITTLE < stretch.share < _HALF and rolling.fits(session, stretch):
+            return [_average(session, stretch, computed, requests)]
+    return []
+
+
+def _average(session: Session, stretch: Stretch, computed: int, requests: int) -> SessionFinding:
+    words = FindingText(
+        f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {n(computed / requests)} of {n(stretch.prompt)} in each "
+        f"request, though all of them fit into the cache; whether they were new text the log cannot tell ({stretch.said})",
+        "The hit rate is one average: a client that reuses all of its prompts hides another one that changes the beginning of each. First "
+        "requests of conversations and new texts cost the same, and nothing is wrong with them.",
+        [
+            Remedy(
+                "The histograms of /metrics are on by default, and show whether some requests reuse and others do not.",
+                ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
+            ),
+            *rolling.experiment()[1:],
+        ],
+        [
+            *_ruled_out(session, stretch, rolling.block(session)),
+            RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
+            RuledOut("new-text", "not excluded: new conversations and long new turns; nothing is to mend then"),
+        ],
+    )  # fmt: skip
+    return SessionFinding(words, "part", stretch.evidence, "note", "low")
 
 
 def _barely(session: Session, found: list[Stretch], any_size: bool) -> Stretch | None:

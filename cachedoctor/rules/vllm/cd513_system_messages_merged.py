@@ -21,10 +21,7 @@ def inspect(session: Session) -> list[SessionFinding]:
                 f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
                 "The chat template takes system messages at the front only. Claude Code sends one with nearly every turn.",
                 [
-                    Remedy(
-                        "Give a chat template that takes system messages where they stand.",
-                        ["vllm serve ... --chat-template TEMPLATE.jinja"],
-                    ),
+                    Remedy("Give a chat template that takes system messages where they stand: --chat-template FILE."),
                     advice.client("claude-code/token-totals"),
                 ],
             ),

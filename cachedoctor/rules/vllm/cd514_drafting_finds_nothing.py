@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge.architectures import is_sliding
-from cachedoctor.model import Confidence, Remedy, Session
+from cachedoctor.model import Confidence, Remedy, Session, left_out
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule
 from cachedoctor.rules.vllm import rolling
@@ -31,7 +31,10 @@ def inspect(session: Session) -> list[SessionFinding]:
                 "a plain one. This version does not keep that block: it prints 0.0 % and warns of nothing.",
                 [
                     Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
-                    Remedy("Until then leave the drafting model out: start without --speculative-config."),
+                    Remedy(
+                        "Until then leave the drafting model out: start without --speculative-config.",
+                        options=left_out("--speculative-config"),
+                    ),
                 ],
                 [],
                 ["https://github.com/vllm-project/vllm/pull/44082"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge.architectures import is_sliding
-from cachedoctor.model import Remedy, Session
+from cachedoctor.model import Remedy, Session, as_typed
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import rolling
@@ -66,7 +66,7 @@ def _remedies(session: Session) -> list[Remedy]:
         return [update]
     keep = Remedy(
         "Keep only the blocks of the window at the end of a prompt and where prompts were seen to part.",
-        ["VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0 vllm serve ..."],
+        options=as_typed("VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0"),
     )
     return [keep, update]
 

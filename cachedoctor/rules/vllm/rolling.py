@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from cachedoctor.model import Answers, Counters, Mark, Remedy, SamplePeriod, Session, Setting, SettingName
+from cachedoctor.model import (
+    Answers,
+    Counters,
+    Mark,
+    Remedy,
+    SamplePeriod,
+    Session,
+    Setting,
+    SettingName,
+    as_typed,
+    left_out,
+)
 from cachedoctor.rules.base import n
 
 MIN_REQUESTS = 4
@@ -229,15 +240,16 @@ def more_room(session: Session) -> list[Remedy]:
     if session.settings.get("blocks_override") is not None:
         return [
             Remedy(
-                "Leave --num-gpu-blocks-override out, or raise it: it sets the size of the cache, whatever room there is."
+                "Leave --num-gpu-blocks-override out, or raise it: it sets the size of the cache, whatever room there is.",
+                options=left_out("--num-gpu-blocks-override"),
             )
         ]
     if session.setting("device") == "cpu":
-        return [Remedy("Give it more memory, in GiB.", ["VLLM_CPU_KVCACHE_SPACE=<more than now> vllm serve ..."])]
+        return [Remedy("Give it more memory: VLLM_CPU_KVCACHE_SPACE, in GiB.")]
     return [
         Remedy(
             "Give it more memory, or make a token smaller.",
-            ["vllm serve ... --gpu-memory-utilization 0.95 --kv-cache-dtype fp8"],
+            options=as_typed("--gpu-memory-utilization 0.95 --kv-cache-dtype fp8"),
         )
     ]
 
@@ -249,9 +261,11 @@ def experiment() -> list[Remedy]:
             "Send one long request twice, and read cached_tokens in the second response. Nearly the whole prompt: the server "
             "reuses what is the same, so the prompts of the traffic differ. 0: something on the server prevents it.",
             [
-                "vllm serve ... --enable-prompt-tokens-details",
+                "--enable-prompt-tokens-details",
                 "curl -s http://localhost:8000/v1/chat/completions -H 'Content-Type: application/json' -d @request.json",
             ],
+            options=as_typed("--enable-prompt-tokens-details"),
+            purpose="look",
         ),
         Remedy(
             "Save the bodies of the requests, in their order: they tell unrelated prompts from changed ones.",

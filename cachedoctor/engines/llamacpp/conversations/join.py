@@ -118,7 +118,8 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     but another one parts in the first message of its user, not behind it.
     """
     after = 3 if exact else 8
-    return any(-12 <= lcp - (turn.request.prompt_tokens or 0) <= after for turn in thread.recent)
+    ends = (turn.request.prompt_tokens for turn in thread.recent)
+    return any(end is not None and -12 <= lcp - end <= after for end in ends)
 
 
 def _parts_at(thread: Thread, lcp: int) -> bool:
@@ -158,6 +159,11 @@ class Conversations:
         thread = self._threads.get(id)
         if thread is not None and prefix < thread.total - KEPT:
             thread.taken = Taken(prefix, mark)
+
+    def began(self, id: int | None) -> bool:
+        """Whether the only known turn of this conversation is the first request of its slot that is in the log."""
+        thread = self.get(id)
+        return thread is not None and thread.turns == 1 and thread.recent[0].request.seen.fresh
 
     def by_total(self, total: float, slack: float, before: int) -> Thread | None:
         """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
@@ -216,11 +222,14 @@ class Conversations:
         held = None if request.held_thread is None else self._threads.get(request.held_thread)
         if prompt is None:
             return held if (request.f_keep or 0) >= 0.5 else None, 0
+        back = self.by_reuse(cached, request.first_line) if request.unseen else None
+        if back is not None:
+            return back, 0  # the prefix is that of the copy which came back, not of what the slot held
         if held is not None and length:
             least = length - min(KEPT, length // 4)
             if least and ((lcp or 0) >= least or least <= cached <= length + 8):
                 return held, 0
-        if cached > KEPT and (held is None or cached > held.total or request.unseen):
+        if cached > KEPT and (held is None or cached > held.total):
             found = self.by_reuse(cached, request.first_line)
             if found is not None:
                 return found, 0

@@ -1,0 +1,99 @@
+"""``cachedoctor fix``: what to change, and nothing else. Knows arguments and exit statuses; knows no option."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import (
+    Build,
+    Cmdline,
+    Launcher,
+    LauncherName,
+    MaxUnpacked,
+    given_options,
+    given_or_piped,
+    starts_another,
+)
+from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.sink import Sink
+
+if TYPE_CHECKING:
+    from cachedoctor.model import Fix, Given, Report
+
+
+def fix(
+    ctx: typer.Context,
+    log: Annotated[
+        str | None,
+        typer.Argument(metavar="LOG|REPORT", help="A log, or a JSON report of analyze; - is standard input."),
+    ] = None,
+    launcher: Launcher = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", metavar="FILE", help="compose.yaml, unit, script ... that starts the server."),
+    ] = None,
+    service: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its service, container or model in that file.")
+    ] = None,
+    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the fix.")] = "text",
+    build: Build = None,
+    cmdline: Cmdline = None,
+    max_unpacked: MaxUnpacked = None,
+) -> None:
+    """Print what to change, in the form of what starts the server; with --file as a patch. Nothing is changed.
+
+    All findings of a server are merged into one set of options; what a client can change without a restart of the
+    server comes first. Exit status: 0 printed, also where there is nothing to change; 2 wrong usage, an unreadable
+    input, or a file in which the server was not found; 3 nothing in the input was recognised.
+    """
+    from cachedoctor.doctor.fixing.fixes import Told, fixes
+    from cachedoctor.report.forms import fix_forms
+
+    given = [] if cmdline is None or starts_another(cmdline) else given_options(cmdline)
+    path = given_or_piped(ctx, log)
+    with Interrupts():
+        report = _report(path, build, given, max_unpacked)
+        if not any(info.recognised for info in report.inputs):
+            terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
+            raise typer.Exit(NOTHING)
+        found = fixes(report.findings, report.sessions, report.inputs, Told(launcher, cmdline))
+        if file is not None:
+            raise typer.Exit(_patch(found, report, file, launcher, service))
+        if not found:
+            terminal.complain("nothing to change was found", f"cachedoctor analyze {path} says what was", "note")
+        with Sink(None) as sink, sink.writing() as out:
+            out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
+
+
+def _report(path: str, build: int | None, given: list[Given], max_unpacked: int | None) -> Report:
+    from cachedoctor.doctor.compare.reports import is_report, read
+
+    if is_report(path):
+        return read(path)
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.doctor.analysis.run import feed_all
+    from cachedoctor.sources.unpack import MAX_BYTES
+
+    analyzer = Analyzer(build, given=given, keeps_requests=False)
+    errors = feed_all(analyzer, [path], max_unpacked or MAX_BYTES)
+    report = analyzer.finish(False)
+    for error in errors:
+        terminal.complain(error.message, error.hint)
+    if errors:
+        raise typer.Exit(FAULT)
+    return report
+
+
+def _patch(found: list[Fix], report: Report, file: str, launcher: LauncherName | None, service: str | None) -> int:
+    from cachedoctor.doctor.fixing.patches import patch
+
+    text, notes = patch(found, report.sessions, file, launcher, service)
+    for note in notes:
+        terminal.complain(note, kind="note")
+    with Sink(None) as sink, sink.writing() as out:
+        out.write(text.encode("utf-8", "surrogateescape"))
+    return 0

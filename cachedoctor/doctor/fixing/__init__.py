@@ -1,0 +1,1 @@
+"""Merges what the findings of a server ask for into one fix."""

@@ -1,0 +1,185 @@
+"""The fix of every server of a report: findings merged, in the form of what starts it, the cheapest test first."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
+from cachedoctor.knowledge import builds, cmdline
+from cachedoctor.launchers.asked_options import Asked
+from cachedoctor.launchers.form import form
+from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, Session
+
+_PROGRAMS: dict[str, Launcher] = {"ollama": "ollama", "LM Studio (MLX)": "lm-studio"}
+_SAME_OPTIONS = frozenset({"ik_llama.cpp"})
+"""Programs whose options are llama-server's, nearly all."""
+_ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubernetes", "llama-swap"})
+"""Launchers that hold options as variables."""
+_FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
+_REPLICA = re.compile(r"[-_]\d{1,4}$")
+
+
+class Told(NamedTuple):
+    """What somebody says of the start of the server."""
+
+    launcher: Launcher | None = None
+    line: str | None = None
+    """The command line that started it."""
+
+
+def fixes(
+    findings: Sequence[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: Told | None = None
+) -> list[Fix]:
+    """Give one fix for every server with findings that something mends, in the order of its costliest finding."""
+    by_server: dict[tuple[str | None, str | None], list[Wish]] = {}
+    for wish in chosen(findings):
+        by_server.setdefault((wish.finding.path, wish.finding.origin), []).append(wish)
+    starts = {info.path: info.launcher for info in inputs}
+    found = []
+    for (path, origin), wishes in by_server.items():
+        session = _session(sessions, path, origin)
+        start = starts.get(path or "")
+        launcher = _launcher(session, start, told)
+        # The wrapper of another launcher names its own things: a port, a container.
+        name = _place(origin, launcher) if start is not None and start == launcher else None
+        found.append(_fix(wishes, session, (path, origin), launcher, name, told))
+    return found
+
+
+def _session(sessions: Sequence[Session], path: str | None, origin: str | None) -> Session | None:
+    """The last life of a server with requests, or its last."""
+    own = [s for s in sessions if (path is None or s.path == path) and s.origin == origin]
+    return next((s for s in reversed(own) if s.n_requests), own[-1] if own else None)
+
+
+def _launcher(session: Session | None, start: Launcher | None, told: Told | None) -> Launcher | None:
+    if told is not None and told.launcher is not None:
+        return told.launcher
+    if session is not None and session.program in _PROGRAMS:
+        return _PROGRAMS[session.program]
+    if start is not None:
+        return start
+    if told is None or told.line is None:
+        return None
+    try:
+        return "docker" if cmdline.container_at(shlex.split(told.line)) is not None else "shell"
+    except ValueError:
+        return "shell"
+
+
+def _fix(
+    wishes: list[Wish],
+    session: Session | None,
+    server_of: tuple[str | None, str | None],
+    launcher: Launcher | None,
+    name: str | None,
+    told: Told | None,
+) -> Fix:
+    one = merged(wishes, session)
+    settings = list(dict.fromkeys(s for wish in wishes for s in wish.remedy.settings))
+    server, notes = _server_steps(one, session, launcher, name, told)
+    served = [wish.finding for wish in one.served]
+    return Fix(
+        *server_of, _engine(session), _named(session), launcher,
+        [f.code for f in served], [f.name for f in served], [] if _foreign(session) else one.options, settings,
+        [*_client_steps(settings), *server],
+        [] if launcher in _PROGRAMS.values() or _foreign(session) else _costs(one.options, session),
+        [*one.notes, *notes],
+    )  # fmt: skip
+
+
+def _foreign(session: Session | None) -> bool:
+    """Whether a server is a program whose options are not llama-server's."""
+    program = session.program if session is not None else None
+    return program is not None and program not in _PROGRAMS and program not in _SAME_OPTIONS
+
+
+def _server_steps(
+    one: Merged, session: Session | None, launcher: Launcher | None, name: str | None, told: Told | None
+) -> tuple[list[FixStep], list[str]]:
+    program = session.program if session is not None else None
+    if one.options and _foreign(session):
+        words = " ".join(word for change in one.options for word in change.words)
+        return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
+    line = told.line if told is not None else None
+    steps, notes = form(_asked(one.options, session, name)._replace(line=line), launcher)
+    if launcher in _ASIDE and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
+        notes = [*notes, _FIRST]
+    return steps, notes
+
+
+def asked_of(fix: Fix, sessions: Sequence[Session], launcher: Launcher | None) -> Asked:
+    """What a fix asks of the launcher of its server."""
+    name = _place(fix.origin, launcher) if launcher == fix.launcher else None
+    return _asked(fix.options, _session(sessions, fix.path, fix.origin), name)
+
+
+def _asked(changes: list[OptionChange], session: Session | None, name: str | None) -> Asked:
+    engine = "llama.cpp" if session is None else session.program or session.engine  # a fork has builds of its own
+    return Asked(changes, engine, *_span(session), name)
+
+
+def _place(origin: str | None, launcher: Launcher | None) -> str | None:
+    """Name of a service or container by that of the wrapper: compose numbers its containers."""
+    if origin is None:
+        return None
+    name = origin.rpartition("/")[2] if launcher == "kubernetes" else origin.partition("/")[0]
+    return _REPLICA.sub("", name) if launcher == "compose" else name
+
+
+def _span(session: Session | None) -> tuple[int | None, int | None]:
+    if session is None:
+        return None, None
+    return (session.build, session.build) if session.build is not None else (session.build_min, session.build_max)
+
+
+def _engine(session: Session | None) -> str:
+    return "" if session is None else session.program or session.engine
+
+
+def _named(session: Session | None) -> str:
+    if session is None:
+        return "the server"
+    if session.program is not None:
+        return session.program
+    if session.engine == "llama.cpp":
+        known = session.build or session.build_min or session.build_max
+        return "llama-server" + (f" {builds.describe(session.build, *_span(session))}" if known else "")
+    name = {"vllm": "vLLM", "sglang": "SGLang"}.get(session.engine, session.engine)
+    return f"{name} {session.version}" if session.version else name
+
+
+def _client_steps(settings: Sequence[ClientSetting]) -> list[FixStep]:
+    """What to change in clients: no server has to be started again for that."""
+    steps = []
+    for client in dict.fromkeys(s.client for s in settings):
+        own = [s for s in settings if s.client == client and s.variable is not None]
+        sets = [f"{s.variable}={s.value}" for s in own if s.value is not None]
+        unset = [s.variable or "" for s in own if s.value is None]
+        rows = [*([f"export {shlex.join(sets)}"] if sets else []), *([f"unset {shlex.join(unset)}"] if unset else [])]
+        files = [f"{s.key} in {s.file}" for s in own if s.file and s.key]
+        where = f" (or set {' and '.join(files)})" if files else ""
+        steps.append(FixStep("client", f"in the environment of {client}, then start it anew{where}", rows))
+    return steps
+
+
+def _costs(options: Sequence[OptionChange], session: Session | None) -> list[str]:
+    """What the options take, as far as the log prints sizes."""
+    found = []
+    values = {key_of(c): int(c.value) for c in options if c.value is not None and c.value.isdigit()}
+    if (mib := values.get("cache_ram")) is not None:
+        now = session.setting("cache_ram_mib") if session is not None else None
+        has = f", now {now:,}" if isinstance(now, int) and now >= 0 else ""
+        found.append(f"--cache-ram: up to {mib:,} MiB of main memory{has}; no VRAM")
+    if (count := values.get("ctx_checkpoints")) is not None and session is not None:
+        size, slots = session.sizes.checkpoint, values.get("parallel") or session.n_slots
+        if size and slots:
+            found.append(f"--ctx-checkpoints: up to {count * slots * size:,.0f} MiB of main memory for {slots} slots")
+    if (context := values.get("ctx_size")) is not None and session is not None:
+        now = session.setting("n_ctx")
+        has = f" instead of {now:,}" if isinstance(now, int) else ""
+        found.append(f"--ctx-size: KV memory for {context:,} tokens{has}")
+    return found

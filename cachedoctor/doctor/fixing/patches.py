@@ -1,0 +1,96 @@
+"""A fix as a patch of the file that starts the server. The file is read, never written."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+
+from cachedoctor.doctor.fixing.fixes import asked_of
+from cachedoctor.launchers import text_files, yaml_file
+from cachedoctor.launchers.asked_options import Asked
+from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session
+
+_MOST = 4 << 20
+"""Bytes; what starts a server is short."""
+_ROW = re.compile(r"[^\n]*\n|[^\n]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_YAML: frozenset[Launcher] = frozenset({"compose", "kubernetes", "llama-swap"})
+
+
+def patch(
+    fixes: Sequence[Fix], sessions: Sequence[Session], path: str, launcher: Launcher | None, service: str | None
+) -> tuple[str, list[str]]:
+    """Give a unified diff of a file, empty where nothing changes, and what it leaves out.
+
+    Raises:
+        CacheDoctorError: the file cannot be read, the server is not in it, or the report has several servers to mend.
+    """
+    text = _read(path)
+    own = [fix for fix in fixes if fix.options]
+    notes = [
+        f"{step.text}: {'; '.join(step.commands)}" for fix in fixes for step in fix.steps if step.where == "client"
+    ]
+    if not own:
+        return "", [*notes, "no option of the server has to change"]
+    if len(own) > 1:
+        names = ", ".join(str(fix.origin or fix.path) for fix in own[:8])
+        raise CacheDoctorError(f"--file: several servers have something to change: {names}", "give the log of one")
+    fix = own[0]
+    asked = asked_of(fix, sessions, launcher or fix.launcher)
+    if service is not None:
+        asked = asked._replace(name=service)
+    crlf = "\r\n" in text
+    new = _edited(text.replace("\r\n", "\n"), path, launcher, asked)
+    new = new.replace("\n", "\r\n") if crlf else new
+    notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
+    name = _printable(path)
+    rows = difflib.unified_diff(_ROW.findall(text), _ROW.findall(new), f"a/{name}", f"b/{name}")
+    return "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows), notes
+
+
+def _printable(path: str) -> str:
+    """The path as a patch names it: relative, on one row."""
+    name = os.path.relpath(path) if os.path.isabs(path) else os.path.normpath(path)
+    if not name.isprintable():
+        raise CacheDoctorError("--file: its name holds what cannot be printed", "rename it")
+    return name
+
+
+def _read(path: str) -> str:
+    if not os.path.isfile(path):
+        raise CacheDoctorError(f"{path}: is no file", "give what starts the server: compose.yaml, a unit, a script")
+    with open(path, "rb") as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise CacheDoctorError(f"{path}: is larger than 4 MiB", "give what starts the server")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise CacheDoctorError(f"{path}: is no text in UTF-8", "give what starts the server") from None
+    if _CONTROL.search(text):
+        raise CacheDoctorError(f"{path}: holds control characters", "a patch that shows them could steer a terminal")
+    return text
+
+
+def _edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str:
+    if launcher in ("ollama", "lm-studio"):
+        raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
+    if launcher is None:
+        launcher = _by_name(path, text)
+    if launcher in _YAML:
+        return yaml_file.edited(text, launcher, asked)
+    if launcher == "systemd":
+        return text_files.unit(text, asked.changes)
+    return text_files.script(text, asked.changes)
+
+
+def _by_name(path: str, text: str) -> Launcher:
+    if path.endswith((".yaml", ".yml", ".json")):
+        kind = yaml_file.kind_of(text)
+        if kind is None:
+            what = f"{path}: is neither a compose file nor one of Kubernetes or llama-swap"
+            raise CacheDoctorError(what, "say what reads it with --launcher")
+        return kind
+    return "systemd" if "ExecStart=" in text else "shell"

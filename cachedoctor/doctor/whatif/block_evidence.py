@@ -1,0 +1,258 @@
+"""What a what-if of vLLM or SGLang works on: bodies with their exact tokens, and what the server said of its reuse.
+
+What it said are the responses, request by request, or the log's own sums: of vLLM the hit rate and the tokens that
+were computed, of SGLang the prefill lines.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import msgspec
+
+from cachedoctor.doctor.analysis.run import source_of
+from cachedoctor.doctor.extras.body_sums import salt_of
+from cachedoctor.doctor.extras.extra_inputs import load
+from cachedoctor.doctor.whatif.block_setup import NAMES, BlockEngine, BlockSetup
+from cachedoctor.knowledge.architectures import is_hybrid, is_sliding
+from cachedoctor.model import CacheDoctorError, SamplePeriod, Session
+from cachedoctor.model.counters import Answer
+from cachedoctor.model.whatif import Placed
+from cachedoctor.prompts import conversations, inputs
+from cachedoctor.prompts.model_files import ModelFiles
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.run_diff import Ask, rendered
+from cachedoctor.replay.block_cache import SentPrompt
+from cachedoctor.sources.unpack import MAX_BYTES
+
+REFUSED = 3
+_BLOCK = 16
+"""Tokens of a block of vLLM on a GPU where the log says no other size (0.7 to 0.33)."""
+_ROLLING = 1000
+"""Requests that vLLM's hit rate is about (CachingMetrics of 0.7 to 0.33): with more, the first ones are not in it."""
+_FIT = 0.02
+"""Share by which tokens of the bodies may differ from what the log says of all prompts, beyond its own rounding."""
+
+
+class SaidTokens(msgspec.Struct):
+    """Sums that a log has over all requests."""
+
+    prompt: int
+    reused: int
+
+
+class BlockEvidence(msgspec.Struct):
+    """Requests of one server in their order, and what is known beside them; lists are parallel to the prompts."""
+
+    setup: BlockSetup
+    assumed: frozenset[str]
+    """Names of options that nothing says."""
+    prompts: list[SentPrompt]
+    reused: list[int | None]
+    """As the responses say; None without."""
+    sums: SaidTokens | None
+    """As the log says; None where the responses say it, or nothing does."""
+    conversations: list[int | None]
+    placed: Placed
+
+
+class BlockAsking(msgspec.Struct):
+    """What was given beside the log."""
+
+    path: str
+    """Of the log, for messages."""
+    bodies: Sequence[str]
+    tokenizer: str | None
+    template: str | None
+    responses: Sequence[str] = ()
+    max_unpacked: int = MAX_BYTES
+
+
+def from_sessions(asking: BlockAsking, sessions: Sequence[Session]) -> BlockEvidence:
+    """Make evidence of a log of vLLM or SGLang with what was given beside it.
+
+    Raises:
+        CacheDoctorError: it is of several servers or runs, of a kind that is not replayed, or something is missing.
+    """
+    session = _one(asking.path, sessions)
+    setup, assumed = _setup(session)
+    if not asking.bodies:
+        raise _refused("a what-if needs the request bodies", "--requests BODIES.jsonl --tokenizer DIR", session)
+    sent = [found for path in asking.bodies for found in inputs.load_sent(path)]
+    prompts = [one for one in sent if one is not None]
+    if any(one.images for one in prompts):
+        raise _refused("bodies with images cannot be replayed", "nothing says how many tokens an image takes", session)
+    files = ModelFiles(asking.tokenizer, asking.template)
+    try:
+        if not files.cutter.exact:
+            raise _refused("a what-if needs the model's tokenizer", "--tokenizer DIR (or tokenizer.json)", session)
+        requests = _sent_prompts(prompts, files)
+    finally:
+        files.close()
+    reused, sums = _said(asking, session, requests)
+    placed = Placed(len(requests), len(sent), True)
+    placed.bodies_left_out = len(sent) - len(requests)
+    placed.sizes_known = True
+    return BlockEvidence(setup, assumed, requests, reused, sums, _numbers(prompts), placed)
+
+
+def _refused(what: str, hint: str, session: Session) -> CacheDoctorError:
+    return CacheDoctorError(f"{NAMES[session.engine]}: {what}", hint, REFUSED)
+
+
+# ---- the server
+
+
+def _one(path: str, sessions: Sequence[Session]) -> Session:
+    known = [one for one in sessions if one.engine in NAMES]
+    busy = [one for one in known if one.periods or one.answers] or known
+    if len(busy) > 1:
+        raise CacheDoctorError(
+            f"{path}: holds {len(busy):,} runs of servers", "give the log of one: each has a cache of its own", REFUSED
+        )
+    session = busy[0]
+    for reason, there in _unlike(session):
+        if there:
+            raise _refused(f"{reason} is not replayed", "the replay knows plain attention on one engine", session)
+    if any(one.since == "reset" for one in session.periods):
+        raise _refused("the cache was emptied on the way", "give the part of the log between two resets", session)
+    return session
+
+
+def _line_of(session: Session, name: str) -> object:
+    """Value of a setting that only the engine's own lines have."""
+    said = session.settings.get(name)
+    return None if said is None else said.value
+
+
+def _unlike(session: Session) -> list[tuple[str, object]]:
+    """What makes a cache another one than the replay knows, and whether it is there."""
+    architecture = str(_line_of(session, "architecture") or session.model or "")
+    several = session.setting("data_parallel")
+    return [
+        ("a model with recurrent layers", session.memory in ("hybrid", "recurrent") or is_hybrid(architecture)),
+        ("a model with sliding windows", session.memory == "swa" or is_sliding(architecture)),
+        ("a server with several engines", isinstance(several, int) and several > 1),
+        ("a cache beside the GPU's", _line_of(session, "kv_connector") or session.setting("hicache")),
+        ("drafting", session.setting("speculative")),
+        ("prefill apart from decode", session.setting("disaggregation")),
+    ]
+
+
+def _setup(session: Session) -> tuple[BlockSetup, frozenset[str]]:
+    vllm = session.engine == "vllm"
+    engine: BlockEngine = "vllm" if vllm else "sglang"
+    said = session.setting("block_size") if vllm else session.setting("page_size")
+    caching = session.setting("prefix_caching") if vllm else session.setting("radix_cache")
+    tokens, override = session.setting("kv_tokens"), _line_of(session, "blocks_override")
+    assumed = set() if isinstance(said, int) else {"block-size" if vllm else "page-size"}
+    if caching is None:
+        assumed.add("enable-prefix-caching" if vllm else "disable-radix-cache")
+    block = said if isinstance(said, int) and said > 0 else _BLOCK if vllm else 1
+    setup = BlockSetup(engine, session.version, block, tokens if isinstance(tokens, int) else None)
+    if isinstance(override, int) and override > 0:
+        setup = msgspec.structs.replace(setup, blocks_given=override)
+    return msgspec.structs.replace(setup, caching=caching is not False), frozenset(assumed)
+
+
+# ---- bodies
+
+
+def _sent_prompts(prompts: Sequence[Prompt], files: ModelFiles) -> list[SentPrompt]:
+    """Tokens of each prompt, and of the reply as far as a later prompt has it."""
+    ask = Ask()
+    found: list[array[int]] = []
+    starts: list[Sequence[int]] = []
+    texts = [rendered(one, ask, files) for one in prompts]
+    for text in texts:
+        cut = files.cutter.encode(text.text)
+        # A chat template writes a BOS itself; in front of a plain text the tokenizer puts it.
+        first = 0 if (text.body or {}).get("messages") else files.cutter.leading(text.text)
+        found.append(array("i", [-1] * first) + array("i", [int(token) for token in cut.ids]))
+        starts.append([0] * first + list(cut.starts))
+    sent = [SentPrompt(ids, key=salt_of(one)) for ids, one in zip(found, prompts, strict=True)]
+    for earlier, later in conversations.walk(list(prompts)):
+        reply = _reply(texts[earlier], found[earlier], texts[later], found[later], starts[later])
+        if reply and not sent[earlier].reply:
+            sent[earlier] = msgspec.structs.replace(sent[earlier], reply=reply)
+    return sent
+
+
+def _reply(before: Prompt, ids: array[int], after: Prompt, later: array[int], starts: Sequence[int]) -> Sequence[int]:
+    """Tokens of the reply to a prompt, as the client sent it back in a later one; empty where it did not.
+
+    No more than the request allowed: clients put other text behind what was generated.
+    """
+    body = before.body or {}
+    messages = body.get("messages")
+    if not isinstance(messages, list) or later[: len(ids)] != ids:
+        return ()
+    place = f"messages[{len(messages)}]."
+    end = max((span.end for span in after.spans if span.place.startswith(place)), default=0)
+    allowed = [n for name in ("max_completion_tokens", "max_tokens") if type(n := body.get(name)) is int and n > 0]
+    return list(later[len(ids) : bisect_left(starts, end)][: min(allowed, default=None)]) if end else ()
+
+
+def _numbers(prompts: Sequence[Prompt]) -> list[int | None]:
+    """Of each prompt its conversation, numbered from 0; None of one that no other belongs to."""
+    first, several = list(range(len(prompts))), set[int]()
+    for earlier, later in conversations.walk(list(prompts)):
+        first[later] = first[earlier]
+        several.add(first[later])
+    order: dict[int, int] = {}
+    return [order.setdefault(one, len(order)) if one in several else None for one in first]
+
+
+# ---- what the server said
+
+
+def _said(
+    asking: BlockAsking, session: Session, requests: Sequence[SentPrompt]
+) -> tuple[list[int | None], SaidTokens | None]:
+    if asking.responses:
+        given = load([], asking.responses, source_of, asking.max_unpacked).given
+        return _paired([one for file in given for one in file.answers.each], requests, session), None
+    sums = None if session.engine == "vllm" and len(requests) > _ROLLING else _sums(session)
+    if sums is None:
+        hint = "give the responses of the same requests: --responses FILE (vLLM: --enable-prompt-tokens-details)"
+        raise _refused("the log does not say how much was reused", hint, session)
+    (prompt, within, reused), ours = sums, sum(len(one.tokens) for one in requests)
+    if abs(ours - prompt) > within + _FIT * prompt:
+        hint = "are they complete and of this server, and is it the model's tokenizer?"
+        raise _refused(f"the bodies have {ours:,} prompt tokens, the log {prompt:,}", hint, session)
+    return [None] * len(requests), SaidTokens(prompt, reused)
+
+
+def _paired(each: Sequence[Answer], requests: Sequence[SentPrompt], session: Session) -> list[int | None]:
+    """Reused tokens of each request; responses stand in the order of the bodies."""
+    if len(each) != len(requests):
+        what = f"{len(each):,} responses stand beside {len(requests):,} request bodies"
+        raise _refused(what, "give those of the same requests, in the same order", session)
+    alike = sum(one.prompt_tokens == len(sent.tokens) for one, sent in zip(each, requests, strict=True))
+    if alike < (1 - _FIT) * len(requests):
+        what = f"{alike:,} of {len(requests):,} bodies have as many tokens as their response says"
+        raise _refused(what, "are the responses in the order of the bodies, and is it the model's tokenizer?", session)
+    return [one.cached_tokens for one in each]
+
+
+def _sums(session: Session) -> tuple[int, int, int] | None:
+    """Prompt tokens, by how many they may be off, and reused ones; None where the log does not say."""
+    if session.engine == "sglang":
+        batches = [one for one in session.periods if not isinstance(one, SamplePeriod)]
+        reused = sum(one.cached_tokens for one in batches)
+        return (reused + sum(one.new_tokens for one in batches), 0, reused) if batches else None
+    busy = [one for one in session.periods if isinstance(one, SamplePeriod) and one.busy]
+    if len(busy) != 1 or busy[0].since != "start":
+        return None
+    (period,) = busy
+    if session.setting("prefix_caching") is False:
+        prompt = period.computed_tokens if period.prompt_tokens is None else period.prompt_tokens
+        return None if prompt is None else (prompt, period.within or 0, 0)
+    prompt, within = period.looked_up_tokens, period.looked_up_within or 0
+    if prompt is None:
+        prompt, within = period.prompt_tokens, period.within or 0
+    if prompt is None or period.last_rate is None or (period.answered or 0) > _ROLLING:
+        return None
+    return prompt, within, round(period.last_rate * prompt)

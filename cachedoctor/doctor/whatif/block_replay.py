@@ -1,0 +1,178 @@
+"""Replays bodies through the cache of vLLM or SGLang, and refuses where that does not explain what the server said."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from cachedoctor.doctor.whatif.block_evidence import REFUSED, BlockEvidence
+from cachedoctor.doctor.whatif.block_setup import NAMES, OPTIONS, BlockSetup, listed
+from cachedoctor.doctor.whatif.replayed import LEAST_COUNTED, MOST_WRONG
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.model.whatif import ReplayAccount, ReplayedConversation, ReplayFit, ReplaySetting
+from cachedoctor.replay import sglang_radix, vllm_blocks
+from cachedoctor.replay.prompt_tree import PromptTree
+from cachedoctor.replay.traffic import Asked, Traffic
+
+MOST_WRONG_SUM = 0.02
+"""Share of the prompt tokens by which the sum of a replay may be off where the log says sums only: errors of single
+requests, which may cancel out, are not seen then."""
+
+
+class _Served(NamedTuple):
+    reused: int
+    endless: int
+    """With room for everything, in whole blocks."""
+    fits: bool
+
+
+class BlockReplay:
+    """Requests that are replayed under several setups."""
+
+    def __init__(self, evidence: BlockEvidence) -> None:
+        self.evidence = evidence
+        self._known: dict[BlockSetup, list[_Served]] = {}
+
+    @cached_property
+    def ideal(self) -> list[int]:
+        """Of every prompt the tokens that an earlier one of its key, with its reply, begins with; never all of them."""
+        found = [0] * len(self.evidence.prompts)
+        by_key: dict[str, list[int]] = {}
+        for at, one in enumerate(self.evidence.prompts):
+            by_key.setdefault(one.key, []).append(at)
+        for places in by_key.values():
+            tree, asked = PromptTree(), list[Asked]()
+            for at in places:
+                one, moment = self.evidence.prompts[at], 2 * len(asked)
+                whole = [*one.tokens, *one.reply]
+                asked.append(Asked(tree.add(one.tokens), tree.add(whole), moment, moment + 1))
+            for at, best in zip(places, Traffic(tree, asked).ideal, strict=True):
+                found[at] = max(0, min(best.tokens, len(self.evidence.prompts[at].tokens) - 1))
+        return found
+
+    def served(self, setup: BlockSetup) -> list[_Served]:
+        """What became of every request."""
+        if setup not in self._known:
+            self._known[setup] = self._replayed(setup)
+        return self._known[setup]
+
+    def _replayed(self, setup: BlockSetup) -> list[_Served]:
+        prompts = self.evidence.prompts
+        fits = [setup.tokens is None or len(one.tokens) < setup.tokens for one in prompts]
+        if not setup.caching:
+            return [_Served(0, 0, fit) for fit in fits]
+        # A prompt that the server refuses is not in its cache.
+        kept = [one for one, fit in zip(prompts, fits, strict=True) if fit]
+        if setup.engine == "vllm":
+            blocks = vllm_blocks.serve(kept, vllm_blocks.BlockSettings(setup.block, setup.tokens))
+            found = iter([(one.reused, one.endless) for one in blocks])
+        else:
+            pages = sglang_radix.serve(kept, sglang_radix.RadixSettings(setup.block, setup.tokens))
+            found = iter([(one.reused, one.endless) for one in pages])
+        return [_Served(*(next(found) if fit else (0, 0)), fit) for fit in fits]
+
+    def account(self, setup: BlockSetup) -> ReplayAccount:
+        """Sum up a replay; what does not fit the cache at all is left out."""
+        account = ReplayAccount(0, 0, 0, 0, 0, {}, None)
+        new, lost = 0, dict.fromkeys(("evicted", "part of a block", "caching off"), 0)
+        for sent, one, best in zip(self.evidence.prompts, self.served(setup), self.ideal, strict=True):
+            if not one.fits:
+                account.too_long += 1
+                continue
+            best = max(best, one.endless)
+            account.requests += 1
+            account.prompt_tokens += len(sent.tokens)
+            account.reused_tokens += one.reused
+            new += len(sent.tokens) - best
+            lost["evicted"] += one.endless - one.reused
+            lost["part of a block" if setup.caching else "caching off"] += best - one.endless
+        account.computed_tokens = account.prompt_tokens - account.reused_tokens
+        account.new_tokens = new
+        account.lost_tokens = dict(sorted(((k, n) for k, n in lost.items() if n), key=lambda row: -row[1]))
+        return account
+
+    def fit(self) -> ReplayFit:
+        """Hold the replay under the recorded setup against what the server said.
+
+        Where the log says sums only, the fit has no requests.
+
+        Raises:
+            CacheDoctorError: the replay does not explain it, or too little is said.
+        """
+        evidence, served = self.evidence, self.served(self.evidence.setup)
+        if evidence.sums is not None:
+            ours = sum(one.reused for one in served)
+            off = abs(ours - evidence.sums.reused)
+            fit = ReplayFit(0, 0, evidence.sums.prompt, evidence.sums.reused, ours, off)
+        else:
+            fit = ReplayFit(0, 0, 0, 0, 0, 0)
+            for sent, one, said in zip(evidence.prompts, served, evidence.reused, strict=True):
+                if said is None:
+                    continue
+                fit.requests += 1
+                fit.equal += one.reused == said
+                fit.prompt_tokens += len(sent.tokens)
+                fit.server_reused_tokens += said
+                fit.replay_reused_tokens += one.reused
+                fit.wrong_tokens += abs(one.reused - said)
+        self._refuse(fit)
+        return fit
+
+    def _refuse(self, fit: ReplayFit) -> None:
+        name, whole = NAMES[self.evidence.setup.engine], len(self.evidence.prompts)
+        sums = self.evidence.sums is not None
+        if not sums and fit.requests < max(1, LEAST_COUNTED * whole):
+            raise CacheDoctorError(
+                f"{name}: {fit.requests:,} of {whole:,} responses say what was reused: too few to trust a replay",
+                "vLLM says it with --enable-prompt-tokens-details, SGLang with --enable-cache-report", REFUSED,
+            )  # fmt: skip
+        most = MOST_WRONG_SUM if sums else MOST_WRONG
+        if fit.wrong_tokens <= most * fit.prompt_tokens:
+            return
+        share = 100 * fit.wrong_tokens / max(1, fit.prompt_tokens)
+        raise CacheDoctorError(
+            f"the replay does not explain the {'log' if sums else 'responses'}: it reuses {fit.replay_reused_tokens:,} "
+            f"tokens, the server {fit.server_reused_tokens:,}; off by {share:.1f} % of the prompt tokens "
+            f"(more than {100 * most:.0f} %)",
+            self._hint(), REFUSED,
+        )  # fmt: skip
+
+    def _hint(self) -> str:
+        if self.evidence.setup.tokens is None:
+            return f"say the size of the cache: --set {OPTIONS[self.evidence.setup.engine][1].name}=N; the log does not"
+        return "are the bodies in the order in which they were sent, and complete? they are replayed one by one"
+
+    def server(self) -> ReplayAccount:
+        """Sum up what the server said."""
+        sums = self.evidence.sums
+        if sums is not None:
+            computed = sums.prompt - sums.reused
+            return ReplayAccount(len(self.evidence.prompts), sums.prompt, sums.reused, computed, None, None, None)
+        told = [(len(s.tokens), n) for s, n in zip(self.evidence.prompts, self.evidence.reused, strict=True)]
+        known = [(length, said) for length, said in told if said is not None]
+        prompt, reused = sum(length for length, _ in known), sum(said for _, said in known)
+        return ReplayAccount(len(known), prompt, reused, prompt - reused, None, None, None)
+
+    def settings(self, wanted: BlockSetup) -> list[ReplaySetting]:
+        """List both setups by the names that the server's options have."""
+        old, new = listed(self.evidence.setup), listed(wanted)
+        return [ReplaySetting(name, old[name], name in self.evidence.assumed, new[name]) for name in old]
+
+    def conversations(self, wanted: BlockSetup) -> list[ReplayedConversation]:
+        """Sums of each conversation, where there are several; requests that fit both setups."""
+        old, new = self.served(self.evidence.setup), self.served(wanted)
+        told = self.evidence.sums is None
+        rows: dict[int | None, ReplayedConversation] = {}
+        for at, number in enumerate(self.evidence.conversations):
+            if not (old[at].fits and new[at].fits):
+                continue
+            row = rows.setdefault(number, ReplayedConversation(number, 0, 0, 0 if told else None, 0, 0))
+            row.requests += 1
+            row.prompt_tokens += len(self.evidence.prompts[at].tokens)
+            row.replay_reused_tokens += old[at].reused
+            row.changed_reused_tokens += new[at].reused
+            said = self.evidence.reused[at]
+            if row.server_reused_tokens is not None:
+                row.server_reused_tokens = None if said is None else row.server_reused_tokens + said
+        found = sorted(rows.values(), key=lambda row: (row.conversation is None, row.conversation or 0))
+        return found if len(found) > 1 else []

@@ -1,0 +1,50 @@
+"""What started a server, by the wrappers around its first lines. Knows wrappers; knows no message."""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.envelope.chain import unwrapped
+from cachedoctor.envelope.prefixes import HEADER
+from cachedoctor.envelope.shapes import is_written
+from cachedoctor.model import Launcher
+
+_LINES = 64
+"""Lines that are looked at."""
+_ROWS: tuple[tuple[str, Launcher], ...] = (
+    ("docker compose", "compose"),
+    ("compose, one space", "compose"),
+    ("journald", "systemd"),
+    ("kubectl --prefix", "kubernetes"),
+    ("stern", "kubernetes"),
+)
+"""Begins of the names of prefixes, and what they tell. ``docker logs -t`` and kubectl write the same dates."""
+_CRI = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
+_DOCKER = re.compile(rb'\{"log":".*"stream":"(?:stdout|stderr)"')
+_SWAP = re.compile(rb"(?:\S+ )?\[(?:INFO|DEBUG)\] <[^>]{1,200}> Executing start command: ")
+
+
+def delivered_by(head: bytes) -> Launcher | None:
+    """What started the server whose log begins so; None where the lines do not tell, or tell different things."""
+    found: set[Launcher] = set()
+    for line in head.split(b"\n")[:_LINES]:
+        line = line.rstrip(b"\r")
+        if HEADER.fullmatch(line.strip()):
+            found.add("lm-studio")
+        elif _SWAP.match(line):
+            return "llama-swap"
+        elif _CRI.match(line):
+            found.add("kubernetes")
+        elif _DOCKER.match(line):
+            found.add("docker")
+        else:
+            found |= _by_prefix(line)
+    return found.pop() if len(found) == 1 else None
+
+
+def _by_prefix(line: bytes) -> set[Launcher]:
+    chain, body = unwrapped(line)
+    names = [step.row.name for step in chain.steps if step.row is not None]
+    if not names or not is_written(body):
+        return set()
+    return {launcher for name in names for begin, launcher in _ROWS if name.startswith(begin)}

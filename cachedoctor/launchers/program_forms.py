@@ -1,0 +1,51 @@
+"""The forms of programs that start llama.cpp by themselves: ollama's variables, LM Studio's settings."""
+
+from __future__ import annotations
+
+from cachedoctor.knowledge import flags, launchers
+from cachedoctor.launchers.asked_options import Asked
+from cachedoctor.model import FixStep, OptionChange, option_rows
+
+
+def _key(change: OptionChange) -> str | None:
+    entry = flags.BY_NAME.get(flags.plain(change.name))
+    return None if entry is None or change.remove or change.value is None else entry[0].key
+
+
+def ollama(asked: Asked) -> tuple[list[FixStep], list[str]]:
+    """(steps, what cannot be set there). A context is one request's in ollama, of all slots in llama-server."""
+    known = {key: change for change in asked.changes if (key := _key(change)) in launchers.OLLAMA}
+    rest = [change for change in asked.changes if change not in known.values()]
+    found = []
+    for key, change in known.items():
+        value = change.value or ""
+        if key == "ctx_size" and "parallel" in known:
+            value = str(int(value) // int(known["parallel"].value or 1))
+        found.append(OptionChange(launchers.OLLAMA[key], value))
+    steps = []
+    if found:
+        text = "in the environment of ollama serve (of a service: systemctl edit ollama, Environment=)"
+        steps.append(FixStep("server", text, option_rows(found)))
+    return steps, [f"ollama has no setting for {_named(rest)}"] if rest else []
+
+
+def lm_studio(asked: Asked) -> tuple[list[FixStep], list[str]]:
+    """(steps, what cannot be set there)."""
+    known = {key: change for change in asked.changes if (key := _key(change)) in launchers.LM_STUDIO}
+    if "parallel" in known:
+        known.pop("ctx_size", None)  # how LM Studio divides its context among predictions is not documented
+    rest = [change for change in asked.changes if change not in known.values() and not _divides(change, known)]
+    rows = [f"{launchers.LM_STUDIO[key]}: {change.value}" for key, change in known.items()]
+    steps = []
+    if rows:
+        text = "in LM Studio, load the model with chosen load parameters, advanced settings shown"
+        steps.append(FixStep("server", text, rows, "words"))
+    return steps, [launchers.LM_STUDIO_ELSE.format(options=_named(rest))] if rest else []
+
+
+def _divides(change: OptionChange, known: dict[str, OptionChange]) -> bool:
+    return "parallel" in known and _key(change) == "ctx_size"
+
+
+def _named(changes: list[OptionChange]) -> str:
+    return ", ".join(" ".join(change.words) or f"leaving out {change.name}" for change in changes)

@@ -1,0 +1,54 @@
+"""What the findings of a server ask for together: one set of options and settings, in the form of what starts it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cachedoctor.model.bounds import Code, Name
+from cachedoctor.model.option_change import ClientSetting, OptionChange
+
+Launcher = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+"""What starts a server, and so what holds its options."""
+
+
+class FixStep(msgspec.Struct):
+    """One thing to do."""
+
+    where: Literal["client", "server"]
+    text: str
+    """What it is, and what to do afterwards."""
+    commands: list[str] = msgspec.field(default_factory=list)
+    """Rows to be copied, in the form of the launcher: commands, or what belongs into its file."""
+    form: Literal["sh", "options", "yaml", "ini", "words"] = "sh"
+    """What the rows are: a shell's, options for a command line, YAML, a unit of systemd, or settings of a window."""
+
+
+class Fix(msgspec.Struct):
+    """What to change at one server and its clients, the cheapest test first."""
+
+    path: str | None
+    """Input that it is about."""
+    origin: str | None
+    """Server that the wrapper names."""
+    engine: str
+    """llama.cpp, vllm, sglang, or the name of a program."""
+    server: str
+    """Its name and build, in words."""
+    launcher: Launcher | None
+    """What starts it, as far as the log tells or somebody said."""
+    codes: list[Code]
+    """Findings that it is for."""
+    names: list[Name]
+    """Their names, in the same order."""
+    options: list[OptionChange]
+    """Of the server, all findings together."""
+    settings: list[ClientSetting]
+    """Of clients."""
+    steps: list[FixStep]
+    """What to do, the cheapest test first."""
+    costs: list[str]
+    """What it takes in memory, as far as the log tells."""
+    notes: list[str]
+    """Findings that ask for different values, and what cannot be set there."""

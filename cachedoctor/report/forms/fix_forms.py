@@ -1,0 +1,34 @@
+"""The fix of a report as text that can be pasted: all that is no change is a comment. Knows no launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cachedoctor.model import Fix
+from cachedoctor.report.text.text_safe import visible
+
+_FORMS = {"sh": "", "options": "", "yaml": "", "ini": "", "words": "# "}
+
+
+def text(fixes: Sequence[Fix]) -> str:
+    """Write every fix, one below the other."""
+    return "\n".join("".join(f"{visible(row)}\n" for row in _rows(one, len(fixes) > 1)) for one in fixes)
+
+
+def _rows(fix: Fix, several: bool) -> list[str]:
+    causes = ", ".join(f"{code} {name}" for code, name in zip(fix.codes, fix.names, strict=True))
+    where = "".join(f", {part}" for part in (fix.path, fix.origin) if part) if several else ""
+    rows = [f"# {fix.server}{where}: {causes}"]
+    for number, step in enumerate(fix.steps, 1):
+        rows.append(f"# {number}. {step.text}" + (":" if step.commands else ""))
+        rows += [_FORMS[step.form] + row for row in step.commands]
+    rows += [f"# takes {cost}" for cost in fix.costs]
+    rows += [f"# note: {note}" for note in fix.notes]
+    return rows
+
+
+def json(fixes: Sequence[Fix]) -> bytes:
+    """Write them as the report has them."""
+    return msgspec.json.encode(list(fixes)) + b"\n"

@@ -1,0 +1,156 @@
+"""``cachedoctor explain``: pages of rules as they are printed, words of the reports, rules that were not evaluated."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import one_line, run
+from conftest import ROOT
+from rich.cells import cell_len
+
+from cachedoctor.cli import completion
+from cachedoctor.knowledge import glossary
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.rule_page import render
+from cachedoctor.rules import names
+
+PAGES = [*(path for code, _ in names.names() for path in names.pages(code)), names.BLIND]
+
+
+def printed(text: str, width: int, color: bool = False) -> str:
+    out = io.StringIO()
+    render(text, Page(out, width, color))
+    return out.getvalue()
+
+
+PAGE = """\
+# CD999 some-cause
+
+## What it means
+
+One sentence that goes on
+in the next row.
+
+## How it shows
+
+```log
+## no heading: a line of a log, which is longer than forty cells
+```
+
+1. first
+   and more
+2. second
+
+       command --that stays --whole however --long it is
+
+```sh
+# a comment
+```
+
+## Why the cache could not be used
+
+Because.
+
+## Fix
+
+- one
+"""
+
+
+def test_the_fix_stands_behind_what_it_means() -> None:
+    """Sections keep their order otherwise; sentences are wrapped, commands are not, a comment is no heading."""
+    assert printed(PAGE, 40).split("\n") == [
+        "CD999 some-cause",
+        "",
+        "What it means",
+        "One sentence that goes on in the next",
+        "row.",
+        "",
+        "Fix",
+        "- one",
+        "",
+        "How it shows",
+        "|   ## no heading: a line of a log, which",  # no command to a CI either
+        "    is longer than forty cells",
+        "",
+        "1. first and more",
+        "2. second",
+        "",
+        "     command --that stays --whole however --long it is",
+        "",
+        "  # a comment",
+        "",
+        "Why the cache could not be used",
+        "Because.",
+        "",
+    ]
+    assert printed(PAGE, 40, color=True).startswith("\x1b[1mCD999 some-cause\x1b[0m\n")
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_pages_lose_nothing(path: Path) -> None:
+    """Every word of every page is printed, and in a narrow terminal what may be broken is."""
+    text = path.read_text("utf-8")
+    words = re.sub(r"(?m)^```.*$|^#+ ", "", text).split()
+    assert sorted(printed(text, 4000).split()) == sorted(words)
+    narrow = printed(text, 60)
+    assert narrow.index("\nFix\n") < narrow.index("\nHow it shows\n")
+    whole = {*(line.strip() for line in text.split("\n") if line.startswith("    ")), *code_of(text)}
+    assert [r for r in narrow.split("\n") if cell_len(r) > 60 and r.strip() not in whole and " " in r.strip()] == []
+
+
+def code_of(text: str) -> list[str]:
+    """Lines of blocks that may be pasted, and rows of tables."""
+    blocks = re.findall(r"(?ms)^```(?:sh|cmdline(?: ok)?)?\n(.*?)^```$", text)
+    return [*(line.strip() for block in blocks for line in block.split("\n")), *re.findall(r"(?m)^\|.*$", text)]
+
+
+@pytest.mark.parametrize("asked", ["slot", "RAM prompt cache", "ram-prompt-cache", "Prefix", "KV_cache"])
+def test_a_word_is_explained(asked: str) -> None:
+    term = glossary.find(asked)
+    assert term is not None
+
+
+def test_words_take_two_rows() -> None:
+    """Each of them, at 80 columns; no spelling stands for two."""
+    spellings = [glossary._plain(spelling) for spelling in glossary.spellings()]
+    assert len(spellings) == len(set(spellings)) >= 60
+    assert [word for word in glossary.spellings() if names.pages(word)] == ["preemption"]  # its page says more
+    for term in glossary.terms():
+        out = io.StringIO()
+        Page(out, 80).facts([f"{term.name}: "], term.meaning, 2)
+        assert out.getvalue().count("\n") <= 2, term.name
+        assert term.meaning.endswith(".")
+
+
+def test_explain_prints_words_and_what_was_not_evaluated() -> None:
+    """Asked for as they are spelt anywhere; an unknown one names the nearest."""
+    slot = run("explain", "slot")
+    assert (slot.returncode, slot.stderr) == (0, b"")
+    assert slot.stdout.startswith(b"slot: Place in llama-server for one conversation")
+    assert run("explain", "blind").stdout.startswith(b"Rules that could not be evaluated\n\nWhat it means\n")
+    unknown = run("explain", "slto")
+    assert unknown.returncode == 2
+    one_line(unknown, "no such rule, and no word", "did you mean slot?")
+
+
+def test_the_shell_offers_words() -> None:
+    """Once something was typed: the list of rules is long enough."""
+    assert ("slot", "word") in completion.explained("sl")
+    assert ("blind", "rules that could not be evaluated") in completion.explained("bl")
+    assert completion.explained("") == completion.rule("")
+
+
+def test_the_page_of_words_is_up_to_date() -> None:
+    """docs/words.md is what scripts/make-words-doc would write, and has every word."""
+    script = [sys.executable, str(ROOT / "scripts" / "make-words-doc"), "--check"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    page = Path(ROOT / "docs" / "words.md").read_text("utf-8")
+    assert all(f"**{term.name}**" in page and term.meaning in page for term in glossary.terms())

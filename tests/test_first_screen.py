@@ -1,0 +1,107 @@
+"""The first screen: the benchmark counts what it should; healthy and unclear logs are called what they are."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from conftest import FIXTURES, ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import first_screen
+
+from cachedoctor.model import Account, AccountEntry, Finding, Report, Totals
+from cachedoctor.report.words.headlines import claim, cost, headline
+from cachedoctor.report.words.verdicts import healthy
+
+
+def rows(name: str, width: int = 80) -> list[str]:
+    log = FIXTURES / name
+    return first_screen._page(first_screen.analysed(log), width)
+
+
+@pytest.mark.parametrize(
+    "log", ["cases/billing-header-hybrid/server.log", "cases/slot-contention-dense-b8672/server.log", "excerpts/B1.log",
+            "vllm/vllm032_hybrid_gdn.log", "measured/sglang-kv-pressure.log"],
+)  # fmt: skip
+def test_the_fix_stands_at_the_top_and_at_the_end(log: str) -> None:
+    found = first_screen.screen(FIXTURES / log, first_screen.analysed(FIXTURES / log))
+    assert found.causes
+    assert (found.fix or 99) <= first_screen.FIX
+    assert (found.do_now or 99) <= first_screen.FROM_END
+    assert not any(found.wide.values())
+    assert first_screen.missed([found]) == []
+
+
+def test_the_benchmark_names_what_does_not_hold() -> None:
+    bad = first_screen.Screen(FIXTURES, 1, 6, None, 41, {80: ["x" * 81]})
+    assert len(first_screen.missed([bad])) == 4
+    assert first_screen.missed([bad._replace(fix=5, do_now=3, rows=40, wide={80: []})]) == []
+
+
+def test_a_healthy_log_says_that_the_cache_works() -> None:
+    """12,536 prompt tokens, 8,998 reused: 3,538 were computed, all of them new."""
+    shown = " ".join(" ".join(rows("cases/healthy-dense-b6301/server.log")).split())
+    assert shown.startswith("cache works every request reused all it could; the 3,538 computed tokens were new text ")
+    assert "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124/s) + 5 ms reply (6 tokens)" in shown
+    assert shown.endswith("No findings. 49 rules checked 4 requests.")
+
+
+def test_a_log_that_cannot_tell_says_what_to_give() -> None:
+    shown = rows("excerpts/healthy-first.log")
+    assert shown[0].startswith("cannot tell   1 request, and not the one before it")
+    assert any(row.startswith("to be sure    give the last two turns") for row in shown)
+    assert shown[-1] == "Cannot tell. Do now: give the last two turns, better the whole log."
+    assert not any("cache works" in row for row in shown)
+
+
+def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> Report:
+    entries = [AccountEntry(row, None, n, 1) for row, n in tokens.items()]  # type: ignore[arg-type]
+    whole = Account("log", None, None, None, 4, not_placed, sum(tokens.values()), entries)
+    totals = Totals(4, sum(tokens.values()), tokens.get("reused", 0), open_requests=open_requests)
+    return Report("0", [], [], totals, None, [], [], [], accounts=[whole])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("of", "key", "words"),
+    [
+        (report_with(reused=900, new=100), "cache works", "every request reused all it could; the 100 computed tokens"),
+        (report_with(reused=900, new=80, rounding=20), "cache works", "80 computed tokens were new text, 20 rounding"),
+        (report_with(new=100), "cache works", "no request had anything to reuse; the 100 computed tokens were new"),
+        (report_with(reused=991, server=9), "cache works", "9 of 1,000 prompt tokens (0.9 %) were lost, too few for"),
+        (report_with(reused=989, server=11), "no cause", "98.9 % reused, 1.1 % lost by the server"),
+        (report_with(reused=500, undecided=500), "no cause", "50.0 % cannot tell"),
+        (report_with(2, reused=900, new=100), "cache works", "; of 2 requests the log does not tell"),
+        (report_with(0, 3, reused=900, new=100), "cache works", "; of 3 requests the log does not tell"),
+    ],
+)
+def test_the_cache_works_only_where_nothing_was_lost(of: Report, key: str, words: str) -> None:
+    said = healthy(of)
+    assert said is not None
+    assert said.key == key
+    assert words in said.words
+
+
+def finding(**changes: object) -> Finding:
+    from test_text_report import finding as made
+
+    return made(**changes)
+
+
+def test_a_claim_is_a_sentence_with_its_share() -> None:
+    """What it cost stands in the row of the cost; the rest of the claim with the proof."""
+    totals = Totals(4, 8001, 0, 8001, prompt_ms=1474.7)
+    found = finding()
+    assert headline(found, totals, 200) == (
+        "The prompt differs from the one before it after 58 tokens: 74 % of all prompt tokens were computed again"
+    )
+    assert headline(found, totals, 80).endswith(": 74 % computed again")
+    assert headline(found, None, 200).endswith(": 5,912 tokens were computed again")
+    assert cost(found, totals) == "5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests"
+    odd = finding(claim="--x has no effect: 1,374 tokens recomputed; and more", count=1)
+    assert claim(odd) == ("--x has no effect", "more")
+    long = finding(claim="it is " + "long " * 40)
+    assert claim(long, "In short").sentence == "In short"
+    assert claim(long).sentence.startswith("It is long")
+    nearly = finding(cost=found.cost.__class__(7999, None))
+    assert "99 % of all" in headline(nearly, totals, 200), "almost all is not all"

@@ -1,0 +1,401 @@
+"""What is printed to be copied: commands of remedies and fixes in every launcher's form, read by real parsers."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+import yaml
+from command import PYTHON
+from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, log_of, prompts_of, report_of
+
+from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
+from cachedoctor.envelope.delivery import delivered_by
+from cachedoctor.knowledge import clients, flags
+from cachedoctor.launchers.asked_options import Asked
+from cachedoctor.launchers.form import form
+from cachedoctor.model import (
+    Cost,
+    Finding,
+    Fix,
+    FixStep,
+    Launcher,
+    OptionChange,
+    Remedy,
+    Session,
+    Setting,
+    as_typed,
+    left_out,
+)
+from cachedoctor.report.wire import stored
+from cachedoctor.rules.registry import load
+
+LAUNCHERS = get_args(Launcher)
+BLANK = re.compile(r"(?<!\[)\.\.\.|<[a-z][^>]*>")
+"""What nobody can paste."""
+
+
+def shell_reads(rows: Iterable[str]) -> None:
+    """Hold rows against the grammar of a POSIX shell."""
+    text = "\n".join(rows)
+    done = subprocess.run(["sh", "-n"], input=text.encode(), capture_output=True, check=False)
+    assert done.returncode == 0, (text, done.stderr)
+
+
+def as_command(row: str) -> str:
+    """A row of options behind a program."""
+    return f"program {row}" if row.startswith("-") else row
+
+
+def options_exist(options: list[dict[str, Any]], low: int | None, high: int | None) -> None:
+    """Every option of llama-server that is set is one that some of the builds have."""
+    for option in options:
+        if option["remove"]:
+            continue
+        known, name, _ = flags.entry(option["name"])
+        if option["name"].startswith("-"):
+            assert name.exists(low, high) is not False, option
+        assert (option["value"] is None) == (known.kind == "switch" and option["name"].startswith("-")), option
+
+
+@every_case
+def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
+    """In the findings, and in what would show more."""
+    report = report_of(content_of(case), prompts_of(case), given_of(case))
+    rows = [c for f in report["findings"] for remedy in f["remedies"] for c in remedy["commands"]]
+    rows += [row for rule in report["not_evaluated"] for row in rule["enable"].split("\n")[1:]]
+    rows += (report["restart"] or {"command": ""})["command"].split("\n")
+    assert not [row for row in rows if BLANK.search(row)]
+    shell_reads(map(as_command, rows))
+
+
+@every_case
+def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
+    """Shell, YAML and units are read by their parsers; what is set exists in the build."""
+    report = report_of(content_of(case), prompts_of(case), given_of(case))
+    found = stored.read(json.dumps(report).encode(), "report")
+    line = case_of(case).get("cmdline")
+    for one in report["fix"]:
+        session = next(s for s in report["sessions"] if (s["path"], s["origin"]) == (one["path"], one["origin"]))
+        span = (session["build"] or session["build_min"], session["build"] or session["build_max"])
+        if session["engine"] == "llama.cpp" and not session.get("program"):
+            options_exist(one["options"], *span)
+    for launcher in LAUNCHERS:
+        for fix in fixes(found.findings, found.sessions, found.inputs, Told(launcher, line)):
+            for step in fix.steps:
+                is_read(step)
+
+
+def is_read(step: FixStep) -> None:
+    """Hold the rows of a step against the parser of their form."""
+    text = "\n".join(step.commands) + "\n"
+    assert not BLANK.search(text), text
+    if step.form in ("sh", "options"):
+        shell_reads(map(as_command, step.commands))
+    elif step.form == "yaml":
+        assert isinstance(yaml.safe_load(text), dict)
+    elif step.form == "ini":
+        unit = configparser.ConfigParser(strict=False, interpolation=None)
+        unit.read_string(text)
+        assert unit.sections() == ["Service"]
+    else:
+        assert all(": " in row for row in step.commands)
+
+
+def test_no_rule_holds_a_blank() -> None:
+    """In the source of every rule, and in what its page shows to be copied."""
+    rules, broken = load()
+    assert not broken
+    assert len(rules) > 50
+    for path in (ROOT / "cachedoctor" / "rules").rglob("cd*.py"):
+        assert not re.search(r"(?:llama-server|vllm serve|launch_server) \.\.\.", path.read_text("utf-8")), path
+    for path in (ROOT / "cachedoctor" / "rules").rglob("cd*.md"):
+        fix = path.read_text("utf-8").partition("\n## Fix\n")[2].partition("\n## ")[0]
+        rows = [row.strip() for row in fix.splitlines() if row.startswith("      ") and row.strip()]
+        commands = [row for row in rows if re.match(r"--|export |[a-z-]+ -", row)]
+        assert not [row for row in commands if BLANK.search(row)], path
+        shell_reads(map(as_command, commands))
+
+
+def test_settings_of_clients_say_what_their_commands_do() -> None:
+    """The variable and its value stand in the command; a setting without a command has no habit."""
+    known = [clients.Known(client, habit) for client in clients.table() for habit in client.habit]
+    for one in known:
+        text = " ".join(one.habit.commands)
+        for setting in one.habit.settings:
+            if setting.variable is None or one.client.name == "aider":
+                continue
+            said = f"{setting.variable}={setting.value}" if setting.value is not None else f"unset {setting.variable}"
+            assert said in text
+            assert setting.key is None or setting.key.endswith(setting.variable)
+        assert bool(one.habit.settings) == bool(one.habit.commands), one.handle
+
+
+# ---- merging
+
+
+def finding(code: str, *remedies: Remedy, confidence: str = "high") -> Finding:
+    return Finding(
+        code, f"cause-{code.lower()}", "warning", confidence, "", [], 1, [], Cost(1, None), "", [], None,  # type: ignore[arg-type]
+        list(remedies), [], "server.log",
+    )  # fmt: skip
+
+
+def wish(code: str, options: str) -> Wish:
+    remedy = Remedy("", options=as_typed(options))
+    return Wish(finding(code, remedy), remedy)
+
+
+def server(unified: bool | None = None, **fields: Any) -> Session:
+    settings = {} if unified is None else {"kv_unified": Setting(unified, 1)}
+    return Session(0, "server.log", build=8672, n_requests=1, settings=settings, **fields)  # type: ignore[arg-type]
+
+
+def words(options: list[OptionChange]) -> str:
+    return " ".join(word for change in options for word in change.words)
+
+
+def test_the_larger_cache_serves_both() -> None:
+    one = merged([wish("CD301", "--cache-ram 512"), wish("CD304", "--cache-ram 2048")], server())
+    assert (words(one.options), one.notes) == ("--cache-ram 2048", [])
+    one = merged([wish("CD301", "--cache-ram -1"), wish("CD304", "--cache-ram 2048")], server())
+    assert words(one.options) == "--cache-ram -1"
+
+
+def test_a_divided_context_grows_with_the_slots() -> None:
+    """CD402 wants 32,768 for one slot, CD302 three slots of 16,384: 3 x 32,768. Shared, the larger sum is enough."""
+    wishes = [wish("CD302", "--parallel 3 --ctx-size 49152"), wish("CD402", "--ctx-size 32768")]
+    divided = merged(wishes, server(unified=False, n_slots=1, n_ctx_slot=16384))
+    assert words(divided.options) == "--parallel 3 --ctx-size 98304"
+    shared = merged(wishes, server(unified=True, n_slots=1, n_ctx_slot=16384))
+    assert words(shared.options) == "--parallel 3 --ctx-size 49152"
+
+
+def test_what_excludes_each_other_is_said() -> None:
+    """The first finding is the costliest; fewer slots for one, more for the other cannot both be."""
+    wishes = [wish("CD302", "--parallel 4 --ctx-size 65536"), wish("CD403", "--parallel 1")]
+    one = merged(wishes, server(unified=False, n_slots=2, n_ctx_slot=16384))
+    assert words(one.options) == "--parallel 4 --ctx-size 65536"
+    assert [w.finding.code for w in one.served] == ["CD302"]
+    (note,) = one.notes
+    assert "CD403" in note
+    assert "--parallel 1" in note
+    one = merged([wish("CD310", "--no-kv-unified"), wish("CD403", "--kv-unified")], server())
+    assert words(one.options) == "--no-kv-unified"
+    assert "CD403" in one.notes[0]
+
+
+def test_what_is_set_replaces_what_is_left_out() -> None:
+    gone = Remedy("", options=left_out("--cache-reuse", "-cram"))
+    one = merged([Wish(finding("CD210", gone), gone), wish("CD303", "--cache-ram 512")], server())
+    assert [(c.name, c.remove) for c in one.options] == [("--cache-reuse", True), ("--cache-ram", False)]
+
+
+def test_only_what_mends_is_merged() -> None:
+    """Not what shows more, not what depends on something, not what is a suspicion."""
+    look = Remedy("", options=as_typed("LLAMA_SERVER_SLOTS_DEBUG=1"), purpose="look")
+    depends = Remedy("", options=as_typed("--no-mmproj"), purpose="depends")
+    mends = Remedy("", options=as_typed("--cache-ram 512"))
+    found = chosen([finding("CD301", look, depends, mends), finding("CD302", mends, confidence="low")])
+    assert [(one.finding.code, words(one.remedy.options)) for one in found] == [("CD301", "--cache-ram 512")]
+    assert Remedy("", ["cachedoctor diff a b"]).purpose == "look"
+
+
+def test_the_cheapest_test_comes_first() -> None:
+    """A variable of a client needs no restart of the server."""
+    settings = clients.known("claude-code/billing-header").settings
+    wanted = [finding("CD303", Remedy("", options=as_typed("--cache-ram 512")))]
+    wanted.append(finding("CD101", Remedy("", ["export X=0"], settings=settings)))
+    (fix,) = fixes(wanted, [server()], [])
+    assert [step.where for step in fix.steps] == ["client", "server"]
+    assert fix.steps[0].commands == ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]
+    assert "env.CLAUDE_CODE_ATTRIBUTION_HEADER in ~/.claude/settings.json" in fix.steps[0].text
+    assert fix.server == "llama-server b8672"
+    assert fix.costs == ["--cache-ram: up to 512 MiB of main memory; no VRAM"]
+
+
+def test_other_programs_are_not_given_options_of_llama_server() -> None:
+    """KoboldCpp has its own; a fork's builds say nothing of variables."""
+    wanted = [finding("CD303", Remedy("", options=as_typed("--cache-ram 512")))]
+    (fix,) = fixes(wanted, [server(program="KoboldCpp")], [], Told("compose"))
+    assert (fix.options, fix.steps) == ([], [])
+    assert "KoboldCpp has options of its own" in fix.notes[0]
+    (fix,) = fixes(wanted, [server(program="ik_llama.cpp")], [], Told("compose"))
+    assert [step.commands for step in fix.steps] == [["--cache-ram 512"], ["docker compose up -d"]]
+
+
+# ---- forms
+
+CHANGES = as_typed("--parallel 4 --ctx-size 65536 --cache-ram 256 --slot-prompt-similarity 0.5")
+
+
+def rows(launcher: Launcher, changes: list[OptionChange] = CHANGES, **fields: Any) -> list[str]:
+    steps, _ = form(Asked(changes, low=8672, high=8672, **fields), launcher)
+    return [row for step in steps for row in step.commands]
+
+
+def test_compose_has_variables_and_the_service_of_the_log() -> None:
+    """What has no variable in this build is said apart; a switch off is a variable where the build reads it so."""
+    found = rows("compose", name="llama")
+    service = yaml.safe_load("\n".join(found[:6]))["services"]["llama"]
+    assert service == {
+        "environment": {"LLAMA_ARG_N_PARALLEL": "4", "LLAMA_ARG_CTX_SIZE": "65536", "LLAMA_ARG_CACHE_RAM": "256"}
+    }
+    assert found[6:] == ["--slot-prompt-similarity 0.5", "docker compose up -d llama"]
+    off = rows("compose", as_typed("--no-kv-unified"), name="llama")
+    assert '      LLAMA_ARG_KV_UNIFIED: "0"' in off
+
+
+def test_a_hostile_name_reaches_no_command() -> None:
+    """It is the wrapper's, which anybody may have written."""
+    for launcher in LAUNCHERS:
+        found = rows(launcher, name="x; rm -rf /\n$(id)")
+        assert not any("rm -rf" in row or "$(" in row for row in found)
+    assert rows("docker", [OptionChange("--chat-template-kwargs", "'; id")], line=None) == [
+        "-e 'LLAMA_CHAT_TEMPLATE_KWARGS='\"'\"'; id'"
+    ]
+
+
+def test_a_unit_gets_a_drop_in() -> None:
+    assert rows("systemd", name="llama") == [
+        "[Service]", "Environment=LLAMA_ARG_N_PARALLEL=4", "Environment=LLAMA_ARG_CTX_SIZE=65536",
+        "Environment=LLAMA_ARG_CACHE_RAM=256", "--slot-prompt-similarity 0.5", "systemctl restart llama",
+    ]  # fmt: skip
+    whole = rows("systemd", line="/usr/bin/llama-server -m /m.gguf -np 1")
+    assert whole[4:6] == [
+        "ExecStart=",
+        "ExecStart=/usr/bin/llama-server -m /m.gguf --parallel 4 --ctx-size 65536 --cache-ram 256 "
+        "--slot-prompt-similarity 0.5",
+    ]
+    (quoted, _) = rows("systemd", [OptionChange("--chat-template-kwargs", '{"a": "50%"}')])[1:]
+    assert quoted == r'Environment="LLAMA_CHAT_TEMPLATE_KWARGS={\"a\": \"50%%\"}"'
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's own parser is not here")
+def test_systemd_reads_the_drop_in(tmp_path: Path) -> None:
+    """One start of systemd-analyze, about 0.1 s."""
+    found = rows("systemd", line="/bin/true -m '/a b.gguf' -np 1")
+    unit = tmp_path / "x.service"
+    unit.write_text("\n".join(found[:-1]) + "\n", "utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    own = [row for row in done.stderr.splitlines() if row.startswith(str(unit))]
+    assert own == []
+    assert done.returncode == 0, done.stderr
+
+
+def test_kubernetes_and_llama_swap() -> None:
+    env = yaml.safe_load("\n".join(rows("kubernetes", CHANGES[:1])))
+    assert env == {"env": [{"name": "LLAMA_ARG_N_PARALLEL", "value": "4"}]}
+    args = yaml.safe_load("\n".join(rows("kubernetes", as_typed("--kv-cache-dtype fp8"), engine="vllm")))
+    assert args == {"args": ["--kv-cache-dtype", "fp8"]}
+    swap = yaml.safe_load("\n".join(rows("llama-swap", CHANGES[:1], name="tiny")))
+    assert swap == {"models": {"tiny": {"env": ["LLAMA_ARG_N_PARALLEL=4"]}}}
+
+
+def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
+    """In ollama a context is that of one request; LM Studio's division of its own is not documented."""
+    steps, notes = form(Asked(CHANGES), "ollama")
+    assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384"]
+    assert notes == ["ollama has no setting for --cache-ram 256, --slot-prompt-similarity 0.5"]
+    steps, notes = form(Asked(CHANGES[:3]), "lm-studio")
+    assert steps[0].commands == ["Max Concurrent Predictions: 4"]
+    assert "--cache-ram 256" in notes[0]
+    assert "--ctx-size" not in notes[0]
+
+
+# ---- where it is known from
+
+
+@pytest.mark.parametrize(
+    ("case", "launcher"),
+    [
+        ("wrapped-compose-two-services", "compose"),
+        ("wrapped-journald-short", "systemd"),
+        ("wrapped-docker-json", "docker"),
+        ("wrapped-llama-swap", "llama-swap"),
+        ("billing-header-hybrid", None),
+    ],
+)
+def test_the_wrapper_tells_the_launcher(case: str, launcher: Launcher | None) -> None:
+    data = content_of(FIXTURES / "cases" / case)
+    assert delivered_by(data[: 1 << 14]) == launcher
+    assert report_of(data)["inputs"][0]["launcher"] == launcher
+
+
+def test_wrappers_that_disagree_tell_nothing() -> None:
+    line = b"srv  update_slots: all slots are idle\n"
+    assert delivered_by(b"llama-1  | " + line) == "compose"
+    assert delivered_by(b"[pod/llama-0/main] " + line) == "kubernetes"
+    assert delivered_by(b"llama-1  | " + line + b"[pod/llama-0/main] " + line) is None
+    assert delivered_by(b"some  | thing else\n") is None
+
+
+# ---- the command
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PYTHON, "fix", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
+    log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
+    asked = run(log, "--launcher", "compose", "-f", "json")
+    assert asked.returncode == 0, asked.stderr
+    report = tmp_path / "report.json"
+    made = subprocess.run([*PYTHON, "analyze", str(log), "-f", "json", "-o", str(report)], check=False)
+    assert made.returncode == 0
+    again = run(report, "--launcher", "compose", "-f", "json")
+    assert again.stdout == asked.stdout
+    (fix,) = msgspec.json.decode(asked.stdout, type=list[Fix])
+    assert (fix.launcher, fix.codes) == ("compose", ["CD302", "CD303"])
+    text = run(report).stdout
+    assert [row for row in text.splitlines() if not row.startswith("#")] == [
+        "--parallel 4 --ctx-size 65536 --cache-ram 8192"
+    ]
+
+
+def test_the_command_line_that_was_given_comes_back_changed() -> None:
+    log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
+    found = run(log, "--cmdline", "LLAMA_ARG_X=1 llama-server -m ~/m.gguf -np 2 -c 32768 --cache-ram 0").stdout
+    assert [row for row in found.splitlines() if not row.startswith("#")] == [
+        "LLAMA_ARG_X=1 llama-server -m ~/m.gguf --parallel 4 --ctx-size 65536 --cache-ram 8192"
+    ]
+
+
+def test_a_pasted_command_line_is_one_command() -> None:
+    """Rows of cmd and PowerShell, and of a paste, end nothing; those of a shell stay."""
+    for end in ("\n", " ^\n  ", " `\r\n", " \n"):
+        assert rows("shell", CHANGES[:1], line=f"llama-server -m x{end}-c 1") == ["llama-server -m x -c 1 --parallel 4"]
+    kept = rows("shell", CHANGES[:1], line="llama-server \\\n  -c 1")
+    assert kept == ["llama-server \\", "  -c 1 \\", "  --parallel 4"]
+
+
+def test_a_report_repeats_no_secret_of_the_command_line() -> None:
+    """What is hidden could not be pasted: the options alone are given then."""
+    log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
+    line = "llama-server -m q.gguf --api-key sk-abcdefghijklmnopqrstuvwxyz123456 -np 2"
+    done = subprocess.run(
+        [*PYTHON, "analyze", str(log), "-f", "json", "--cmdline", line], capture_output=True, text=True, check=True
+    )
+    (fix,) = json.loads(done.stdout)["fix"]
+    assert "api-key" not in json.dumps(fix)
+    assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+
+
+def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:
+    healthy = run(log_of(FIXTURES / "cases" / "wrapped-compose-two-services"))
+    assert (healthy.returncode, healthy.stdout) == (0, "")
+    assert "nothing to change" in healthy.stderr
+    other = tmp_path / "x.log"
+    other.write_text("no log\n" * 9, "utf-8")
+    assert run(other).returncode == 3
+    assert run(tmp_path / "missing.log").returncode == 2

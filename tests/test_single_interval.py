@@ -1,0 +1,80 @@
+"""Statistics of vLLM or SGLang of which there is only one: nothing can be compared, and that is no all-clear."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from cachedoctor.cli.ending import NOTHING, status
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.model import Report
+from cachedoctor.report.base import Look, write
+
+VLLM = (
+    "INFO 05-19 10:13:{}1 [loggers.py:271] Engine {}: Avg prompt throughput: {} tokens/s, Avg generation "
+    "throughput: 7.5 tokens/s, Running: {} reqs, Waiting: 0 reqs, GPU KV cache usage: 37.7%, "
+    "Prefix cache hit rate: 63.0%\n"
+)
+IDLE = VLLM.format(9, "000", "0.0", 0).replace("7.5", "0.0")
+SGLANG = (
+    "[2025-10-08 06:08:{} TP0] Prefill batch, #new-seq: {}, #new-token: 4096, #cached-token: 0, token usage: 0.02, "
+    "#running-req: 0, #queue-req: 0, \n"
+)
+FORMATS = ("text", "markdown", "html", "github")
+VLLM_ONCE, SGLANG_ONCE = VLLM.format(3, "000", "12068.8", 8), SGLANG.format(18, 1)
+
+
+def report_of(log: str) -> Report:
+    analyzer = Analyzer()
+    analyzer.open("a.log")
+    analyzer.feed(log.encode())
+    return analyzer.finish()
+
+
+def shown(report: Report, name: str) -> str:
+    out = io.BytesIO()
+    write(name, report, out, Look())
+    return " ".join(out.getvalue().decode().split())
+
+
+@pytest.mark.parametrize("log", [VLLM_ONCE, VLLM_ONCE + IDLE, SGLANG_ONCE])
+@pytest.mark.parametrize("name", FORMATS)
+def test_one_alone_is_no_all_clear(log: str, name: str) -> None:
+    said = shown(report_of(log), name)
+    assert "no findings" not in said.lower()
+    assert "cannot tell" in said.lower()
+    assert "nothing to compare it with" in said
+    assert "rules could not be evaluated" in said or "not looked at: " in said
+
+
+@pytest.mark.parametrize("log", [VLLM_ONCE, VLLM_ONCE + IDLE, SGLANG_ONCE])
+def test_the_status_is_that_of_nothing_checked(log: str) -> None:
+    assert status(report_of(log), False) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        VLLM_ONCE + VLLM.format(4, "000", "12068.8", 8),
+        SGLANG_ONCE + SGLANG.format(19, 1),
+        SGLANG.format(18, 3),
+        "INFO 11-20 23:45:48 [api_server.py:1395] vLLM API server version 0.9.1\n",
+        IDLE,
+    ],
+)
+def test_two_can_be_compared_and_without_any_the_settings_are_checked(log: str) -> None:
+    assert "Cannot tell" not in shown(report_of(log), "text")
+    assert status(report_of(log), False) == 0
+
+
+def test_a_finding_is_said_all_the_same() -> None:
+    """Prefix caching is off: the line of the start says so."""
+    start = (
+        "INFO 07-23 01:20:00 [core.py:70] Initializing a V1 LLM engine (v0.9.1) with config: model='org/tiny', "
+        "enable_prefix_caching=False, chunked_prefill_enabled=True\n"
+    )
+    report = report_of(start + VLLM_ONCE.replace("loggers.py:271", "loggers.py:118"))
+    assert [finding.code for finding in report.findings] == ["CD503"]
+    assert "Cannot tell" not in shown(report, "text")
+    assert status(report, False) == 0
