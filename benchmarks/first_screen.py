@@ -4,7 +4,8 @@ usage: benchmarks/run first-screen [DIR ...] [--list]
 
 Takes the logs of fixtures/cases, fixtures/excerpts, fixtures/measured, fixtures/vllm and fixtures/days, and *.log below
 every DIR, with the prompts and the command line that a case.toml beside them gives. Counted are reports with a finding,
-but rows that are too wide in all of them. Exits 1, and names the logs, when one of these does not hold:
+but rows that are too wide in all of them. The same is counted of the reports for servers that compose or systemd starts
+(``--launcher``), but the number of rows. Exits 1, and names the logs, when one of these does not hold:
 
 fix      stands in one of the first 5 rows at 80 columns
 do now   stands in one of the last 3 rows at 80 columns, with its command or sentence
@@ -27,17 +28,22 @@ from rich.cells import cell_len
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import CacheDoctorError
+from cachedoctor.model import CacheDoctorError, Launcher, Report
 from cachedoctor.report import sanitize
 from cachedoctor.report.text.text_report import render
 from cachedoctor.report.words import do_now
+from cachedoctor.report.words.verdicts import leading
 from cachedoctor.sources.file import FileSource
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 FOLDERS = ("cases", "excerpts", "measured", "vllm", "days")
 WIDTHS = (60, 80, 120)
 FIX, FROM_END, ROWS = 5, 3, 40
+LAUNCHERS: tuple[Launcher, ...] = ("compose", "systemd")
+KINDS = ("fix ", "try ", "to be sure ")
+"""How the row begins that says what to do: what mends it, what may, what tells more."""
 
 
 class Screen(NamedTuple):
@@ -52,6 +58,13 @@ class Screen(NamedTuple):
     rows: int
     wide: dict[int, list[str]]
     """Rows that are wider than the page, by its width."""
+    form: Launcher | None = None
+    """What was said to start the server."""
+
+    @property
+    def name(self) -> str:
+        """The log, and the launcher."""
+        return f"{self.log}, {self.form}" if self.form else str(self.log)
 
 
 def logs(folders: list[Path]) -> Iterator[Path]:
@@ -66,6 +79,21 @@ def analysed(log: Path) -> sanitize.ShownReport:
     Raises:
         CacheDoctorError: the log cannot be read.
     """
+    return sanitize.report(found_in(log))
+
+
+def launched(report: Report, launcher: Launcher) -> sanitize.ShownReport:
+    """The report as ``--launcher`` makes it."""
+    report.fix = fixes(report.findings, report.sessions, report.inputs, Told(launcher))
+    return sanitize.report(report)
+
+
+def found_in(log: Path) -> Report:
+    """The report of a log.
+
+    Raises:
+        CacheDoctorError: the log cannot be read.
+    """
     case, prompts, given = log.parent / "case.toml", None, None
     if case.exists():
         said = tomllib.loads(case.read_text())
@@ -75,24 +103,24 @@ def analysed(log: Path) -> sanitize.ShownReport:
     analyzer.open(log.name)
     for chunk in FileSource(str(log)).chunks():
         analyzer.feed(chunk)
-    return sanitize.report(analyzer.finish())
+    return analyzer.finish()
 
 
-def screen(log: Path, report: sanitize.ShownReport) -> Screen:
+def screen(log: Path, report: sanitize.ShownReport, form: Launcher | None = None) -> Screen:
     """Count one report."""
     pages = {width: _page(report, width) for width in WIDTHS}
     rows = pages[80]
-    fix = next((at for at, row in enumerate(rows, 1) if row.startswith("fix ")), None)
-    wanted = do_now.of_report(report)
+    fix = next((at for at, row in enumerate(rows, 1) if row.startswith(KINDS)), None)
+    wanted = do_now.of_report(report) if leading(report) else None  # else it cannot be told
     if wanted is None:
         fix, now = None, None
     else:
-        words = (wanted.commands[0] if wanted.commands else wanted.text).split()
+        words = f"{wanted.text} {wanted.command or ''}".split()
         last = next((at for at in range(len(rows) - 1, -1, -1) if "Do now:" in rows[at]), len(rows))
         tail = " ".join(row.removesuffix("\\") for row in rows[last:]).split()
         now = len(rows) - last if tail[-len(words) :] == words else None
     wide = {width: [row for row in page if cell_len(row) > width] for width, page in pages.items()}
-    return Screen(log, len(report.findings), fix, now, len(rows), wide)
+    return Screen(log, len(report.findings), fix, now, len(rows), wide, form)
 
 
 def _page(report: sanitize.ShownReport, width: int) -> list[str]:
@@ -107,13 +135,13 @@ def missed(screens: list[Screen]) -> list[str]:
     with_fix = [s for s in screens if s.causes and s.fix is not None]
     for found in with_fix:
         if (found.fix or 0) > FIX:
-            said.append(f"{found.log}: the fix stands in row {found.fix}")
+            said.append(f"{found.name}: the fix stands in row {found.fix}")
         if found.do_now is None or found.do_now > FROM_END:
-            said.append(f"{found.log}: what to do now stands in row {found.do_now} from the end")
+            said.append(f"{found.name}: what to do now stands in row {found.do_now} from the end")
     for found in screens:
         for width, rows in found.wide.items():
-            said += [f"{found.log}: wider than {width}: {row}" for row in rows[:2]]
-    counted = [s.rows for s in screens if s.causes]
+            said += [f"{found.name}: wider than {width}: {row}" for row in rows[:2]]
+    counted = [s.rows for s in screens if s.causes and s.form is None]
     if counted and statistics.median(counted) > ROWS:
         said.append(f"the median report has {statistics.median(counted):.0f} rows")
     return said
@@ -149,16 +177,20 @@ def main() -> int:
     screens, unread = [], 0
     for log in logs([*(FIXTURES / name for name in FOLDERS), *args.folders]):
         try:
-            report = analysed(log)
+            report = found_in(log)
         except CacheDoctorError:
             unread += 1
             continue
-        screens.append(screen(log, report))
+        screens.append(screen(log, sanitize.report(report)))
+        screens += [screen(log, launched(report, name), name) for name in LAUNCHERS if report.fix]
     if args.list:
         for s in screens:
-            print(f"{s.log}: {s.causes} findings, fix {s.fix}, do now {s.do_now}, {s.rows} rows")
+            print(f"{s.name}: {s.causes} findings, fix {s.fix}, do now {s.do_now}, {s.rows} rows")
     wrong = missed(screens)
-    print("\n".join([*wrong, *summary(screens), *([f"{unread} logs could not be read"] if unread else [])]))
+    forms = [s for name in LAUNCHERS for s in screens if s.form == name]
+    plain = [s for s in screens if s.form is None]
+    rows = [*wrong, *summary(plain), "", f"started by {' or '.join(LAUNCHERS)}:", *summary(forms)]
+    print("\n".join([*rows, *([f"{unread} logs could not be read"] if unread else [])]))
     return 1 if wrong else 0
 
 

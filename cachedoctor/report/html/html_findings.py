@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cachedoctor.model import Evidence, Finding, RequestRow, Totals
+from cachedoctor.model import Evidence, Finding, Fix, RequestRow, Totals
 from cachedoctor.report.html.prompt_strip import Strip, strip
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import headlines
+from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.words.cause_words import Shared
+from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import duration, number, percent, spent_tokens
 
 _LINE = 600
@@ -44,20 +46,32 @@ class Shown:
     """Text, and whether it is an address."""
     page: str | None
     """Address of the rule's page."""
+    fixes: list[DoNow]
+    """What to do, in the order in which it is to be tried."""
+    many: str
+    """How many servers have it, where they are several."""
 
 
 def shown(
-    finding: Finding, number_: int, rows: dict[int, RequestRow], totals: Totals, page: str | None, summary: str = ""
+    one: Shared,
+    number_: int,
+    rows: dict[int, RequestRow],
+    totals: Totals,
+    page: str | None,
+    summary: str = "",
+    fix: Fix | None = None,
 ) -> Shown:
-    """Prepare one finding, which was quoted before.
+    """Prepare one cause, which was quoted before.
 
     Args:
-        number_: its place among the findings, from 1.
+        number_: its place among the causes, from 1.
         rows: its requests by their index.
         totals: sums of the whole log, to say the share of it.
         page: address of its rule's page.
         summary: what its rule is about.
+        fix: of its server.
     """
+    finding = one.finding
     primary = finding.primary
     return Shown(
         finding=finding,
@@ -65,13 +79,23 @@ def shown(
         headline=sentence(headlines.headline(finding, totals, 0, summary)),
         sentence=sentence(headlines.claim(finding, summary).sentence),
         claim=sentence(finding.claim),
-        facts=_facts(finding, totals.prompt_ms),
+        facts=[*([("Servers", one.servers)] if one.servers else []), *_facts(finding, totals.prompt_ms)],
         where="" if primary is None else _place(primary),
         lines=_lines(finding.evidence, primary),
-        strip=strip(finding, rows),
+        strip=strip(one.first, rows),
         references=[(reference, is_address(reference)) for reference in finding.references],
         page=page if page is not None and is_address(page) else None,
+        fixes=_fixes(one.first, fix),
+        many=one.many,
     )
+
+
+def _fixes(finding: Finding, fix: Fix | None) -> list[DoNow]:
+    """Options that stand alone say where they belong."""
+    return [
+        one._replace(text=f"{do_now.belongs(finding)} {one.text}") if one.options and not one.steps else one
+        for one in do_now.every(finding, fix)
+    ]
 
 
 def is_address(text: str) -> bool:

@@ -21,8 +21,9 @@ from cachedoctor.report.html.timeline import draw
 from cachedoctor.report.html.token_split import KINDS, NONE, added, tokens
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import server_words
+from cachedoctor.report.words import do_now, server_words
 from cachedoctor.report.words.account_words import ROWS, whole
+from cachedoctor.report.words.cause_words import shared
 from cachedoctor.report.words.coverage import checked, remarks
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
@@ -46,8 +47,16 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
         title=", ".join(cut(html_findings.name(i.path), 60) for i in report.inputs[:2]) or "no input",
         headline=headline(report, parts.split),
         findings=[
-            html_findings.shown(finding, i, parts.rows, totals, urls.get(finding.code), summaries.get(finding.code, ""))
-            for i, finding in enumerate(findings, 1)
+            html_findings.shown(
+                one,
+                i,
+                parts.rows,
+                totals,
+                urls.get(one.first.code),
+                summaries.get(one.first.code, ""),
+                do_now.fix_of(one.first, report.fix),
+            )
+            for i, one in enumerate(shared(report, findings), 1)
         ],
         kinds=KINDS,
         account=whole(report),

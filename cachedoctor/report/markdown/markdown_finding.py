@@ -8,14 +8,19 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from cachedoctor.model import Finding, Remedy, Report, RequestRow
+from cachedoctor.model import Finding, Report, RequestRow
 from cachedoctor.report import sanitize
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.words.cause_words import Shared
+from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count
+from cachedoctor.report.words.sentences import capital
 
+_FORMS = {"sh": "sh", "yaml": "yaml", "ini": "ini"}
+"""What a block of a fix is called."""
 _FEW = 3
 """Requests of a finding that are listed of the first ones, and of the worst."""
 _LINE = 400
@@ -31,17 +36,20 @@ _COLUMNS = {
 }
 
 
-def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report, pages: str | None) -> list[str]:
-    """Return the parts of one finding.
+def show(at: int, one: Shared, rows: dict[int, RequestRow], report: Report, pages: str | None) -> list[str]:
+    """Return the parts of one cause.
 
     Args:
         at: its number in the report.
         rows: the requests that it names, and others.
         pages: what stands before the address of a rule to make it a link, if anything.
     """
+    finding, fix = one.finding, do_now.fix_of(one.first, report.fix)
     about = f"**{finding.severity}**, confidence {finding.confidence}"
     parts = [f"#### {at}. {code(finding.code)} {prose(finding.name)}", f"{about}: {prose(finding.claim)}."]
-    parts += _first_fix(finding)
+    parts += _first_fix(finding, do_now.of_finding(finding, fix))
+    if one.servers:
+        parts.append(f"On {prose(one.servers)}")
     spent = headlines.cost(finding, report.totals)
     if spent:
         parts.append(f"Cost: {prose(spent)}")
@@ -53,14 +61,14 @@ def show(at: int, finding: Finding, rows: dict[int, RequestRow], report: Report,
         parts.append("The prompts themselves were compared: text withheld.")
     if finding.why:
         parts.append(f"Why: {prose(finding.why)}")
-    parts += _requests(finding, rows)
+    parts += _requests(one, rows)
     for title, others in (("Ruled out:", finding.excluded), ("Still possible:", finding.still_possible)):
         if others:
             parts.append(title)
             parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))
-    more = finding.remedies[1:]
+    more = do_now.every(finding, fix)[1:]
     title = "Other fixes and references" if more else "References"
-    parts.append(details(title, *_fix(more), _references(finding, report, pages)))
+    parts.append(details(title, *_fix(finding, more), _references(finding, report, pages)))
     return parts
 
 
@@ -92,7 +100,8 @@ def _dearest(finding: Finding, rows: dict[int, RequestRow]) -> list[RequestRow]:
     return sorted(found, key=lambda r: (-(r.lost_tokens or 0), -(r.processed_tokens or 0), r.index))
 
 
-def _requests(finding: Finding, rows: dict[int, RequestRow]) -> list[str]:
+def _requests(one: Shared, rows: dict[int, RequestRow]) -> list[str]:
+    finding = one.first
     worst = _dearest(finding, rows)
     if not worst:
         return []
@@ -103,7 +112,7 @@ def _requests(finding: Finding, rows: dict[int, RequestRow]) -> list[str]:
         [str(r.task), str(r.slot), f"{r.first_line:,} to {r.last_line:,}", *(_cell(r, f) for f in _COLUMNS.values())]
         for r in shown
     ]
-    left = finding.count - len(shown)
+    left = one.finding.count - len(shown)
     more = f" (the first and the worst; {count(left, 'more request')})" if left else ""
     derived = any(set(_COLUMNS.values()) & set(r.derived) for r in shown)
     note = ["\\* computed from other numbers of the log"] if derived else []
@@ -120,20 +129,28 @@ def _cell(row: RequestRow, field: str) -> str:
 # ---- what to do
 
 
-def _first_fix(finding: Finding) -> list[str]:
+def _first_fix(finding: Finding, fix: DoNow | None) -> list[str]:
     """The first thing to do, as the other formats name it."""
-    fix = do_now.of_finding(finding)
     if fix is None:
         return []
-    return [f"Fix: {prose(fix.text)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
+    key, parts = capital(fix.kind), []
+    for step in fix.steps:
+        parts.append("Then:" if step.text == "then" else f"{key}: {prose(step.text)}")
+        parts += [fenced(step.commands, _FORMS.get(step.form, ""))] if step.commands else []
+        key = "Then"
+    if fix.steps:
+        return [*parts, *(prose(words) for words in (fix.text, *fix.notes))]
+    words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
+    return [f"{key}: {prose(words)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
 
 
-def _fix(remedies: list[Remedy]) -> list[str]:
+def _fix(finding: Finding, others: list[DoNow]) -> list[str]:
     parts = []
-    for remedy in remedies:
-        parts.append(f"- {prose(remedy.text)}")
-        if remedy.commands:
-            parts.append(fenced(remedy.commands, "sh", "  "))
+    for other in others:
+        words = f"{do_now.belongs(finding)} {other.text}" if other.options else other.text
+        parts.append(f"- {prose(words)}")
+        if other.commands:
+            parts.append(fenced(other.commands, "sh", "  "))
     return parts
 
 

@@ -16,6 +16,7 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
+from cachedoctor.report.words.cause_words import Shared, shared
 from cachedoctor.report.words.coverage import remarks, undecided
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.not_evaluated_words import grouped
@@ -42,15 +43,16 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
 
 def _parts(report: Report, look: Look) -> list[str]:
     findings = report.findings
-    rows = _rows(report, findings)
+    found = shared(report, findings)
+    rows = _rows(report, [one.first for one in found])
     parts = [_title(report, findings), _about(report), "### Name and version", *_servers(report, findings)]
     parts += ["### What was measured", *_measured(report)]
     if findings:
         parts += ["### Findings"]
-        for at, finding in enumerate(findings[:WHOLE], 1):
-            parts += show(at, finding, rows, report, look.pages)
-        parts += _brief(findings[WHOLE:])
-        parts += reproduce(findings[:WHOLE], rows)
+        for at, one in enumerate(found[:WHOLE], 1):
+            parts += show(at, one, rows, report, look.pages)
+        parts += _brief(found[WHOLE:])
+        parts += reproduce([one.first for one in found[:WHOLE]], rows)
     if report.not_evaluated:
         parts += ["### Not evaluated", _left(report)]
     return parts
@@ -197,13 +199,16 @@ def _share(part: float, whole: float) -> str:
     return percent(part, whole).replace("<", "below").replace(">", "above")
 
 
-def _brief(findings: list[Finding]) -> list[str]:
-    if not findings:
+def _brief(found: list[Shared]) -> list[str]:
+    if not found:
         return []
-    rows = [f"- {prose(f.severity)} {code(f.code)} {prose(f.name)}: {prose(f.claim)}" for f in findings[:BRIEF]]
-    if len(findings) > BRIEF:
-        rows.append(f"- and {number(len(findings) - BRIEF)} more, in the JSON report")
-    return [details(f"{count(len(findings), 'other finding')}", "\n".join(rows))]
+    rows = []
+    for one in found[:BRIEF]:
+        f, many = one.finding, f" ({one.many})" if one.many else ""
+        rows.append(f"- {prose(f.severity)} {code(f.code)} {prose(f.name)}: {prose(f.claim)}{many}")
+    if len(found) > BRIEF:
+        rows.append(f"- and {number(len(found) - BRIEF)} more, in the JSON report")
+    return [details(f"{count(len(found), 'other finding')}", "\n".join(rows))]
 
 
 def _left(report: Report) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from cachedoctor.model import Report
 from cachedoctor.report.text import command_rows
 from cachedoctor.report.text.page import Page
@@ -75,14 +77,15 @@ def last(page: Page, report: Report) -> None:
     fix = do_now.of_report(report)
     if fix is None:
         page.facts([], f"{said}.", 2, KEY)
-    elif not fix.commands:
+    elif fix.command is None:
         page.prose([(f"{said}.", KEY), " Do now: "], fix.text, 2)
     else:
-        rows = command_rows.rows(fix.commands[0], page.width - 2)
-        if len(rows) == 1 and len(f"{said}. Do now: {rows[0]}") <= page.width:
-            page.row((f"{said}.", KEY), " Do now: ", (rows[0], COMMAND))
+        lead = f" Do now: {fix.text} " if fix.text else " Do now: "
+        rows = command_rows.rows(fix.command, page.width - 2)
+        if len(rows) == 1 and cell_len(f"{said}.{lead}{rows[0]}") <= page.width:
+            page.row((f"{said}.", KEY), lead, (rows[0], COMMAND))
             return
-        page.facts([], f"{said}. Do now:", 2, KEY)
+        page.facts([], f"{said}.{lead.rstrip()}", 2, KEY)
         for row in rows:
             page.row("  ", (row, COMMAND))
 

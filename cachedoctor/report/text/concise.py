@@ -43,7 +43,7 @@ def _line(finding: Finding, inputs: list[InputInfo], server: str, look: Look) ->
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
     fix = of_finding(finding)
-    do = "" if fix is None else f"; fix: {fix.commands[0] if fix.commands else first_sentence(fix.text)}"
+    do = "" if fix is None else f"; {fix.kind}: {fix.commands[0] if fix.commands else first_sentence(fix.text)}"
     words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence}){do}"
     page.row(f"{where}: " if where else "", heading(finding), words)
     return look.encode(text.getvalue())

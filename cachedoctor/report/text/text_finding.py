@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.model import Finding, Totals
+from cachedoctor.model import Finding, Fix, Totals
 from cachedoctor.report.text import command_rows, proof
 from cachedoctor.report.text.page import Link, Page, Part
 from cachedoctor.report.text.palette import COMMAND, KEY, SEVERITY
-from cachedoctor.report.words import headlines
-from cachedoctor.report.words.do_now import DoNow, of_finding
+from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, percent, spent_tokens
 from cachedoctor.report.words.sentences import first_sentence, leading
 
@@ -30,6 +30,14 @@ class Around(NamedTuple):
     """Address of the page of the rule, where the output knows links."""
     summary: str = ""
     """What the rule is about."""
+    fix: Fix | None = None
+    """Of its server."""
+    servers: str = ""
+    """How many servers it is about, where they are several."""
+    hint: str | None = None
+    """The command that prints the fix in other forms."""
+    is_first: bool = True
+    """Whether no finding above it shows the fix of its server."""
 
 
 ALONE = Around()
@@ -38,16 +46,19 @@ ALONE = Around()
 def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known."""
     _claim(page, finding, around)
-    _fix(page, of_finding(finding))
-    _row(page, "cost", headlines.cost(finding, around.totals))
+    _fix(page, finding, do_now.of_finding(finding, around.fix))
+    _hint(page, around.hint)
+    _measure(page, finding, around)
     said = headlines.claim(finding, around.summary)
     if finding.evidence:
         proof.short(page, finding, f"{'proof':<{_KEY}}", said.more, around.where)
     else:
         _row(page, "seen", said.more)
     _row(page, "why", leading(finding.why, _WHY))
-    for remedy in finding.remedies[1:2]:
-        _fix(page, DoNow(first_sentence(remedy.text), remedy.commands), "or")
+    other = do_now.second(finding, around.fix)
+    if other is not None:
+        kind = "or" if other.kind == "fix" else other.kind
+        _fix(page, finding, other._replace(text=first_sentence(other.text)), kind)
     for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
         if others:
             page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
@@ -57,9 +68,11 @@ def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
 def brief(page: Page, finding: Finding, around: Around = ALONE) -> None:
     """Write one of the further findings: what is the matter, what to do, what it cost, the line that proves it."""
     _claim(page, finding, around)
-    fix = of_finding(finding)
-    _fix(page, None if fix is None else fix._replace(text=first_sentence(fix.text)))
-    _row(page, "cost", headlines.cost(finding, around.totals))
+    fix = do_now.of_finding(finding, around.fix)
+    if fix is not None and fix.steps and not around.is_first:
+        fix = DoNow(f"in the change above: {first_sentence(fix.text)}", [])
+    _fix(page, finding, None if fix is None else fix._replace(text=first_sentence(fix.text)))
+    _measure(page, finding, around)
     _rule(page, finding, around)
     if finding.evidence:
         proof.place(page, finding, f"{'proof':<{_KEY}}", headlines.claim(finding, around.summary).more, around.where)
@@ -69,13 +82,13 @@ def listed(page: Page, finding: Finding, around: Around = ALONE) -> None:
     """Write one row: severity, code, what is the matter; it is cut where the page ends."""
     head = heading(finding, around.link)
     room = page.width - len(f"{finding.severity}[{finding.code}]") - 1
-    page.cut_row([head, " "], headlines.headline(finding, around.totals, room, around.summary))
+    page.cut_row([head, " "], headlines.one_row(finding, around.totals, room, around.summary, around.servers))
 
 
 def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
     """Write everything that is known of a finding."""
     _claim(page, finding, around)
-    _fix(page, of_finding(finding))
+    _fix(page, finding, do_now.of_finding(finding, around.fix))
     page.prose([heading(finding, around.link), f" {finding.name}: "], finding.claim, 2, KEY)
     if finding.evidence:
         proof.whole(page, finding, around.where)
@@ -85,8 +98,8 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
     for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
         for other in others:
             _labelled(page, key, f"{other.name}: {other.why}")
-    for remedy in finding.remedies:
-        _labelled(page, "fix", remedy.text)
+    for remedy in do_now.remedies(finding):
+        _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
         commands(page, remedy.commands, 6)
     for reference in finding.references:
         _labelled(page, "see", reference)
@@ -108,15 +121,61 @@ def _row(page: Page, key: str, words: str) -> None:
         page.prose([(f"{key:<{_KEY}}", KEY)], words, _KEY)
 
 
-def _fix(page: Page, fix: DoNow | None, key: str = "fix") -> None:
-    """Write the commands, and below them the sentence; where there is no command the sentence alone."""
+def _measure(page: Page, finding: Finding, around: Around) -> None:
+    """Write on how many servers it is, and what it cost."""
+    _row(page, "on", around.servers)
+    _row(page, "cost", headlines.cost(finding, around.totals))
+
+
+def _fix(page: Page, finding: Finding, fix: DoNow | None, key: str = "") -> None:
+    """Write what to copy, and below it the sentence; where there is nothing to copy the sentence alone."""
     if fix is None:
         return
-    head: Part = (f"{key:<{_KEY}}", KEY)
-    rows = [row for command in fix.commands for row in command_rows.rows(command, page.width - _KEY)]
+    key = key or fix.kind
+    head: Part = (f"{key:<{_KEY}}" if len(key) < _KEY else f"{key}  ", KEY)
+    if fix.steps:
+        _steps(page, head, fix)
+        return
+    rows = [row for command in fix.commands for row in command_rows.rows(command, page.width - len(head[0]))]
     for at, row in enumerate(rows):
-        page.row(head if not at else " " * _KEY, (row, COMMAND))
-    page.prose([head if not rows else " " * _KEY], fix.text, _KEY)
+        page.row(head if not at else " " * len(head[0]), (row, COMMAND))
+    words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
+    page.prose([head if not rows else " " * _KEY], words, _KEY)
+
+
+def _steps(page: Page, head: Part, fix: DoNow) -> None:
+    """Write what to change in the form of what starts the server; parts of files as they are, whatever their width."""
+    indent = " " * (_KEY + 2)
+    for step in fix.steps:
+        is_shell = step.form in ("sh", "options")
+        rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - _KEY - 2) if is_shell else [c])]
+        short = len(rows) == 1 and len(f"{step.text}: {rows[0]}") <= page.width - _KEY
+        if short and is_shell:
+            page.row(head, f"{step.text}: ", (rows[0], COMMAND))
+        elif step.where == "client" and rows:
+            for row in rows:
+                page.row(head, (row, COMMAND))
+                head = " " * _KEY
+            page.prose([head], step.text, _KEY)
+        else:
+            page.facts([head], f"{step.text}:" if rows else step.text, _KEY + 2)
+            for row in rows:
+                page.row(indent, (row, COMMAND))
+        head = " " * _KEY
+    for words in (fix.text, *fix.notes):
+        page.prose([head], words, _KEY)
+
+
+def _hint(page: Page, command: str | None) -> None:
+    """Write the command that prints the fix for other launchers, on a row of its own where it is long."""
+    if command is None:
+        return
+    before = "for compose, systemd ...: "
+    if len(command) + len(before) + _KEY <= page.width:
+        page.row(" " * _KEY, before, (command, COMMAND))
+        return
+    page.row(" " * _KEY, before.rstrip())
+    commands(page, [command], _KEY + 2)
 
 
 def commands(page: Page, found: list[str], indent: int) -> None:

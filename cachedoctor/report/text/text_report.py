@@ -16,6 +16,8 @@ from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text import answers, header, text_finding
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_finding import Around
+from cachedoctor.report.words import do_now
+from cachedoctor.report.words.cause_words import Shared, shared
 from cachedoctor.report.words.coverage import cannot_tell, remarks, undecided
 from cachedoctor.report.words.filter_words import filtered, shown_requests
 from cachedoctor.report.words.not_evaluated_words import grouped
@@ -65,8 +67,8 @@ def render(
             page.gap()
             text_finding.whole(page, finding, around[finding.identity])
     else:
-        _findings(page, leads, around)
-        _rows(page, [] if leads else findings, around)
+        _findings(page, report, shared(report, leads), around)
+        _rows(page, [] if leads else shared(report, findings), around)
     page.gap()
     if verbose:
         _everything(page, report)
@@ -116,34 +118,49 @@ def _arounds(report: Report, pages: str | None) -> dict[tuple[object, ...], Arou
         session = finding.evidence[0].session if finding.evidence else -1
         link = None if rule is None else _link(pages, rule.url)
         summary = "" if rule is None else rule.summary
-        found[finding.identity] = Around(where.get(session, ""), report.totals, link, summary)
+        fix = do_now.fix_of(finding, report.fix)
+        found[finding.identity] = Around(where.get(session, ""), report.totals, link, summary, fix)
     return found
 
 
-def _findings(page: Page, findings: list[Finding], around: dict[tuple[object, ...], Around]) -> None:
-    """Write the first finding, then the others: a row each where they are many, blocks, and a row for each note."""
-    if not findings:
+def _findings(page: Page, report: Report, found: list[Shared], around: dict[tuple[object, ...], Around]) -> None:
+    """Write the first cause, then the others: a row each where they are many, blocks, and a row for each note."""
+    if not found:
         return
     page.gap()
-    text_finding.first(page, findings[0], around[findings[0].identity])
-    others = [finding for finding in findings[1:] if finding.severity != "note"]
-    notes = [finding for finding in findings[1:] if finding.severity == "note"]
+    first = _around(found[0], around)
+    text_finding.first(page, found[0].finding, first._replace(hint=do_now.hint(report)))
+    others = [one for one in found[1:] if one.finding.severity != "note"]
+    notes = [one for one in found[1:] if one.finding.severity == "note"]
     if len(others) > 1:
         _rows(page, others, around)
-    for finding in others[:_BLOCKS]:
+    told = [first.fix] if _shows(found[0], first) else []
+    for one in others[:_BLOCKS]:
         page.gap()
-        text_finding.brief(page, finding, around[finding.identity])
+        its = _around(one, around)
+        text_finding.brief(page, one.finding, its._replace(is_first=its.fix not in told))
+        told += [its.fix] if _shows(one, its) else []
     _rows(page, notes, around)
 
 
-def _rows(page: Page, findings: list[Finding], around: dict[tuple[object, ...], Around]) -> None:
-    if not findings:
+def _around(one: Shared, around: dict[tuple[object, ...], Around]) -> Around:
+    return around[one.first.identity]._replace(servers=one.servers)
+
+
+def _shows(one: Shared, around: Around) -> bool:
+    """Whether the fix of its server stands in its block."""
+    fix = do_now.of_finding(one.finding, around.fix)
+    return fix is not None and bool(fix.steps)
+
+
+def _rows(page: Page, found: list[Shared], around: dict[tuple[object, ...], Around]) -> None:
+    if not found:
         return
     page.gap()
-    for finding in findings[:_LISTED]:
-        text_finding.listed(page, finding, around[finding.identity])
-    if len(findings) > _LISTED:
-        page.row(f"and {number(len(findings) - _LISTED)} more: -v lists them")
+    for one in found[:_LISTED]:
+        text_finding.listed(page, one.finding, _around(one, around))
+    if len(found) > _LISTED:
+        page.row(f"and {number(len(found) - _LISTED)} more: -v lists them")
 
 
 def _link(pages: str | None, url: str | None) -> str | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import io
 from typing import IO
 
-from cachedoctor.model import Finding, Report, Totals
+from cachedoctor.model import Finding, Fix, Report, Totals
 from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.words import headlines
+from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import count, percent
@@ -28,25 +28,26 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
     text = io.StringIO()
     for finding in report.findings:
-        text.write(f"{_annotation(finding, place_of(finding, report.sessions), report.totals)}\n")
+        fix = do_now.fix_of(finding, report.fix)
+        text.write(f"{_annotation(finding, place_of(finding, report.sessions), report.totals, fix)}\n")
     text.write(f"{_summary(report)}\n")
     out.write(look.encode(text.getvalue()))
 
 
-def _annotation(finding: Finding, server: str, totals: Totals) -> str:
+def _annotation(finding: Finding, server: str, totals: Totals, fix: Fix | None) -> str:
     primary = finding.primary
     path = finding.path if primary is None else primary.path
     place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
     properties = {**place, "title": f"{finding.code} {finding.name}"}
     named = ",".join(f"{name}={_property(value or '')}" for name, value in properties.items())
-    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding, server, totals)}"
+    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding, server, totals, fix)}"
 
 
-def _message(finding: Finding, server: str, totals: Totals) -> str:
+def _message(finding: Finding, server: str, totals: Totals, fix: Fix | None) -> str:
     rows = [f"{server}: {capital(finding.claim)}." if server else f"{capital(finding.claim)}."]
-    for at, remedy in enumerate(finding.remedies):
-        rows.append(f"{'fix' if not at else 'or'}: {remedy.text}")
-        rows += [f"    {command}" for command in remedy.commands]
+    for at, found in enumerate(do_now.every(finding, fix)):
+        first, *others = do_now.plain(finding, found)
+        rows += [f"{'or' if at and found.kind == 'fix' else found.kind}: {first}", *others]
     said = [("cost", headlines.cost(finding, totals)), ("why", finding.why)]
     rows += [f"{key}: {words}" for key, words in said if words]
     rows.append(f"more: cachedoctor explain {finding.code}")

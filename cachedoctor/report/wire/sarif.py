@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo, Totals
+from cachedoctor.model import Evidence, Finding, Fix, InputInfo, NotEvaluated, Report, RuleInfo, Totals
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
-from cachedoctor.report.words import headlines
+from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.sentences import capital
 from cachedoctor.report.words.verdicts import switched_off
@@ -65,7 +65,7 @@ def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[st
     """A rule; its help is what the first, costliest finding advises."""
     more, summary = f"cachedoctor explain {visible(rule.code)}", visible(rule.summary)
     plain, rich = [], []
-    for remedy in finding.remedies if finding is not None else ():
+    for remedy in do_now.remedies(finding) if finding is not None else ():
         commands = [visible(command) for command in remedy.commands]
         plain.append("\n".join([visible(remedy.text), *(f"    {command}" for command in commands)]))
         rich.append("\n\n".join([f"- {prose(remedy.text)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
@@ -96,7 +96,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
         out["ruleIndex"] = index[finding.code]
     return out | {
         "level": finding.severity,
-        "message": {"text": _message(_claim_and_fix(finding, report.totals))},
+        "message": {"text": _message(_claim_and_fix(finding, report.totals, do_now.fix_of(finding, report.fix)))},
         "locations": [_location(primary) if primary is not None else _start(path)],
         "relatedLocations": [{"id": at, **_location(e)} for at, e in enumerate(related, 1)],
         "partialFingerprints": {FINGERPRINT: mark, GITHUB_FINGERPRINT: mark},
@@ -112,12 +112,12 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
     }
 
 
-def _claim_and_fix(finding: Finding, totals: Totals) -> str:
+def _claim_and_fix(finding: Finding, totals: Totals, fix: Fix | None) -> str:
     """The claim, the fix with its commands, what it cost."""
     rows = [f"{visible(capital(finding.claim))}."]
-    for at, remedy in enumerate(finding.remedies):
-        rows.append(f"{'Fix' if not at else 'Or'}: {visible(remedy.text)}")
-        rows += [f"    {visible(command)}" for command in remedy.commands]
+    for at, found in enumerate(do_now.every(finding, fix)):
+        first, *others = (visible(row) for row in do_now.plain(finding, found))
+        rows += [f"{'Or' if at and found.kind == 'fix' else capital(found.kind)}: {first}", *others]
     spent = headlines.cost(finding, totals)
     rows += [f"Cost: {visible(spent)}."] if spent else []
     return "\n".join(rows)

@@ -1,14 +1,33 @@
-"""What to do about a finding, and about all of them: the commands to copy, or the sentence where none does it.
+"""What to do about a finding, and about all of them: the rows to copy, or the sentence where none does it.
 
-The one place that chooses the command of the second row and of the last one. Knows findings; knows no format.
+The one place that chooses what stands in the second row and in the last one. Knows findings and the merged fix of a
+server; knows no format.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from cachedoctor.model import Finding, Report
-from cachedoctor.report.words.sentences import first_sentence
+from cachedoctor.model import Finding, Fix, FixStep, Remedy, Report, option_rows
+from cachedoctor.report.words import server_words
+from cachedoctor.report.words.cause_words import shared
+from cachedoctor.report.words.sentences import capital, leading
+
+Kind = Literal["fix", "try", "to be sure", "no fix"]
+_KINDS: dict[str, Kind] = {"fix": "fix", "depends": "try", "look": "to be sure"}
+_PROGRAMS = {server_words.LLAMA: "llama-server"}
+_WINDOWS = ("ollama", "lm-studio")
+"""Launchers that take no command line of the server."""
+_SENTENCE = 110
+"""Characters of a sentence that stands in the last row; of a longer one what is in brackets stands above alone."""
+_ASIDE = re.compile(r" \([^()]*\)")
+_OR = re.compile(r"Or,? (?=[a-z])")
+"""How a remedy begins that is written to stand behind another."""
+_LONG = 70
+"""Characters of a command that stands in the last row; a longer one stands above alone."""
 
 
 class DoNow(NamedTuple):
@@ -18,17 +37,199 @@ class DoNow(NamedTuple):
     """The sentence; with commands it says what they do, or where they belong."""
     commands: list[str]
     """To be copied; none where it is an action in a client."""
+    kind: Kind = "fix"
+    steps: Sequence[FixStep] = ()
+    """The same in the form of what starts the server, for all findings of it; none where that is not known."""
+    notes: Sequence[str] = ()
+    """What the steps take, and what to know of them."""
+
+    @property
+    def options(self) -> bool:
+        """Whether the commands are options for a command line."""
+        return bool(self.commands) and self.commands[0].startswith("-")
 
 
-def of_finding(finding: Finding) -> DoNow | None:
-    """Return the first thing to do about one finding; None where nothing is to be done."""
-    if not finding.remedies:
+class Last(NamedTuple):
+    """The last row."""
+
+    text: str
+    """A sentence, or what stands before the command."""
+    command: str | None = None
+
+
+def remedies(finding: Finding) -> list[Remedy]:
+    """Return the remedies in the order in which they are to be tried.
+
+    What mends the cause stands before what only shows more of it. A suspicion is looked at first: for it nobody should
+    give a server more memory or other slots.
+    """
+    if finding.confidence == "low":
+        return sorted(finding.remedies, key=_risk)
+    return sorted(finding.remedies, key=lambda remedy: remedy.purpose != "fix")
+
+
+def _risk(remedy: Remedy) -> int:
+    """How much is at stake: a look, a setting of a client, advice, another start of the server."""
+    if remedy.purpose == "look":
+        return 0
+    return 3 if remedy.options else 1 if remedy.settings else 2
+
+
+def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
+    """Return the first thing to do about one finding; None where nothing is to be done.
+
+    Args:
+        fix: of its server.
+    """
+    ordered = remedies(finding)
+    if not ordered:
         return None
-    remedy = finding.remedies[0]
-    return DoNow(remedy.text, list(remedy.commands))
+    found = next((r for r in ordered if not _cannot(finding, r, fix)), None)
+    if found is None:
+        notes = fix.notes if fix is not None else []
+        return DoNow(capital(notes[0]) if notes else ordered[0].text, [], "no fix")
+    if finding.confidence == "low" and _risk(found) == 3:
+        named = ", ".join(other.name for other in finding.still_possible)
+        text = f"Rule out first what looks alike ({named})." if named else "See first how to tell it from others."
+        return DoNow(text, [f"cachedoctor explain {finding.code}"], "to be sure")
+    return of_remedy(finding, found, fix)
 
 
-def of_report(report: Report) -> DoNow | None:
-    """Return the one thing to do now, in a sentence or in the commands that do it; None without any."""
-    found = next((fix for finding in report.findings if (fix := of_finding(finding)) is not None), None)
-    return None if found is None else DoNow(first_sentence(found.text), found.commands[:1])
+def _cannot(finding: Finding, remedy: Remedy, fix: Fix | None) -> bool:
+    """Whether a remedy is options of a command line that the program of the server does not take."""
+    if fix is None or not remedy.options:
+        return False
+    foreign = not any(step.where == "server" for step in fix.steps) and bool(fix.notes) and fix.launcher is None
+    if not foreign and fix.launcher not in _WINDOWS:
+        return False
+    return not (_merged(finding, remedy, fix) and any(step.where == "server" for step in fix.steps))
+
+
+def second(finding: Finding, fix: Fix | None = None) -> DoNow | None:
+    """Return what else may be done."""
+    found = next((r for r in remedies(finding)[1:] if not _cannot(finding, r, fix)), None)
+    if found is None or (finding.confidence == "low" and _risk(found) == 3):
+        return None
+    other = of_remedy(finding, found, fix)
+    return None if other == of_finding(finding, fix) else other
+
+
+def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
+    """Return all there is to do about a finding, in the order in which it is to be tried."""
+    first = of_finding(finding, fix)
+    if first is None:
+        return []
+    found = [of_remedy(finding, r, fix) for r in remedies(finding) if not _cannot(finding, r, fix)]
+    return [first, *(one for one in found if one != first)]
+
+
+def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
+    """Say one remedy, in the form of the launcher where that is known."""
+    kind = _KINDS[remedy.purpose]
+    text = capital(_OR.sub("", remedy.text, count=1)) if _OR.match(remedy.text) else remedy.text
+    knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
+    if fix is not None and knows and _merged(finding, remedy, fix):
+        notes = [*fix.costs, *(capital(note) for note in fix.notes)]
+        return DoNow(text, _rows(fix), kind, fix.steps, notes)
+    return DoNow(text, list(remedy.commands), kind)
+
+
+def _merged(finding: Finding, remedy: Remedy, fix: Fix) -> bool:
+    """Whether the fix of the server holds what a remedy asks for."""
+    if finding.code not in fix.codes or finding.confidence == "low" or remedy.purpose != "fix":
+        return False
+    wanted = (r for r in finding.remedies if r.purpose == "fix" and (r.options or r.settings))
+    return next(wanted, None) == remedy
+
+
+def _rows(fix: Fix) -> list[str]:
+    return [row for step in fix.steps for row in step.commands]
+
+
+def plain(finding: Finding, found: DoNow) -> list[str]:
+    """Write what to do in rows of plain text, what is to be copied indented."""
+    if not found.steps:
+        words = f"{belongs(finding)} {found.text}" if found.options else found.text
+        return [words, *(f"    {command}" for command in found.commands)]
+    rows = []
+    for step in found.steps:
+        rows += [f"{step.text}:" if step.commands else step.text, *(f"    {command}" for command in step.commands)]
+    return [*rows, found.text, *found.notes]
+
+
+def fix_of(finding: Finding, fixes: Sequence[Fix]) -> Fix | None:
+    """Return the fix of the server of a finding."""
+    return next((f for f in fixes if (f.path, f.origin) == (finding.path, finding.origin)), None)
+
+
+def belongs(finding: Finding) -> str:
+    """Say where options belong that stand alone: ``Add to the command of llama-server``."""
+    return f"Add to the command of {_program(finding)}."
+
+
+def _program(finding: Finding) -> str:
+    engine = server_words.of_rule(finding.code)
+    return _PROGRAMS.get(engine) or server_words.engine(engine)
+
+
+def of_report(report: Report) -> Last | None:
+    """Return the one thing to do now, in a sentence or in the command that does it; None without any."""
+    for one in shared(report, report.findings):
+        fix = fix_of(one.first, report.fix)
+        found = of_finding(one.first, fix)
+        if found is not None and found.kind != "no fix":
+            return _last(one.first, found, fix)
+    return None
+
+
+def _last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
+    if found.steps and fix is not None:
+        return _of_steps(fix)
+    if not found.commands:
+        sentences = leading(found.text, _SENTENCE)
+        return Last(sentences if len(sentences) <= _SENTENCE else _ASIDE.sub("", sentences))
+    if found.options:
+        return Last(f"start {_program(finding)} with", found.commands[0])
+    if any(r.options and r.commands == found.commands for r in finding.remedies):
+        return Last(f"in the shell of {_program(finding)}, then restart it:", found.commands[0])
+    return Last("", found.commands[0])
+
+
+def _of_steps(fix: Fix) -> Last:
+    """The cheapest test: what a client needs; then what starts the server anew with the change that stands above."""
+    first, last = fix.steps[0], fix.steps[-1]
+    if first.where == "client" and first.commands:
+        return Last("", first.commands[0])
+    if last.form == "sh" and last.commands:
+        if len(fix.steps) > 1 and last is not first:
+            return Last("make the change above, then", last.commands[0])
+        rows = option_rows([change for change in fix.options if not change.remove])
+        if len(last.commands) > 1 or len(last.commands[0]) > _LONG:
+            return Last(f"start {_started(fix)} with", rows[-1]) if rows else Last("use the command line above")
+        return Last("", last.commands[0])
+    if last.form == "options" and len(last.commands) == 1:
+        return Last(f"start {_started(fix)} with", last.commands[0])
+    if last.form == "words":
+        return Last(f"{last.text}: {'; '.join(last.commands)}")
+    set_ = [change for change in fix.options if not change.remove and not change.variable]
+    if set_:
+        return Last(f"make the change above, so that {_started(fix)} starts with", option_rows(set_)[0])
+    return Last(f"make the change above ({last.text.partition(':')[0]})" if _rows(fix) else last.text)
+
+
+def _started(fix: Fix) -> str:
+    return "the container" if fix.launcher == "docker" else _PROGRAMS.get(fix.engine) or server_words.engine(fix.engine)
+
+
+def hint(report: Report) -> str | None:
+    """Return the command that prints the first fix in the form of any launcher; None where it would not help."""
+    paths = [info.path for info in report.inputs]
+    if not report.findings or len(paths) != 1 or paths[0] == "-":
+        return None
+    finding = shared(report, report.findings)[0].first
+    fix = fix_of(finding, report.fix)
+    found = of_finding(finding, fix)
+    helps = fix is not None and fix.launcher is None and finding.code in fix.codes
+    if found is None or not helps or not found.options or found.kind != "fix":
+        return None
+    return f"cachedoctor fix {shlex.quote(paths[0])} --launcher compose"

@@ -64,6 +64,16 @@ def headline(finding: Finding, totals: Totals | None, room: int, summary: str = 
     return next((form for form in forms if len(form) <= room), forms[0])
 
 
+def one_row(finding: Finding, totals: Totals | None, room: int, summary: str = "", servers: str = "") -> str:
+    """Return the most that ``room`` cells hold whole of what is the matter, its share, and how many servers have it."""
+    said = claim(finding, summary).sentence
+    again = share(finding.cost, totals, brief=True)
+    of = f" ({servers.partition(':')[0]})" if servers else ""
+    forms = [f"{words}: {again}" for words in (said, summary) if words and again] if again else []
+    forms += [words for words in (said, summary) if words]
+    return next((form + end for end in (of, "") for form in forms if len(form + end) <= room), forms[-1])
+
+
 def cost(finding: Finding, totals: Totals | None) -> str:
     """Say what was computed again, of how much: tokens, time, requests; nothing when that is nothing."""
     spent = finding.cost

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.model import Finding, Report
+from cachedoctor.model import causes as found_causes
 from cachedoctor.report.words.account_words import parts, whole
 from cachedoctor.report.words.coverage import cannot_tell, checked, undecided
 from cachedoctor.report.words.not_evaluated_words import grouped
@@ -80,9 +81,10 @@ def leading(report: Report) -> list[Finding]:
 
 
 def causes(report: Report) -> str:
-    """Count what was found: ``1 cause``, ``2 causes and 1 note``."""
-    notes = sum(finding.severity == "note" for finding in report.findings)
-    found = len(report.findings) - notes
+    """Count what was found: ``1 cause``, ``2 causes and 1 note``; one on many servers counts once."""
+    each = found_causes(report.findings)
+    notes = sum(cause.severity == "note" for cause in each)
+    found = len(each) - notes
     parts_ = [count(n, noun) for n, noun in ((found, "cause"), (notes, "note")) if n]
     return " and ".join(parts_)
 
@@ -107,7 +109,9 @@ def verdict(report: Report) -> str:
     open_rules = len({rule.code for rule in report.not_evaluated})
     left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
     if report.findings:
-        return f"{severities(report.findings)}{left}."
+        each = len(found_causes(report.findings))
+        of = f", of {count(each, 'cause')}" if each < len(report.findings) else ""
+        return f"{severities(report.findings)}{of}{left}."
     said = checked(report)
     if report.filtered is not None:
         return f"No findings in what is shown{left}."

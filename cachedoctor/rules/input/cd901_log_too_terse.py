@@ -78,7 +78,7 @@ def say(g: Group) -> FindingText:
         return _symptom(g)
     restart = advice.restart(session, {"accounting", "text", "prompts"})
     return FindingText(
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}, and this log cannot show why",
+        f"reuse was lost, and this log cannot show why: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
@@ -119,7 +119,8 @@ def _small(g: Group) -> FindingText:
         f"Requests for a title or a topic look like this. What is shorter than {least} tokens is not judged (min-prompt-tokens).",
         [
             Remedy(
-                "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress."
+                "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress.",
+                purpose="look",
             )
         ],
     )

@@ -19,7 +19,7 @@ def say() -> FindingText:
                 ["llama-server -m model.gguf 2>&1 | tee server.log", "cachedoctor analyze server.log"],
                 purpose="look",
             ),
-            Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server)."),
+            Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"),
         ],
     )
 

@@ -122,12 +122,12 @@ def remedy(session: Session, cured_by: int | None, *, windowed: bool, held: bool
 
 def _claim(f: dict[str, Any]) -> str:
     """What was at hand, and that it was refused."""
-    what, lcp = f"checkpoint [{f['a']}, {f['b']}]", n(f["lcp"])
+    lcp = n(f["lcp"])
     if f["memory"]:
         return f"the memory still held all of the common prefix of {lcp} tokens and was emptied"
     if f["b"] < f["lcp"]:
-        return f"{what} lies below the common prefix of {lcp} tokens and was refused against {f['threshold']}"
-    return f"{what} begins early enough for the common prefix of {lcp} tokens and was refused against {f['threshold']}"
+        return f"a checkpoint inside the common prefix of {lcp} tokens was refused"
+    return f"a checkpoint that begins early enough for the common prefix of {lcp} tokens was refused"
 
 
 def _why(f: dict[str, Any], session: Session) -> str:
@@ -160,9 +160,10 @@ def _shown(f: dict[str, Any]) -> str:
 def say(g: Group) -> FindingText:
     """Say which comparison failed and from which build on it is right."""
     f = g.numbers
+    compared = "" if f["memory"] else f"; checkpoint [{f['a']}, {f['b']}], threshold {f['threshold']}"
     at_hand = "what the memory held" if f["memory"] else f"[{f['a']}, {f['b']}]"
     return FindingText(
-        f"{_claim(f)}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"{_claim(f)}: {n(g.tokens)} tokens recomputed over {times(g.count)}{compared}",
         _why(f, g.session),
         [remedy(g.session, f["cure"], windowed=f["a"] < f["b"], held=f["memory"])],
         [

@@ -60,7 +60,7 @@ def say(g: Group) -> FindingText:
         else f"Slot {r.slot} held {n(f['held'])} tokens, which its last request had not left there"
     )
     return FindingText(
-        f"slot {r.slot} was restored from a file, without checkpoints: {n(f['lcp'])} tokens matched and could not be reused; {n(g.tokens)} "
+        f"slot {r.slot} was restored from a file without checkpoints, so {n(f['lcp'])} matching tokens could not be reused; {n(g.tokens)} "
         f"tokens recomputed over {times(g.count)}",
         f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
         "Recurrent, hybrid and sliding-window memory can continue from there, but not go back.",

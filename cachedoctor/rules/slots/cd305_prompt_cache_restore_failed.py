@@ -36,8 +36,8 @@ def prove(s: RuleContext, _: Match) -> Proof:
 
 def say(g: Group) -> FindingText:
     """Say what was lost and where it is mended."""
-    lost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
-    return _text(g.session, f"a prompt in the RAM cache could not be restored over {times(g.count)}{lost}")
+    lost = f": {n(g.tokens)} tokens recomputed over {times(g.count)}" if g.tokens else f": {times(g.count)}"
+    return _text(g.session, f"a prompt in the RAM cache could not be restored{lost}")
 
 
 def alone(session: Session) -> list[SessionFinding]:

@@ -68,7 +68,7 @@ def say(g: Group) -> FindingText:
     if "those" in g.numbers:
         return _open(g)
     return FindingText(
-        f"requests with one beginning came at once, and each computed it: {n(g.tokens)} tokens computed over {times(g.count)}",
+        f"requests with one beginning came at once, and each computed it: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         f"The first {shared} tokens of this prompt are those of a request that was at work when it came. A slot reuses what it held itself or "
         "what the RAM cache keeps; what another slot is computing is neither.",
         [_ONE_FIRST],

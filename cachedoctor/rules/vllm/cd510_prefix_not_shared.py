@@ -93,6 +93,7 @@ def _average(session: Session, stretch: Stretch, computed: int, requests: int) -
             Remedy(
                 "The histograms of /metrics are on by default, and show whether some requests reuse and others do not.",
                 ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
+                purpose="look",
             ),
             *rolling.experiment()[1:],
         ],

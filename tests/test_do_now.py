@@ -1,0 +1,128 @@
+"""What to do first: the launcher's form, what mends before what looks, a suspicion is looked at; fleets said once."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+import pytest
+from conftest import FIXTURES, ROOT
+from test_text_report import finding
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import first_screen
+
+from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
+from cachedoctor.report import sanitize
+from cachedoctor.report.words import do_now
+from cachedoctor.report.words.cause_words import shared
+
+LOOK = Remedy("Look at it.", ["cachedoctor explain CD108"], purpose="look")
+MORE = Remedy("Give it more.", options=[OptionChange("--cache-ram", "8192")])
+
+
+def rows(name: str, launcher: Launcher | None = None) -> list[str]:
+    found = first_screen.found_in(FIXTURES / name)
+    return first_screen._page(
+        sanitize.report(found) if launcher is None else first_screen.launched(found, launcher), 80
+    )
+
+
+def test_bare_options_say_where_they_belong() -> None:
+    shown = rows("cases/checkpoints-disabled-hybrid/server.log")
+    at = shown.index("fix    --ctx-checkpoints 32")
+    assert shown[at + 1].startswith("       Add to the command of llama-server. ")
+    assert any("--launcher compose" in row for row in shown)
+    assert shown[-1].endswith("Do now: start llama-server with --ctx-checkpoints 32")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "change", "last"),
+    [
+        ("compose", '           LLAMA_ARG_CTX_CHECKPOINTS: "32"', "make the change above, then docker compose up -d"),
+        ("systemd", "         Environment=LLAMA_ARG_CTX_CHECKPOINTS=32", "systemctl restart llama-server"),
+        ("kubernetes", "           - name: LLAMA_ARG_CTX_CHECKPOINTS", "llama-server starts with --ctx-checkpoints 32"),
+        ("docker", "fix    add to docker run, in front of the image: -e LLAMA_ARG_CTX_CHECKPOINTS=32",
+         "start the container with -e LLAMA_ARG_CTX_CHECKPOINTS=32"),
+    ],
+)  # fmt: skip
+def test_the_change_has_the_form_of_the_launcher(launcher: Launcher, change: str, last: str) -> None:
+    shown = rows("cases/checkpoints-disabled-hybrid/server.log", launcher)
+    assert change in shown
+    assert " ".join(" ".join(shown[-3:]).split()).endswith(last)
+    assert not any("--launcher" in row for row in shown), "no hint where it is known"
+
+
+def test_what_cannot_be_set_there_is_not_told_to_be_done() -> None:
+    shown = rows("cases/cache-ram-evicts-b9294/server.log", "ollama")
+    assert "no fix Ollama has no setting for --cache-ram 256" in shown
+    assert shown[-1] == "1 cause."
+
+
+def of(confidence: str, *remedies: Remedy) -> do_now.DoNow:
+    found = do_now.of_finding(finding(confidence=confidence, remedies=list(remedies)))
+    assert found is not None
+    return found
+
+
+def test_what_mends_it_stands_before_what_looks() -> None:
+    assert of("medium", LOOK, MORE).commands == ["--cache-ram 8192"]
+    assert of("medium", LOOK).kind == "to be sure"
+    assert of("high", Remedy("It depends.", purpose="depends")).kind == "try"
+
+
+def test_a_suspicion_gets_no_memory_before_it_is_looked_at() -> None:
+    assert of("low", MORE, LOOK).commands == LOOK.commands
+    alone = of("low", MORE)
+    assert (alone.kind, alone.commands) == ("to be sure", ["cachedoctor explain CD108"])
+    assert of("low", MORE, Remedy("Or tell the client.")).text == "Tell the client."
+
+
+def fleet() -> Report:
+    """Three servers: two have the same cause, and one another one."""
+    servers = [("a.log", None), ("b.log", None), ("pods.log", "vllm-1")]
+    found = [
+        finding(path=path, origin=origin, count=n, cost=Cost(n * 100, n * 2.0, "mean"), code=code)
+        for (path, origin), n, code in zip(servers, (1, 3, 2), ("CD108", "CD108", "CD503"), strict=True)
+    ]
+    sessions = [Session(at, path, origin) for at, (path, origin) in enumerate(servers)]
+    return Report("0", [], sessions, Totals(10, 1000), None, found, [], [])  # type: ignore[arg-type]
+
+
+def test_one_cause_on_many_servers_is_said_once() -> None:
+    report = fleet()
+    both, other = shared(report, report.findings)
+    assert both.servers == "2 of 3 servers: b.log, a.log", "the costliest first"
+    assert both.first.path == "b.log"
+    assert (both.finding.count, both.finding.cost.tokens, both.finding.cost.ms) == (4, 400, 8.0)
+    assert (other.servers, other.finding) == ("", report.findings[2])
+    again = msgspec.structs.replace(report.findings[0], key="another")
+    assert len(shared(report, [report.findings[0], again])) == 2, "two causes of one server stay two"
+
+
+def test_what_many_lose_together_stands_before_what_one_loses() -> None:
+    report = fleet()
+    report.findings = [report.findings[2], report.findings[0], report.findings[1]]
+    report.findings[0].cost = Cost(350, None)
+    assert [one.finding.code for one in shared(report, report.findings)] == ["CD108", "CD503"]
+
+
+def test_a_part_of_the_times_is_no_sum() -> None:
+    report = fleet()
+    report.findings[0].cost = Cost(100, None)
+    assert shared(report, report.findings)[0].finding.cost.ms is None
+
+
+def test_every_server_is_called_so() -> None:
+    report = fleet()
+    report.findings[2].code = "CD108"
+    (one,) = shared(report, report.findings)
+    assert one.servers == "all 3 servers: b.log, vllm-1, a.log"
+    assert one.many == "all 3 servers"
+
+
+def test_what_looks_alike_is_named_where_nothing_can_be_looked_at() -> None:
+    found: Finding = finding(confidence="low", remedies=[MORE], still_possible=[RuledOut("log-cut", "it may be")])
+    said = do_now.of_finding(found)
+    assert said is not None
+    assert said.text == "Rule out first what looks alike (log-cut)."
