@@ -265,6 +265,12 @@ def test_a_hostile_name_reaches_no_command() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["null", "on", "123", "1e3"])
+def test_a_service_whose_name_is_a_word_of_yaml_stays_a_string(name: str) -> None:
+    steps, _ = form(Asked(as_typed("--cache-ram 1"), low=10566, high=10566, name=name), "compose")
+    assert list(yaml.safe_load("\n".join(steps[0].commands))["services"]) == [name]
+
+
 def test_a_unit_gets_a_drop_in() -> None:
     assert rows("systemd", name="llama") == [
         "[Service]", "Environment=LLAMA_ARG_N_PARALLEL=4", "Environment=LLAMA_ARG_CTX_SIZE=65536",

@@ -15,7 +15,7 @@ from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session
 _MOST = 4 << 20
 """Bytes; what starts a server is short."""
 _ROW = re.compile(r"[^\n]*\n|[^\n]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _YAML: frozenset[Launcher] = frozenset({"compose", "kubernetes", "llama-swap"})
 
 
@@ -42,6 +42,8 @@ def patch(
     if service is not None:
         asked = asked._replace(name=service)
     crlf = "\r\n" in text
+    if crlf and text.count("\r\n") != text.count("\n"):
+        raise CacheDoctorError(f"{path}: its rows end in two ways, CRLF and LF", "write it with one of them")
     new = _edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
