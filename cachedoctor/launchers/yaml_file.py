@@ -424,7 +424,7 @@ def _prove(old: str, new: str, place: Place, launcher: Launcher) -> None:
         found = _at(side, place)
         for key in (*commands, environment):
             found.pop(key, None)
-    if not _same(*sides, set()):
+    if not _same(sides[0], sides[1], set()):
         raise CacheDoctorError("--file: cannot be changed safely", "change it by hand: leave --file out")
 
 
