@@ -397,6 +397,13 @@ def test_a_report_repeats_no_secret_of_the_command_line() -> None:
     assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
 
 
+def test_findings_that_only_a_change_of_the_client_mends_are_named(tmp_path: Path) -> None:
+    """They are not told as if nothing had been found."""
+    done = run(log_of(FIXTURES / "cases" / "reasoning-stripped-swa"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no option and no variable mends what was found: CD104 reasoning-stripped (hint" in done.stderr
+
+
 def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:
     healthy = run(log_of(FIXTURES / "cases" / "wrapped-compose-two-services"))
     assert (healthy.returncode, healthy.stdout) == (0, "")

@@ -369,6 +369,21 @@ def test_git_applies_the_patch_and_nothing_was_written(tmp_path: Path, monkeypat
         assert file.read_bytes() != text.encode()
 
 
+def test_a_name_with_blanks_and_a_file_above_are_applied_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that apply patches do not leave their folder."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "my run.sh").write_text("llama-server -m x\n")
+    sessions = [Session(0, "server.log", build=8672)]
+    monkeypatch.chdir(tmp_path / "sub")
+    found, notes = patch([made()], sessions, "../my run.sh", None, None)
+    assert "the patch is to be applied in the folder of ../my run.sh" in notes
+    assert found.startswith("--- a/my run.sh\t\n+++ b/my run.sh\t\n")
+    subprocess.run(["git", "apply", "-p1", "-"], input=found.encode(), check=True, cwd=tmp_path)
+    assert patch([made()], sessions, "../my run.sh", None, None)[0] == ""
+
+
 @pytest.mark.parametrize(
     ("name", "data", "words_of_it"),
     [

@@ -24,6 +24,8 @@ _LOGGED = re.compile(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
 _END = "~"
 """Stands behind every digit and colon: ``10:00~`` is the end of that minute."""
 _FORMS = "give 2026-05-01T10:00, 10:00 or, since the start of the server, +90s or +1h30m"
+_NAMED = 8
+"""Slots that a hint names."""
 _NOTHING = 3
 """Exit status: nothing could be checked."""
 
@@ -104,10 +106,12 @@ class _Found:
         self._numbers = dict.fromkeys(number for finding in report.findings for number in finding.requests)
         """Number of a request among those that are shown, of those that findings name."""
         self._tasks: list[int] = []
+        self._slots: set[int] = set()
 
     def take(self, row: RequestRow, wanted: bool) -> None:
         """Count a request, in the order of the report."""
         self.all += 1
+        self._slots.add(row.slot)
         self._tasks = [min([*self._tasks, row.task]), max([*self._tasks, row.task])]
         if not wanted:
             return
@@ -130,8 +134,10 @@ class _Found:
         return msgspec.structs.replace(finding, requests=numbers)
 
     def hint(self) -> str:
-        """Say which tasks there are."""
-        return f"its tasks are {self._tasks[0]} to {self._tasks[-1]}; cachedoctor export lists all requests"
+        """Say which tasks and slots there are."""
+        slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
+        where = f"its tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
+        return f"{where}; cachedoctor export lists all requests, with their times"
 
 
 class _Choice:

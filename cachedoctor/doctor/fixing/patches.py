@@ -48,12 +48,16 @@ def patch(
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
     name = _printable(path)
+    if new != text and os.path.basename(name) != name and name.startswith(os.pardir):
+        name = os.path.basename(name)  # neither patch nor git apply leave the folder they run in
+        notes.append(f"the patch is to be applied in the folder of {path}")
+    name += "\t" * (" " in name)  # that is where a name with blanks ends, to patch and to git
     rows = difflib.unified_diff(_ROW.findall(text), _ROW.findall(new), f"a/{name}", f"b/{name}")
     return "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows), notes
 
 
 def _printable(path: str) -> str:
-    """The path as a patch names it: relative, on one row."""
+    """The path as it is shown: relative, on one row."""
     name = os.path.relpath(path) if os.path.isabs(path) else os.path.normpath(path)
     if not name.isprintable():
         raise CacheDoctorError("--file: its name holds what cannot be printed", "rename it")
