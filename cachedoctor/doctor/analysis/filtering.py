@@ -60,7 +60,8 @@ def _is_time(text: str) -> bool:
     if found is None:
         return False
     try:
-        datetime.fromisoformat(f"{found['date'] or '2026-05-01'}T{found['clock'] or found['alone'] or '00:00'}")
+        clock = f"{found['clock'] or found['alone'] or '00:00'}{found['zone'] or ''}"
+        datetime.fromisoformat(f"{found['date'] or '2026-05-01'}T{clock}")
     except ValueError:
         return False
     return True
@@ -240,7 +241,11 @@ def _wall_limit(option: str, given: re.Match[str], day: str) -> Callable[[Reques
         if found is None or row.time is None:
             return None
         if zone is not None:
-            return datetime.fromisoformat(row.time).astimezone(zone).replace(tzinfo=None).isoformat(), wanted
+            try:
+                moved = datetime.fromisoformat(row.time).astimezone(zone)
+            except (ValueError, OverflowError):  # a day that no calendar has, or the first of all
+                return None
+            return moved.replace(tzinfo=None).isoformat(), wanted
         if found[1] == "--":
             return f"{found[2]}T{found[3]}", wanted[5:] if given["date"] else wanted
         return f"{found[1]}{found[2]}T{found[3]}", wanted
