@@ -53,7 +53,6 @@ from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
-from cachedoctor.model import CacheDoctorError
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
@@ -217,6 +216,8 @@ def analyze(
 
 def _unknown_lines(format: FormatName) -> UnknownLines:
     if format not in ("text", "json"):
+        from cachedoctor.model import CacheDoctorError
+
         raise CacheDoctorError(f"--unknown: is not shown by --format {format}", "give --format text or json")
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
 
