@@ -141,7 +141,7 @@ def tail(report: Report) -> dict[str, Any]:
         "causes": causes(report.findings),
         "slowest": report.slowest,
         "fix": report.fix,
-    }
+    } | ({} if report.unknown is None else {"unknown": report.unknown})
 
 
 def render(report: ShownReport, out: IO[bytes]) -> None:
