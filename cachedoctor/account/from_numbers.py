@@ -119,7 +119,8 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     kept = max(min(r.common_prefix_tokens, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
-    blamed = behind if _changed(judged) and not judged.verdict.undecided else 0
+    is_proven = _changed(judged) and not judged.verdict.undecided and not judged.verdict.guessed
+    blamed = behind if is_proven else 0
     return _Split(blamed, kept - cached, behind - blamed)
 
 

@@ -7,6 +7,18 @@ from cachedoctor.rules.base import RuleContext
 UNSEARCHED = 0.5
 """Share of a slot's content from which on the server keeps it without a look into the RAM cache (b6751 and newer)."""
 
+GROWS = 0.05
+"""Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
+
+
+def takes_turns(s: RuleContext) -> bool:
+    """Without a RAM cache, two growing conversations in turn have the lengths of one that changes its head."""
+    prompt = s.request.prompt_tokens or 0
+    if s.setup.ram != "off" or len(s.history) < 2:
+        return False
+    last, before = s.history[-1].released_tokens, s.history[-2].released_tokens
+    return last is not None and before is not None and before <= prompt and prompt - last >= GROWS * prompt
+
 
 def copy_refused(s: RuleContext) -> bool:
     """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""

@@ -58,7 +58,8 @@ def decide(s: RuleContext) -> Match | None:
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
-    sure = s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s))
+    two = ram.takes_turns(s) and _in_first_prompt(s)
+    sure = s.own_slot and not r.other_candidates and not two and (again or not _in_first_prompt(s))
     return Match(tokens, "medium" if sure else "low")
 
 
@@ -104,7 +105,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     )
     numbers = {
         "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
-        "two": bool(r.other_candidates),
+        "two": bool(r.other_candidates) or (ram.takes_turns(s) and _in_first_prompt(s)),
     }  # fmt: skip
     return Proof(primary, related[:3], numbers)
 
