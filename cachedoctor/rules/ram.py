@@ -12,12 +12,14 @@ GROWS = 0.05
 
 
 def takes_turns(s: RuleContext) -> bool:
-    """Without a RAM cache, two growing conversations in turn have the lengths of one that changes its head."""
+    """Without a RAM cache, growing conversations in turn have the lengths of one that changes its head."""
     prompt = s.request.prompt_tokens or 0
     if s.setup.ram != "off" or len(s.history) < 2:
         return False
-    last, before = s.history[-1].released_tokens, s.history[-2].released_tokens
-    return last is not None and before is not None and before <= prompt and prompt - last >= GROWS * prompt
+    last = s.history[-1].released_tokens
+    if last is None or prompt - last < GROWS * prompt:
+        return False
+    return any(turn.released_tokens is not None and turn.released_tokens <= prompt for turn in s.history[:-1])
 
 
 def copy_refused(s: RuleContext) -> bool:

@@ -131,7 +131,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": ram.takes_turns(s),
-        "first": _second(s),
+        "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
         "new": match.undecided and not r.cut,
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
