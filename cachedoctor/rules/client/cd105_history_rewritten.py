@@ -58,8 +58,7 @@ def decide(s: RuleContext) -> Match | None:
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
-    two = ram.takes_turns(s) and _in_first_prompt(s)
-    sure = s.own_slot and not r.other_candidates and not two and (again or not _in_first_prompt(s))
+    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return Match(tokens, "medium" if sure else "low")
 
 
@@ -105,7 +104,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     )
     numbers = {
         "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
-        "two": bool(r.other_candidates) or (ram.takes_turns(s) and _in_first_prompt(s)),
+        "two": bool(r.other_candidates) or _others(s),
     }  # fmt: skip
     return Proof(primary, related[:3], numbers)
 
@@ -113,6 +112,14 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def _in_first_prompt(s: RuleContext) -> bool:
     """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
     return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
+
+
+def _others(s: RuleContext) -> bool:
+    """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts get shorter."""
+    if not s.history or not _in_first_prompt(s):
+        return False
+    before = s.history[-1].prompt_tokens
+    return ram.takes_turns(s) or (before is not None and (s.request.prompt_tokens or 0) < before - SAME_PLACE)
 
 
 def _same_place(s: RuleContext) -> bool:
