@@ -40,9 +40,7 @@ class Server(NamedTuple):
     """MiB of the RAM cache."""
 
 
-TURNS = st.lists(
-    st.builds(Turn, st.integers(0, 5), st.sampled_from([20, 90, 400, 700, 2500])), min_size=1, max_size=24
-)
+TURNS = st.lists(st.builds(Turn, st.integers(0, 5), st.sampled_from([20, 90, 400, 700, 2500])), min_size=1, max_size=24)
 HEADS = st.sampled_from([0, 9, 300, 1500, 4000])
 """Tokens of a system prompt that all of them share."""
 SERVERS = st.one_of(
@@ -80,7 +78,9 @@ def logged(traffic: Traffic, server: Server) -> str:
             common = traffic.tree.common(held, asked.prompt)
             kept = common / traffic.tree.length(held)
             word = "f_sim_best" if server.build == 11549 else "sim_best"
-            chosen = f"selected slot by LCP similarity, {word} = {common / length:.3f} (> 0.100 thold), f_keep = {kept:.3f}"
+            chosen = (
+                f"selected slot by LCP similarity, {word} = {common / length:.3f} (> 0.100 thold), f_keep = {kept:.3f}"
+            )
         holds[served.slot] = asked.content
         lines += (_new if server.build == 11549 else _old)(10 * number, served, chosen, length)
     if server.build != 11549:

@@ -51,7 +51,7 @@ def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def unsaid(report: Report) -> int:
-    """Tokens of the whole log that were computed again while nothing is said of it; 0 where something is, or few were."""
+    """Tokens of the whole log that were computed again while nothing is said of it; 0 where little was."""
     if report.findings:
         return 0
     whole = next((account for account in report.accounts if account.scope == "log"), None)

@@ -24,6 +24,7 @@ from cachedoctor.rules.base import (
 )
 from cachedoctor.rules.checkpoints import held_whole, serves
 
+
 def _confidence(s: RuleContext) -> Confidence:
     """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
     r = s.request
