@@ -14,12 +14,15 @@ GROWS = 0.05
 def takes_turns(s: RuleContext) -> bool:
     """Without a RAM cache, growing conversations in turn have the lengths of one that changes its head."""
     prompt = s.request.prompt_tokens or 0
-    if s.setup.ram != "off" or len(s.history) < 2:
-        return False
-    last = s.history[-1].released_tokens
-    if last is None or prompt - last < GROWS * prompt:
-        return False
-    return any(turn.released_tokens is not None and turn.released_tokens <= prompt for turn in s.history[:-1])
+    last = s.history[-1].released_tokens if s.history else None
+    return last is not None and prompt - last >= GROWS * prompt and goes_on_earlier(s)
+
+
+def goes_on_earlier(s: RuleContext) -> bool:
+    """Whether, without a RAM cache, a prompt may go on with what its slot held before the last turn."""
+    prompt = s.request.prompt_tokens or 0
+    earlier = (turn.released_tokens for turn in s.history[:-1])
+    return s.setup.ram == "off" and any(held is not None and held <= prompt for held in earlier)
 
 
 def copy_refused(s: RuleContext) -> bool:

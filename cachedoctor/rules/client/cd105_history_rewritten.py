@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from cachedoctor.model import First, Remedy, RuledOut
 from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import (
@@ -118,8 +120,9 @@ def _others(s: RuleContext) -> bool:
     """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts get shorter."""
     if not s.history or not _in_first_prompt(s):
         return False
-    before = s.history[-1].prompt_tokens
-    return ram.takes_turns(s) or (before is not None and (s.request.prompt_tokens or 0) < before - SAME_PLACE)
+    lengths = [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
+    is_shorter = any(after < before - SAME_PLACE for before, after in pairwise(lengths))
+    return is_shorter or (ram.goes_on_earlier(s) and not _same_place(s))
 
 
 def _same_place(s: RuleContext) -> bool:
