@@ -62,7 +62,7 @@ def unsaid(report: Report) -> int:
 # ---- more evidence
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", WITH_PROMPTS, ids=lambda folder: folder.name)
 def test_bodies_lose_no_verdict_of_a_case(case: Path) -> None:
     content, true = content_of(case), {entry.split()[0] for entry in case_of(case)["expect"]}
@@ -71,6 +71,7 @@ def test_bodies_lose_no_verdict_of_a_case(case: Path) -> None:
     assert lost(alone, more, true) is None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", BESIDE, ids=lambda case: case["name"])
 def test_what_lies_beside_a_measured_log_loses_no_verdict(case: dict[str, Any]) -> None:
     """Each file alone beside the log, and all together."""
@@ -97,13 +98,13 @@ def test_what_is_worse_is_seen() -> None:
 # ---- nothing is passed over
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
 def test_no_case_is_passed_over(case: Path) -> None:
     assert not unsaid(cachedoctor.analyze(log_of(case)))
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("run", DAYS, ids=lambda run: run.name)
 def test_no_day_is_passed_over(run: Path) -> None:
     """By the log alone, and with the bodies."""
