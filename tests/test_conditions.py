@@ -270,4 +270,4 @@ def test_a_ram_cache_that_is_off_is_offered() -> None:
     off.settings["cache_ram_mib"] = Setting(0, 1)
     (first_of_on,), (first_of_off,) = cd904.inspect(on), cd904.inspect(off)
     assert len(first_of_off.words.remedies) == len(first_of_on.words.remedies) + 1
-    assert first_of_off.words.remedies[-1].commands == ["llama-server ... --cache-ram 8192"]
+    assert first_of_off.words.remedies[-1].commands == ["--cache-ram 8192"]

@@ -15,11 +15,11 @@ from cachedoctor.report.base import Look, write
 FORMATS = ("text", "markdown", "html")
 
 
-def shown(log: str, name: str = "text") -> str:
+def shown(log: str, name: str = "text", *, verbose: bool = False) -> str:
     analyzer, out = Analyzer(), io.BytesIO()
     analyzer.open("log")
     analyzer.feed(log.encode())
-    write(name, analyzer.finish(), out, Look())
+    write(name, analyzer.finish(), out, Look(verbose=verbose))
     return " ".join(out.getvalue().decode().split())
 
 
@@ -187,9 +187,10 @@ def test_a_request_without_its_end_names_the_lines_that_tell_it() -> None:
     said = shown(
         "0.00.975.634 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, f_sim_best = 0.176 (> 0.100 thold), f_keep = 0.886\n"
         "0.00.976.010 I slot launch_slot_: id  0 | task 16 | processing task, is_child = 0\n"
-        "0.00.976.030 I slot      release: id  0 | task 16 | stop processing: n_tokens = 1173, truncated = 0\n"
+        "0.00.976.030 I slot      release: id  0 | task 16 | stop processing: n_tokens = 1173, truncated = 0\n",
+        verbose=True,
     )
-    assert "Missing here:" in said
+    assert "missing here" in said
     assert '"new prompt, ... task.n_tokens = N" with -lv 4' in said
     assert '"task id = T, error:"' in said
 

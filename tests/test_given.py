@@ -260,7 +260,7 @@ def test_as_many_slots_as_conversations_in_use_at_once() -> None:
 
 def test_the_ram_cache_is_sized_by_the_conversations() -> None:
     """600 + 500 MiB, and one more that is taken for as large as the largest: 1,700, rounded up to 1,792."""
-    session = Session(0, "x", build=9294, at_once=3, sizes=Sizes(None, 600.0, {1: 600.0, 2: 500.0}))
+    session = Session(0, "x", build=9294, at_once=3, sizes=Sizes(None, 600.0, conversations={1: 600.0, 2: 500.0}))
     session.settings["cache_ram_mib"] = Setting(1024, 1)
     session.settings["ram_evictions"] = Setting(3, 9)
     remedy = advice.cache_ram(session)
@@ -270,7 +270,7 @@ def test_the_ram_cache_is_sized_by_the_conversations() -> None:
 
 def test_the_ram_cache_is_never_advised_smaller_than_it_is() -> None:
     """Where it is on and nothing was thrown out, its size is no remedy; an evicting one grows by the largest prompt."""
-    small = Sizes(None, 300.0, {1: 300.0})
+    small = Sizes(None, 300.0, conversations={1: 300.0})
     session = Session(0, "x", build=9294, at_once=2, sizes=small)
     assert advice.cache_ram(session).commands == ["--cache-ram 8192"]
     session.settings["cache_ram_mib"] = Setting(8192, 1)

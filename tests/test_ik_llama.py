@@ -9,6 +9,7 @@ import pytest
 from answered import numbers, report_of, sessions_of
 from conftest import FIXTURES
 
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.model import Report
 
@@ -248,6 +249,17 @@ def test_llama_servers_lines_behind_such_a_line_are_still_read() -> None:
     at = LLAMA.index("\n", len(LLAMA) // 3) + 1
     whole, proved = report_of(LLAMA), report_of(LLAMA[:at] + chosen() + LLAMA[at:])
     assert [r["cached_tokens"] for r in requests_of(proved)] == [r["cached_tokens"] for r in requests_of(whole)]
+
+
+@pytest.mark.parametrize("end", [" - saving prompt with length", " - saving prompt with length 2823, total state si"])
+def test_an_excerpt_may_end_within_a_line_of_the_choice(end: str) -> None:
+    """The line is held back until the slot is known, and then lacks what it is about."""
+    analyzer = Analyzer()
+    analyzer.open("log")
+    analyzer.feed((chosen() + end).encode())
+    report = analyzer.finish()
+    assert not analyzer.crashed
+    assert [session.program for session in report.sessions] == ["ik_llama.cpp"]
 
 
 def test_a_redacted_log_says_the_same() -> None:

@@ -394,7 +394,7 @@ DIFF = """\
 +++ second.txt
 @@ -11,5 +11,5 @@
  You are OpenCode, a coding agent.
- Working directory: /home/me/src
+ Working directory: src
 -{}
 +{}
  Platform: linux

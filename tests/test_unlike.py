@@ -76,7 +76,7 @@ def test_it_is_said_in_one_line_of_a_file_and_of_a_pipe(tmp_path: Path, content:
     for done in (run("analyze", path), run("analyze", "-", stdin=content), run("redact", path)):
         assert done.returncode == 3
         one_line(done, "it looks like " + str(resemblance(content)), "cachedoctor explain unknown-format")
-    assert b"unknown-format: <stdin>: no line" in run("analyze", "-", stdin=content).stdout
+    assert b"<stdin>: no line of this input is a log line" in run("analyze", "-", stdin=content).stdout
 
 
 def test_how_lines_are_numbered_is_said(tmp_path: Path) -> None:

@@ -148,7 +148,12 @@ Quiet = Annotated[
 LauncherName = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
 Launcher = Annotated[
     LauncherName | None,
-    typer.Option("--launcher", help="What starts the server, for fixes in its form.  [default: as the log tells]"),
+    typer.Option(
+        "--launcher",
+        metavar="NAME",
+        help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
+        "ollama, lm-studio.  [default: as the log tells]",
+    ),
 ]
 
 Select = Annotated[

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.llamacpp.excerpts import Partly
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.model import Mark
 
@@ -35,6 +36,8 @@ class Fork:
         """``feed``: takes lines of llama-server; ``life``: gives the one that goes on."""
         self._feed = feed
         self._life = life
+        self._partly = feed
+        """Takes lines of which fields may be missing, once there are any."""
         self._choice: list[Event] = []
         """Lines of the choice of a slot, none of which names it."""
         self._held: dict[int, tuple[int, list[Event]]] = {}
@@ -63,6 +66,8 @@ class Fork:
 
     def line(self, event: Event, feed: Callable[[Event], None] | None = None) -> None:
         """Take a line of llama-server; ``feed`` takes one of which fields may be missing."""
+        if feed is not None:
+            self._partly = feed
         if event.message in _RAM and event.slot < 0 and event.row is not None and event.row.component == "bare":
             self._choice = [*self._choice[: _CHOICE - 1], event]
             return
@@ -121,7 +126,7 @@ class Fork:
     def _replay(self, slot: int, events: list[Event]) -> None:
         for event in events:
             if event.message != "chosen":
-                self._feed(event)
+                (self._partly if isinstance(event.fields, Partly) else self._feed)(event)
                 continue
             chosen = self._life().slot(slot)
             if chosen.choice is None:
