@@ -129,7 +129,8 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
     if not behind and kept == cached:
         return _NOTHING
-    blamed = behind if _changed(judged) and not judged.verdict.undecided else 0
+    is_proven = _changed(judged) and not judged.verdict.undecided and not judged.verdict.guessed
+    blamed = behind if is_proven else 0
     return _Split(blamed, kept - cached, behind - blamed)
 
 
