@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         SlotReuse,
         SlowTurn,
         Totals,
+        UnknownShape,
     )
 
 __version__ = "0.1.0"
@@ -115,6 +116,7 @@ __all__ = [
     "SlotReuse",
     "SlowTurn",
     "Totals",
+    "UnknownShape",
     "__version__",
     "analyze",
     "diff",

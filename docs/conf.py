@@ -41,6 +41,8 @@ html_theme = "furo"
 html_title = f"cachedoctor {version}"
 html_show_sourcelink = False
 html_copy_source = False
+html_static_path = ["site"]
+html_css_files = ["site.css"]
 
 # Words behind ``` that are no languages: inputs, with which the tests of the rules' pages do something.
 for _name in ("log", "cmdline", "requests", "slots"):
@@ -56,8 +58,15 @@ def _tree(_: Sphinx, name: str, source: list[str]) -> None:
     """Append the table of pages that Sphinx wants to the pages that list others."""
     if name not in (root_doc, _RULES, _USAGE):
         return
-    pages = dict.fromkeys(_PAGE.findall(source[0]))
+    pages = [page for page in dict.fromkeys(_PAGE.findall(source[0])) if not _elsewhere(name, page)]
     source[0] += "\n```{toctree}\n:hidden:\n\n" + "".join(f"{page}\n" for page in pages) + "```\n"
+
+
+def _elsewhere(name: str, page: str) -> bool:
+    """Whether a page that is linked stands in the table of another one: each page has one place."""
+    if name == root_doc:
+        return page.startswith("usage/") and page != "usage/index.md"
+    return name == _RULES and page.startswith("usage/")
 
 
 def _examples(_: Sphinx, name: str, source: list[str]) -> None:

@@ -331,9 +331,10 @@ def test_clients_are_counted_when_requests_are_final() -> None:
     ledger, one, other = Ledger(), Judged(turn(client="10.0.0.1")), Judged(turn(client="10.0.0.2"))
     ledger.add(one)
     assert [account.client for account in ledger.accounts({})] == [None, None, None]
-    ledger.add_client(one)
+    ledger.add_client(one, place(one))
+    recent = [(one, place(one)), (other, place(other))]
     for _ in range(2):
-        found = [account for account in ledger.accounts({}, [one, other]) if account.scope == "client"]
+        found = [account for account in ledger.accounts({}, recent) if account.scope == "client"]
         assert sorted((account.client, account.requests) for account in found) == [("10.0.0.1", 2), ("10.0.0.2", 1)]
     assert [a.requests for a in ledger.accounts({}) if a.scope == "client"] == [1]
 

@@ -98,6 +98,13 @@ def test_times_are_those_of_the_wrapper(stamp: str, since: str | None, until: st
     assert tasks(shown) == [row.task for row in (rows[2:] if since else rows[:2])]
 
 
+def test_a_day_that_no_calendar_has_is_no_fault() -> None:
+    """Its requests have no time that another zone could be compared with."""
+    whole = report_of(wrapped(content_of(CASE), "2026-02-30T10:{}Z "))
+    with pytest.raises(CacheDoctorError, match="no request of the log is from 10:00Z on"):
+        filtered(whole, Wanted(since="10:00Z"))
+
+
 def test_times_since_the_start_of_the_server() -> None:
     whole = report_of(content_of(CASE))
     rows = list(whole.requests)
@@ -117,6 +124,7 @@ def test_times_since_the_start_of_the_server() -> None:
         (Wanted(since="yesterday"), "is no time"),
         (Wanted(since="2026-13-01"), "is no time"),
         (Wanted(until="+"), "is no time"),
+        (Wanted(since="10:00+99:99"), "is no time"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(wanted: Wanted, words: str) -> None:

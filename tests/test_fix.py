@@ -265,6 +265,12 @@ def test_a_hostile_name_reaches_no_command() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["null", "on", "123", "1e3"])
+def test_a_service_whose_name_is_a_word_of_yaml_stays_a_string(name: str) -> None:
+    steps, _ = form(Asked(as_typed("--cache-ram 1"), low=10566, high=10566, name=name), "compose")
+    assert list(yaml.safe_load("\n".join(steps[0].commands))["services"]) == [name]
+
+
 def test_a_unit_gets_a_drop_in() -> None:
     assert rows("systemd", name="llama") == [
         "[Service]", "Environment=LLAMA_ARG_N_PARALLEL=4", "Environment=LLAMA_ARG_CTX_SIZE=65536",
@@ -389,6 +395,13 @@ def test_a_report_repeats_no_secret_of_the_command_line() -> None:
     (fix,) = json.loads(done.stdout)["fix"]
     assert "api-key" not in json.dumps(fix)
     assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+
+
+def test_findings_that_only_a_change_of_the_client_mends_are_named(tmp_path: Path) -> None:
+    """They are not told as if nothing had been found."""
+    done = run(log_of(FIXTURES / "cases" / "reasoning-stripped-swa"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no option and no variable mends what was found: CD104 reasoning-stripped (hint" in done.stderr
 
 
 def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:

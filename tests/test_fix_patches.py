@@ -205,11 +205,74 @@ def test_what_cannot_be_changed_safely_is_refused(text: str, words_of_it: str) -
         edited(text, "compose")
 
 
-def test_a_merge_key_is_not_written_through() -> None:
-    """What another service shares stays as it is."""
-    text = "x: &d\n  image: llama.cpp\n  environment: {A: b}\nservices:\n  a:\n    <<: *d\n    restart: always\n"
-    new = yaml.safe_load(edited(text, "compose", CHANGES[:1], name="a"))
-    assert new["x"]["environment"] == {"A": "b"}
+@pytest.mark.parametrize("shared", ["environment: {A: b}", "command: -m x -np 1"])
+def test_what_is_merged_in_is_not_hidden(shared: str) -> None:
+    """A mapping of the service's own would replace the one of ``<<``, and its variables would be lost."""
+    text = f"x: &d\n  image: llama.cpp\n  {shared}\nservices:\n  a:\n    <<: *d\n    restart: always\n"
+    with pytest.raises(CacheDoctorError, match="merged in by <<"):
+        edited(text, "compose", CHANGES[:1], name="a")
+    other = text.replace(shared, "labels: {A: b}")
+    assert yaml.safe_load(edited(other, "compose", CHANGES[:1], name="a"))["services"]["a"]["labels"] == {"A": "b"}
+
+
+SERVICE = "services:\n  llama:\n    image: llama.cpp:server\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words_of_it"),
+    [
+        (f"{SERVICE}    command: -np 1\n    command: -np 2\n", "command twice"),
+        (f"{SERVICE}    environment: foo\n", "no list of variables"),
+        (f"{SERVICE}    command: {{a: b}}\n", "no command"),
+        ("services:\n  1:\n    image: llama-server\n", "changed safely"),
+    ],
+)
+def test_a_file_that_is_no_compose_file_is_refused(text: str, words_of_it: str) -> None:
+    with pytest.raises(CacheDoctorError, match=words_of_it):
+        edited(text, "compose")
+
+
+def test_an_empty_command_is_said_to_be_empty() -> None:
+    with pytest.raises(CacheDoctorError, match="is empty"):
+        edited(f"{SERVICE}    command:\n", "compose", as_typed("--no-such-option 1"))
+
+
+def test_options_of_the_entrypoint_are_changed_there() -> None:
+    """A variable would not count beside them."""
+    text = f'{SERVICE}    entrypoint: ["/app/llama-server", "-np", "1"]\n'
+    new = yaml.safe_load(edited(text, "compose"))["services"]["llama"]
+    assert new["entrypoint"] == ["/app/llama-server", "--parallel", "4"]
+    assert list(new["environment"]) == ["LLAMA_ARG_CACHE_RAM"]
+
+
+@pytest.mark.parametrize("head", ["a: &a [*a]\n", "a: &a\n  b: *a\n"])
+def test_aliases_that_lead_back_are_followed_once(head: str) -> None:
+    new = yaml.safe_load(edited(head + SERVICE, "compose"))
+    assert new["services"]["llama"]["environment"]["LLAMA_ARG_CACHE_RAM"] == "256"
+    with pytest.raises(CacheDoctorError, match="no service, container"):
+        edited(f"kind: x\nspec: 1\n{head}", "kubernetes")
+
+
+def test_aliases_that_unfold_without_end_cost_nothing() -> None:
+    """Nine times nine ten times over: 3.5 thousand million items when they are walked one by one."""
+    rows = [f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in zip("abcdefghi", "bcdefghij", strict=True)]
+    new = edited("a: &a [x]\n" + "".join(rows) + SERVICE, "compose")
+    assert new.endswith('      LLAMA_ARG_CACHE_RAM: "256"\n')
+
+
+def test_a_value_behind_an_equals_sign_stays_there() -> None:
+    """What is new stands behind it, never between an option and its value."""
+    text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: vllm\n"
+    text += "    args:\n      - --model=x\n      - --max-num-seqs=3\n"
+    changes = as_typed("--max-num-seqs 4 --enable-prefix-caching")
+    new = yaml.safe_load(yaml_file.edited(text, "kubernetes", Asked(changes, "vllm")))
+    assert new["spec"]["containers"][0]["args"] == ["--model=x", "--max-num-seqs=4", "--enable-prefix-caching"]
+
+
+def test_a_value_that_was_missing_stands_behind_its_option() -> None:
+    text = f"{SERVICE}    command:\n      - -m\n      - x\n      - -np\n"
+    new = yaml.safe_load(edited(text, "compose", as_typed("--parallel 4 --no-such-option 1")))
+    assert new["services"]["llama"]["command"] == ["-m", "x", "--parallel", "4", "--no-such-option", "1"]
 
 
 # ---- scripts and units
@@ -249,6 +312,49 @@ def made(options: list[OptionChange] = CHANGES) -> Fix:
     return Fix("server.log", None, "llama.cpp", "llama-server", None, ["CD302"], ["x"], options, [], [], [], [])
 
 
+def test_a_unit_keeps_its_other_variables() -> None:
+    """Those that share a row; a row below the command counts as much as one above it."""
+    text = "[Service]\nEnvironment=A=1 X=0 B=2\nExecStart=/x/llama-server -m a\nEnvironment=X=0\n"
+    new = text_files.unit(text, as_typed("X=1"))
+    assert new == text.replace("X=0", "X=1")
+    assert text_files.unit(text, left_out("X")) == "[Service]\nEnvironment=A=1  B=2\nExecStart=/x/llama-server -m a\n"
+
+
+def test_a_unit_that_runs_a_container_gives_it_the_variable() -> None:
+    text = "[Service]\nExecStart=/usr/bin/docker run --rm img -m a\n"
+    assert "docker run --rm -e X=1 img -m a\n" in text_files.unit(text, as_typed("X=1"))
+
+
+@pytest.mark.parametrize(
+    ("command", "words_of_it"),
+    [
+        ("/usr/bin/nginx -g x", "starts no server"),
+        ("/bin/sh -c 'llama-server -m a'", "starts no server"),
+        ("/x/llama-server \\\n# c\n  --cache-ram 0", "a comment stands"),
+    ],
+)
+def test_a_unit_without_a_plain_server_is_refused(command: str, words_of_it: str) -> None:
+    with pytest.raises(CacheDoctorError, match=words_of_it):
+        text_files.unit(f"[Service]\nExecStart={command}\n", CHANGES)
+
+
+def test_a_server_behind_a_change_of_folder_is_found() -> None:
+    new = text_files.script("cd /srv && ./llama-server -m a > log &\n", CHANGES)
+    assert new == "cd /srv && ./llama-server -m a --parallel 4 --cache-ram 256 > log &\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words_of_it"),
+    [
+        ("llama-server.exe -m a ^\n --cache-ram 0\n", "cmd or PowerShell"),
+        ("llama-server -m 'a\nb' -np 1\n", "a quote"),
+    ],
+)
+def test_a_script_that_goes_on_otherwise_is_refused(text: str, words_of_it: str) -> None:
+    with pytest.raises(CacheDoctorError, match=words_of_it):
+        text_files.script(text, CHANGES)
+
+
 def test_git_applies_the_patch_and_nothing_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the last row has no end, and where rows end as on Windows."""
     monkeypatch.chdir(tmp_path)
@@ -263,6 +369,21 @@ def test_git_applies_the_patch_and_nothing_was_written(tmp_path: Path, monkeypat
         assert file.read_bytes() != text.encode()
 
 
+def test_a_name_with_blanks_and_a_file_above_are_applied_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that apply patches do not leave their folder."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "my run.sh").write_text("llama-server -m x\n")
+    sessions = [Session(0, "server.log", build=8672)]
+    monkeypatch.chdir(tmp_path / "sub")
+    found, notes = patch([made()], sessions, "../my run.sh", None, None)
+    assert "the patch is to be applied in the folder of ../my run.sh" in notes
+    assert found.startswith("--- a/my run.sh\t\n+++ b/my run.sh\t\n")
+    subprocess.run(["git", "apply", "-p1", "-"], input=found.encode(), check=True, cwd=tmp_path)
+    assert patch([made()], sessions, "../my run.sh", None, None)[0] == ""
+
+
 @pytest.mark.parametrize(
     ("name", "data", "words_of_it"),
     [
@@ -271,6 +392,8 @@ def test_git_applies_the_patch_and_nothing_was_written(tmp_path: Path, monkeypat
         ("x.yaml", b"a: b\n", "neither a compose file"),
         ("missing.yaml", None, "is no file"),
         ("a\nb.sh", b"llama-server -m x\n", "cannot be printed"),
+        ("a.sh", b"llama-server -m a\r\nexit\n", "end in two ways"),
+        ("a.sh", b"llama-server -m a\recho nothing\n", "control characters"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, name: str, data: bytes | None, words_of_it: str) -> None:

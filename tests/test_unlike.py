@@ -43,6 +43,9 @@ PROSE = (
         (b"9c9\n< Today: 09:01\n---\n> Today: 09:02\n", "a comparison of two texts"),
         (b"-Today: 09:01\n+Today: 09:02\n", "a comparison of two texts"),
         (b"GGUF\x03\0\0\0", "a model file"),
+        (b'{"model": "m", "messages": []}\n', "request bodies: cachedoctor diff"),
+        (b'[{"messages": [1], "model": "m"}]', "request bodies"),
+        (b'{"n": 0, "body": {"model": "m", "prompt": "x"}}\n', "request bodies"),
         (PROSE, "text that somebody wrote"),
     ],
 )

@@ -6,7 +6,7 @@ new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cachedoctor.model import AccountRow, Judged, Request
@@ -37,6 +37,9 @@ class _Split(NamedTuple):
     undecided: int = 0
 
 
+_NOTHING = _Split()
+
+
 def place(judged: Judged) -> list[Placed]:
     """Give every prompt token of a request a row; none where its length, or what was reused of it, is unknown.
 
@@ -47,8 +50,12 @@ def place(judged: Judged) -> list[Placed]:
     if r.parent is not None or prompt is None or cached is None or cached > prompt:
         return []
     computed = prompt - cached
-    together = max(0, min(r.together_tokens, prompt) - cached)
-    client, server, undecided = _decided(judged, _split(judged, prompt, cached))
+    together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
+    split = _split(judged, prompt, cached)
+    if split is _NOTHING and not together:  # as most are
+        new = [Placed("new", None, computed)] if computed else []
+        return [Placed("reused", None, cached), *new] if cached else new
+    client, server, undecided = _decided(judged, split)
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
     unexplained = 0
@@ -60,20 +67,21 @@ def place(judged: Judged) -> list[Placed]:
     if small:
         client, server, undecided, unexplained = 0, 0, 0, 0
     codes = judged.verdict.codes
-    rows: list[Placed] = [
-        Placed("reused", None, cached),
-        Placed("new", None, computed - client - server - undecided - rounding - together),
-        Placed("client", _first(codes, client=True), client),
-        Placed("server", _first(codes, client=False), server - unexplained),
-        Placed("together", _TOGETHER if _TOGETHER in codes else None, together),
-        Placed("rounding", None, rounding),
-        Placed("unexplained", None, unexplained),
-        Placed("undecided", None, undecided),
-    ]
-    return [row for row in rows if row.tokens]
+    rows: tuple[tuple[AccountRow, str | None, int], ...] = (
+        ("reused", None, cached),
+        ("new", None, computed - client - server - undecided - rounding - together),
+        ("client", _first(codes, client=True), client),
+        ("server", _first(codes, client=False), server - unexplained),
+        ("together", _TOGETHER if _TOGETHER in codes else None, together),
+        ("rounding", None, rounding),
+        ("unexplained", None, unexplained),
+        ("undecided", None, undecided),
+    )
+    return [Placed(row, code, tokens) for row, code, tokens in rows if tokens]
 
 
-def _first(codes: Sequence[str], *, client: bool) -> str | None:
+@lru_cache(maxsize=1024)  # a log has few combinations of causes
+def _first(codes: tuple[str, ...], *, client: bool) -> str | None:
     """The first cause on that side."""
     causes = (c for c in codes if c != _TOGETHER and not c.startswith(OF_INPUT))
     return next((c for c in causes if c.startswith(OF_CLIENTS) == client), None)
@@ -96,7 +104,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
     if r.error is not None:
-        return _Split()
+        return _NOTHING
     if r.outcome == "cold":
         return _cold(r, prompt, cached)
     if r.text_lcp is not None and r.reference_tokens is not None:
@@ -108,7 +116,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         wanted = _first(judged.verdict.codes, client=True) is not None and not _changed(judged)
         return _Split(0 if wanted else max(0, reach - kept), kept - cached)
     if r.reference_tokens is None or r.lost_tokens is None:
-        return _Split()
+        return _NOTHING
     reach = min(r.reference_tokens, prompt)
     if slot_taken(r):
         lost = max(0, reach - cached)
@@ -119,19 +127,22 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     kept = max(min(r.common_prefix_tokens, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
-    blamed = behind if _changed(judged) and not judged.verdict.undecided else 0
+    if not behind and kept == cached:
+        return _NOTHING
+    is_proven = _changed(judged) and not judged.verdict.undecided and not judged.verdict.guessed
+    blamed = behind if is_proven else 0
     return _Split(blamed, kept - cached, behind - blamed)
 
 
 def _cold(r: Request, prompt: int, cached: int) -> _Split:
     """Split what looks like the first prompt of a conversation, unless its text shows that it is."""
     if r.text_lcp is not None:
-        return _Split()
+        return _NOTHING
     if r.other_candidates:
         return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
     held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
     if shared < ALIKE * prompt or not held <= prompt + SMALL <= (1 + ALIKE) * (held + SMALL):
-        return _Split()
+        return _NOTHING
     return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
 
 
@@ -141,8 +152,10 @@ def written_anew(r: Request) -> int:
     A client that changes its tools sends all it has said behind them once more. A long prompt of another conversation
     with the same system prompt looks the same.
     """
+    if r.outcome != "cold":
+        return 0
     prompt, held, shared = r.prompt_tokens or 0, r.held_tokens or 0, r.common_prefix_tokens or 0
-    if r.outcome != "cold" or r.text_lcp is not None or r.held_thread is None or prompt <= (1 + ALIKE) * held:
+    if r.text_lcp is not None or r.held_thread is None or prompt <= (1 + ALIKE) * held:
         return 0
     return held - shared if shared >= ALIKE * prompt else 0
 

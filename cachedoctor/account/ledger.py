@@ -19,9 +19,14 @@ SHOWN = 64
 KEPT = 4096
 """Conversations and clients remembered, each; of those that come later only the server's sums tell."""
 
+_PLAIN = frozenset({"reused", "new"})
+"""Rows that leave no question."""
+
 Scope = Literal["log", "server", "conversation", "client"]
 Key = tuple[Scope, int, int, str]
 """Scope, session, conversation and client; -1 and "" where they do not matter."""
+_LOG: Key = ("log", -1, -1, "")
+"""The sum of its servers."""
 
 
 def _open(row: AccountRow, code: str | None) -> bool:
@@ -29,13 +34,25 @@ def _open(row: AccountRow, code: str | None) -> bool:
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
+def _is_plain(placed: list[Placed]) -> bool:
+    """Whether no row leaves a question; rows stand in their order."""
+    return not placed or placed[-1].row in _PLAIN
+
+
+class Cell(msgspec.Struct, gc=False):
+    """What requests have in one row."""
+
+    tokens: int = 0
+    requests: int = 0
+
+
 class Sum(msgspec.Struct):
     """The account of some requests."""
 
     requests: int = 0
     not_placed: int = 0
-    tokens: dict[tuple[AccountRow, str | None], int] = msgspec.field(default_factory=dict)
-    counts: dict[tuple[AccountRow, str | None], int] = msgspec.field(default_factory=dict)
+    cells: dict[tuple[AccountRow, str | None], Cell] = msgspec.field(default_factory=dict)
+    """By row, and code of the rule that says why."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -44,21 +61,24 @@ class Sum(msgspec.Struct):
             return
         self.requests += sign
         for row, code, tokens in placed:
-            key = (row, code)
-            self.tokens[key] = self.tokens.get(key, 0) + sign * tokens
-            self.counts[key] = self.counts.get(key, 0) + sign
+            cell = self.cells.get((row, code))
+            if cell is None:
+                cell = self.cells[row, code] = Cell()
+            cell.tokens += sign * tokens
+            cell.requests += sign
 
     def merge(self, more: Sum) -> None:
         """Count the requests of another part."""
         self.requests += more.requests
         self.not_placed += more.not_placed
-        for key, tokens in more.tokens.items():
-            self.tokens[key] = self.tokens.get(key, 0) + tokens
-            self.counts[key] = self.counts.get(key, 0) + more.counts[key]
+        for key, found in more.cells.items():
+            cell = self.cells.setdefault(key, Cell())
+            cell.tokens += found.tokens
+            cell.requests += found.requests
 
     def of(self, *rows: AccountRow) -> int:
         """Tokens of these rows; of all without any."""
-        return sum(tokens for (row, _), tokens in self.tokens.items() if not rows or row in rows)
+        return sum(cell.tokens for (row, _), cell in self.cells.items() if not rows or row in rows)
 
 
 class Worst(msgspec.Struct):
@@ -88,9 +108,11 @@ class Unexplained(msgspec.Struct):
     def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
         r = judged.request
-        if not judged.verdict.named:
-            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
-        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        undecided = 0
+        if not _is_plain(placed):
+            if not judged.verdict.named:
+                self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+            undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
         if undecided and r.slot_named:
             self.named += sign
         again = written_anew(r)
@@ -128,11 +150,11 @@ class Ledger(msgspec.Struct):
     unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
     """By session."""
 
-    def add(self, judged: Judged, sign: int = 1) -> None:
-        """Count a request that was judged; ``sign`` -1 takes it back."""
+    def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
+        """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
         r = judged.request
         if r.parent is not None:
-            return
+            return []
         placed = place(judged)
         for key in _keys(r):
             found = self.sums.get(key)
@@ -141,17 +163,23 @@ class Ledger(msgspec.Struct):
                     continue
                 found = self.sums[key] = Sum()
             found.add(placed, sign)
+        unexplained = self.unexplained.get(r.session)
+        if unexplained is None:
+            unexplained = self.unexplained[r.session] = Unexplained()
+        unexplained.add(judged, placed, sign)
+        if _is_plain(placed):
+            return placed
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
-        self.unexplained.setdefault(r.session, Unexplained()).add(judged, placed, sign)
         before = self.worst.get(r.session)
         if sign > 0 and left and (before is None or left > before.tokens):
             self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+        return placed
 
-    def add_client(self, judged: Judged) -> None:
+    def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
         key = _client(judged.request)
         if key is not None and (key in self.sums or len(self.sums) < KEPT):
-            self.sums.setdefault(key, Sum()).add(place(judged), 1)
+            self.sums.setdefault(key, Sum()).add(placed, 1)
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
@@ -170,39 +198,42 @@ class Ledger(msgspec.Struct):
         mark = more.anew_at if worst is None else worst.mark
         if mark is None or found is None:
             return None
-        requests = sum(count for key, count in found.counts.items() if _open(*key))
+        requests = sum(cell.requests for key, cell in found.cells.items() if _open(*key))
         return Undecided(
             found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
             more.anew, more.anew_at, more.returns, found.requests, found.of("reused"), found.of(), mark,
         )  # fmt: skip
 
-    def accounts(self, names: Mapping[str, str], recent: Iterable[Judged] = ()) -> list[Account]:
+    def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:
         """The whole log first, then servers, conversations, clients.
 
-        ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet.
+        ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet,
+        with their rows.
         """
         pending = Ledger()
-        for judged in recent:
-            pending.add_client(judged)
+        for judged, placed in recent:
+            pending.add_client(judged, placed)
         for key, found in pending.sums.items():
             if key in self.sums:
                 found.merge(self.sums[key])
+        whole = Sum()
         by_scope: dict[Scope, list[tuple[Key, Sum]]] = {}
         for key, found in {**self.sums, **pending.sums}.items():
             if found.requests or found.not_placed:
                 by_scope.setdefault(key[0], []).append((key, found))
-        shown = [*by_scope.get("log", []), *sorted(by_scope.get("server", []))]
+        servers = sorted(by_scope.get("server", []), key=lambda kept: kept[0])
+        for _, found in servers:
+            whole.merge(found)
+        shown = [(_LOG, whole), *servers] if servers else []
         for scope in ("conversation", "client"):
             some = sorted(by_scope.get(scope, []), key=lambda kept: (-_again(kept[1]), kept[0]))
             shown += some[:SHOWN]
         return [_account(key, found, names) for key, found in shown]
 
 
-def _keys(r: Request) -> Iterable[Key]:
-    yield ("log", -1, -1, "")
-    yield ("server", r.session, -1, "")
-    if r.thread is not None:
-        yield ("conversation", r.session, r.thread, "")
+def _keys(r: Request) -> tuple[Key, ...]:
+    server: Key = ("server", r.session, -1, "")
+    return (server,) if r.thread is None else (server, ("conversation", r.session, r.thread, ""))
 
 
 def _client(r: Request) -> Key | None:
@@ -217,9 +248,9 @@ def _again(found: Sum) -> int:
 def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
     scope, session, thread, client = key
     entries = [
-        AccountEntry(row, None if code is None else names.get(code, code), tokens, found.counts[row, code])
-        for (row, code), tokens in found.tokens.items()
-        if tokens
+        AccountEntry(row, None if code is None else names.get(code, code), cell.tokens, cell.requests)
+        for (row, code), cell in found.cells.items()
+        if cell.tokens
     ]
     entries.sort(key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))
     return Account(

@@ -36,6 +36,7 @@ from cachedoctor.cli.common_options import (
     Slots,
     Tasks,
     Template,
+    Unknown,
     Until,
     Verbose,
     WarnTokens,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told
+    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
     from cachedoctor.model import Given, Report
     from cachedoctor.sources.base import SourceError
 
@@ -83,6 +85,8 @@ class _Job(NamedTuple):
     wanted: Wanted | None
     """Requests that are shown, None for all."""
     start: Told
+    unknown: UnknownLines | None
+    """Counts the lines that are not known, where that was asked for."""
 
     @property
     def lists_requests(self) -> bool:
@@ -127,6 +131,7 @@ def analyze(
     slot: Slots = None,
     since: Since = None,
     until: Until = None,
+    unknown: Unknown = False,
     slots: Annotated[
         list[str] | None,
         typer.Option(
@@ -177,7 +182,7 @@ def analyze(
     """Say why prompts were recomputed, and what fixes it.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
-    3 nothing in the input was recognised; 130 interrupted (the report covers what was read).
+    3 nothing could be checked; 130 interrupted (the report covers what was read).
     """
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
@@ -196,6 +201,7 @@ def analyze(
         quiet,
         wanted_requests(task, slot, since, until, chosen.format),
         _start(launcher, cmdline),
+        _unknown_lines(chosen.format) if unknown else None,
     )
     beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
@@ -206,6 +212,16 @@ def analyze(
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
     raise typer.Exit(code)
+
+
+def _unknown_lines(format: FormatName) -> UnknownLines:
+    if format not in ("text", "json"):
+        from cachedoctor.model import CacheDoctorError
+
+        raise CacheDoctorError(f"--unknown: is not shown by --format {format}", "give --format text or json")
+    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
+
+    return UnknownLines()
 
 
 def _start(launcher: LauncherName | None, line: str | None) -> Told:
@@ -281,13 +297,14 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         keeps_requests=job.lists_requests,
         options=job.settings.options,
         extras=job.extras,
+        unknown=job.unknown,
     )
     try:
         errors, interrupted = _feed(job, analyzer, progress, interrupts)
     finally:
         progress.close()
     end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
-    choose = partial(_chosen, wanted=job.wanted, start=job.start)
+    choose = partial(_chosen, wanted=job.wanted, start=job.start, unknown=job.unknown)
     report, interrupted = conclude(analyzer, interrupted, interrupts, end, choose)
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
@@ -297,7 +314,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
 
 
-def _chosen(report: Report, wanted: Wanted | None, start: Told) -> Report:
+def _chosen(report: Report, wanted: Wanted | None, start: Told, unknown: UnknownLines | None) -> Report:
     """The report with the requests that are to be shown, and fixes in the form of what was said to start the server.
 
     One of nothing is left as it is, and says so.
@@ -313,6 +330,9 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told) -> Report:
         if start.line is not None and hidden(start.line) != start.line:
             start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
         report.fix = fixes(report.findings, report.sessions, report.inputs, start)
+    if unknown is not None:
+        unknown.close()  # an interrupt may have come before its end
+        report.unknown = unknown.shapes()
     return report
 
 
@@ -341,7 +361,7 @@ def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interru
         if job.follow is None:
             limit = job.max_unpacked or MAX_BYTES
             # Bodies are matched to requests in their order, and events are told in theirs.
-            if job.jobs > 1 and job.prompts is None and job.settings.format != "jsonl":
+            if job.jobs > 1 and job.prompts is None and job.unknown is None and job.settings.format != "jsonl":
                 from cachedoctor.doctor.parallel.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
@@ -361,3 +381,7 @@ def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None)
             live.end(report, out)
         else:
             write(job.settings.format, report, out, look)
+        if report.unknown is not None and job.settings.format == "text":
+            from cachedoctor.report.words.unknown_list import listed
+
+            out.write(f"\n{listed(report)}".encode())

@@ -138,6 +138,10 @@ Verbose = Annotated[
         rich_help_panel=TERMINAL,
     ),
 ]
+Unknown = Annotated[
+    bool,
+    typer.Option("--unknown", help="List the lines that are no known message, by shape.", rich_help_panel=OUTPUT),
+]
 Quiet = Annotated[
     bool,
     typer.Option(

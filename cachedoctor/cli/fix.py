@@ -24,6 +24,9 @@ from cachedoctor.cli.sink import Sink
 if TYPE_CHECKING:
     from cachedoctor.model import Fix, Given, Report
 
+_NAMED = 3
+"""Findings that a message names."""
+
 
 def fix(
     ctx: typer.Context,
@@ -64,7 +67,10 @@ def fix(
         if file is not None:
             raise typer.Exit(_patch(found, report, file, launcher, service))
         if not found:
-            terminal.complain("nothing to change was found", f"cachedoctor analyze {path} says what was", "note")
+            what = "nothing to change was found"
+            if report.findings:
+                what = f"no option and no variable mends what was found: {_named(report)}"
+            terminal.complain(what, f"cachedoctor analyze {path} says what to do", "note")
         with Sink(None) as sink, sink.writing() as out:
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 
@@ -86,6 +92,13 @@ def _report(path: str, build: int | None, given: list[Given], max_unpacked: int 
     if errors:
         raise typer.Exit(FAULT)
     return report
+
+
+def _named(report: Report) -> str:
+    """The first findings of a report by code and name, each once."""
+    names = list(dict.fromkeys(f"{finding.code} {finding.name}" for finding in report.findings))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _patch(found: list[Fix], report: Report, file: str, launcher: LauncherName | None, service: str | None) -> int:

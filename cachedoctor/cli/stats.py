@@ -62,7 +62,7 @@ def stats(
 
     Every log is a server of its own; the rotations of one log belong together. Needs polars: pip install
     'cachedoctor[tables]'. Exit status: 0 written; 2 wrong usage or an unreadable input (the others are summed up);
-    3 nothing in the inputs was recognised, or has requests (logs of vLLM and SGLang have none); 130 interrupted.
+    3 nothing in the inputs was recognised, or tells of reuse; 130 interrupted.
     """
     from cachedoctor.doctor.tables.statistics import Gathering
     from cachedoctor.frames.extra import require_polars

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.shard import Shard
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
     from cachedoctor.model import Finding, Given, InputInfo, Options
 
 
@@ -42,18 +43,24 @@ class Stepwise(Analyzer):
         keeps_requests: bool = False,
         options: Options = DEFAULTS,
         extras: ExtraInputs | None = None,
+        unknown: UnknownLines | None = None,
     ) -> None:
-        """``hearers`` hear of steps, ``listener`` of what happens in them; the others are the analyzer's own."""
+        """``hearers`` hear of steps, ``listener`` of what happens in them, ``unknown`` reads what is read here; the
+        others are the analyzer's own."""
         super().__init__(
             build, prompts, given, keeps_requests=keeps_requests, listener=listener, options=options, extras=extras
         )
         self._interrupts = interrupts
         self._hearers = hearers
+        self._unknown = unknown
 
     def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
         """Begin an input."""
         with self._interrupts.held():
-            return super().open(path, continues=continues, line=line)
+            info = super().open(path, continues=continues, line=line)
+            if self._unknown is not None:  # only now: what was open before is closed first
+                self._unknown.open(path)
+            return info
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
         """Take what another analyzer found."""
@@ -63,16 +70,22 @@ class Stepwise(Analyzer):
     def close(self) -> None:
         """End of the open input."""
         with self._interrupts.held():
+            if self._unknown is not None:
+                self._unknown.close()
             super().close()
 
     def feed(self, chunk: bytes) -> list[str]:
         """Take bytes of the open input."""
         with self._interrupts.held():
+            if self._unknown is not None:
+                self._unknown.feed(chunk)
             return self._heard(super().feed(chunk), False)
 
     def idle(self) -> list[str]:
         """The live input fell silent."""
         with self._interrupts.held():
+            if self._unknown is not None:
+                self._unknown.idle()
             return self._heard(super().idle(), True)
 
     def _heard(self, new: list[str], silent: bool) -> list[str]:

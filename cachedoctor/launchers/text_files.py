@@ -17,6 +17,10 @@ _WRAPPERS = frozenset({
     "systemd-run", "taskset", "time", "uv",
 })  # fmt: skip
 """Programs that start another one, named behind them."""
+_BETWEEN = frozenset({"&&", ";"})
+"""What stands between two commands of one row."""
+_OTHER_SHELL = re.compile(r"[ \t][\^`][ \t]*(?:\n|$)")
+"""How cmd and PowerShell go on in the next row."""
 _GO_ON = re.compile(r"\\[ \t]*$")
 
 
@@ -24,7 +28,7 @@ def script(text: str, changes: Sequence[OptionChange]) -> str:
     """Write a shell script with other options of its server.
 
     Raises:
-        CacheDoctorError: no command in it starts one, or several do.
+        CacheDoctorError: no command in it starts one, or several do, or it is no script of a POSIX shell.
     """
     rows = text.splitlines(keepends=True)
     found = [at for at, row in enumerate(rows) if _starts(row)]
@@ -37,6 +41,7 @@ def script(text: str, changes: Sequence[OptionChange]) -> str:
     while last + 1 < len(rows) and _GO_ON.search(rows[last].rstrip("\n")):
         last += 1
     command = "".join(rows[first : last + 1])
+    _check(command)
     own = [change for change in changes if not change.variable]
     new = changed(command, own if image_at(words(command)) is None else changes)
     head = "".join(rows[:first])
@@ -51,7 +56,19 @@ def _starts(row: str) -> bool:
     at = program_at(found) if found else None
     if at is None or _ASSIGNMENT.match(found[at].text):
         return False
-    return image_at(found) is not None or all(_leads(word.text) for word in found[:at])
+    begin = max((n + 1 for n in range(at) if found[n].operator and found[n].text in _BETWEEN), default=0)
+    return image_at(found) is not None or all(_leads(word.text) for word in found[begin:at])
+
+
+def _check(command: str) -> None:
+    """Refuse a command that goes on where this does not look."""
+    if _OTHER_SHELL.search(command):
+        raise CacheDoctorError("--file: is a script of cmd or PowerShell", "change it by hand: leave --file out")
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        hint = "change it by hand: leave --file out"
+        raise CacheDoctorError("--file: a quote in the command goes on over its row", hint) from None
 
 
 def _leads(word: str) -> bool:
@@ -77,7 +94,7 @@ def unit(text: str, changes: Sequence[OptionChange]) -> str:
     """Write a unit of systemd with other options of its server.
 
     Raises:
-        CacheDoctorError: it has no ExecStart, or several.
+        CacheDoctorError: it has no ExecStart, or several, or one that starts something else.
     """
     found = list(_EXEC.finditer(text))
     if len(found) != 1:
@@ -92,12 +109,37 @@ def unit(text: str, changes: Sequence[OptionChange]) -> str:
             end = len(text) if newline < 0 else newline
             break
         end = newline + 1
-    command = changed(text[begin:end], [change for change in changes if not change.variable])
-    head = text[: found[0].start()]
-    for change in changes:
-        if not change.variable:
-            continue
-        head = re.sub(rf'^Environment="?{re.escape(change.name)}=[^\n]*\n', "", head, flags=re.MULTILINE)
-        if not change.remove:
+        if text[end : end + 1] in ("#", ";"):
+            raise CacheDoctorError("--file: a comment stands within ExecStart=", "take it out first")
+    command = text[begin:end]
+    parts = words(command)
+    if program_at(parts) is None:
+        raise CacheDoctorError("--file: ExecStart= in it starts no server", "give the unit that starts the server")
+    head, rest = text[: found[0].start()], text[end:]
+    if image_at(parts) is not None:  # a container has variables of its own
+        return f"{head}ExecStart={changed(command, changes)}{rest}"
+    command = changed(command, [change for change in changes if not change.variable])
+    for change in filter(lambda change: change.variable, changes):
+        head, above = _unit_variable(head, change)
+        rest, below = _unit_variable(rest, change)
+        if not change.remove and not above and not below:
             head += f"Environment={setting(f'{change.name}={change.value}')}\n"
-    return f"{head}ExecStart={command}{text[end:]}"
+    return f"{head}ExecStart={command}{rest}"
+
+
+def _unit_variable(text: str, change: OptionChange) -> tuple[str, bool]:
+    """Set a variable in every row that sets it, other variables of these rows stay; and whether there was one."""
+    rows = text.splitlines(keepends=True)
+    hit = False
+    for number, row in enumerate(rows):
+        if not row.startswith("Environment="):
+            continue
+        head, own = "Environment=", row.removeprefix("Environment=")
+        given = [word for word in words(own) if word.text.partition("=")[0] == change.name]
+        new = "" if change.remove else setting(f"{change.name}={change.value}")
+        for word in reversed(given):
+            hit = True
+            own = own[: word.start] + new + own[word.end :]
+        if given:
+            rows[number] = f"{head}{own.lstrip()}" if own.strip() else ""
+    return "".join(rows), hit

@@ -6,7 +6,6 @@ What comes out is read once more before it is given: everything but the one serv
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -71,9 +70,10 @@ def edited(text: str, launcher: Launcher, asked: Asked) -> str:
         CacheDoctorError: the file is no YAML, the server is not in it, or it cannot be changed safely.
     """
     place = _the_one(list(_places(text, launcher)), asked.name)
-    cuts = list(_cuts(text, place, launcher, asked))
+    _own(text, place, launcher)
+    cuts = sorted(_cuts(text, place, launcher, asked), key=lambda cut: (cut.start, cut.end))
     new = text
-    for cut in sorted(cuts, reverse=True):
+    for cut in reversed(cuts):  # what begins at one place keeps its order
         new = new[: cut.start] + cut.text + new[cut.end :]
     _prove(text, new, place, launcher)
     return new
@@ -93,7 +93,7 @@ def _places(text: str, launcher: Launcher) -> Iterator[Place]:
     _loaded(text)  # says what is wrong with it
     for number, node in enumerate(module.compose_all(text, Loader=module.SafeLoader)):
         if launcher == "kubernetes":
-            yield from _containers(node, (number,))
+            yield from _containers(node, (number,), set())
         else:
             key = "services" if launcher == "compose" else "models"
             for name, child in _pairs(_child(node, key)):
@@ -101,18 +101,22 @@ def _places(text: str, launcher: Launcher) -> Iterator[Place]:
                     yield Place(name.value, child, (number, key, name.value))
 
 
-def _containers(node: Any, path: tuple[Any, ...]) -> Iterator[Place]:
-    """Every container below a node, however deep: pods, deployments, lists of them."""
+def _containers(node: Any, path: tuple[Any, ...], seen: set[int]) -> Iterator[Place]:
+    """Every container below a node, however deep: pods, deployments, lists of them; what an alias names, once."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
     for key, child in _pairs(node):
         if key.value == "containers" and child.id == "sequence":
             for at, one in enumerate(child.value):
-                name = _child(one, "name")
-                yield Place(name.value if name is not None else "", one, (*path, "containers", at))
+                if one.id == "mapping":
+                    name = _child(one, "name")
+                    yield Place(str(name.value) if name is not None else "", one, (*path, "containers", at))
         else:
-            yield from _containers(child, (*path, key.value))
+            yield from _containers(child, (*path, key.value), seen)
     if node is not None and node.id == "sequence":
         for at, one in enumerate(node.value):
-            yield from _containers(one, (*path, at))
+            yield from _containers(one, (*path, at), seen)
 
 
 def _pairs(node: Any) -> list[tuple[Any, Any]]:
@@ -148,7 +152,7 @@ def _begin(node: Any) -> str:
 
 
 _KEYS: dict[Launcher, tuple[tuple[str, ...], str]] = {
-    "compose": (("command",), "environment"),
+    "compose": (("command", "entrypoint"), "environment"),
     "kubernetes": (("args", "command"), "env"),
     "llama-swap": (("cmd",), "env"),
 }
@@ -176,6 +180,37 @@ def _cuts(text: str, place: Place, launcher: Launcher, asked: Asked) -> Iterator
         rows = [f"{commands[0]}:", *(f"  - {quoted(word)}" for c in parts.options for word in c.words)]
         yield _appended(text, place.node, rows)
     yield from _environment(text, place.node, environment, launcher, parts.variables, parts.left_out)
+
+
+def _own(text: str, place: Place, launcher: Launcher) -> None:
+    """Refuse a server whose command or environment is merged in by ``<<``, which what is written would hide, or twice.
+
+    Raises:
+        CacheDoctorError: it is so.
+    """
+    commands, environment = _KEYS[launcher]
+    written = [key.value for key, _ in _pairs(place.node)]
+    data = _at(_loaded(text), place)
+    for key in (*commands, environment):
+        if key in data and key not in written:
+            raise CacheDoctorError(f"--file: {key} of the server is merged in by <<", f"write {key} out at the server")
+        if written.count(key) > 1:
+            raise CacheDoctorError(f"--file: the server has {key} twice", "take one of them out")
+        if key in commands and isinstance(data.get(key), dict):
+            raise CacheDoctorError(f"--file: {key} of the server is no command", "mend the file first")
+
+
+def _at(documents: list[Any], place: Place) -> dict[str, Any]:
+    """The mapping of a server in what was loaded."""
+    found: Any = documents
+    try:
+        for key in place.path:
+            found = found[key]
+    except (KeyError, IndexError, TypeError):
+        found = None
+    if not isinstance(found, dict):
+        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand: leave --file out")
+    return found
 
 
 def _inside(node: Any, outer: Any) -> bool:
@@ -209,6 +244,8 @@ def _is_line(value: str) -> bool:
 def _command(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]:
     if not changes:
         return
+    if node.id == "scalar" and not node.value:
+        raise CacheDoctorError("--file: the command of the server is empty", "take the key out first")
     if node.id == "sequence":
         line = _shell_item(node)
         if line is None:
@@ -244,6 +281,9 @@ def _list(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]:
             new += change.words
             continue
         first, last = items[spans[0].first], items[spans[0].last]
+        if "=" in first.text:
+            yield Cut(first.start, first.end, quoted("=".join(change.words)))
+            continue
         yield Cut(first.start, first.end, quoted(change.words[0]))
         if len(change.words) > 1 and last is not first:
             yield Cut(last.start, last.end, quoted(change.words[1]))
@@ -313,6 +353,8 @@ def _environment(
         elif values:
             raise CacheDoctorError(f"--file: {key} of the server is empty", "take the key out first")
         return
+    if there.id == "scalar":
+        raise CacheDoctorError(f"--file: {key} of the server is no list of variables", "mend the file first")
     entries = list(_entries(there, launcher))
     for name, value in values.items():
         old = next((entry for entry in entries if entry[0] == name), None)
@@ -377,12 +419,27 @@ def _new_items(text: str, node: Any, rows: list[str]) -> Cut:
 def _prove(old: str, new: str, place: Place, launcher: Launcher) -> None:
     """Hold the new text against the old one: nothing but command and environment of the one server may differ."""
     commands, environment = _KEYS[launcher]
-    sides = [copy.deepcopy(_loaded(text)) for text in (old, new)]
+    sides = [_loaded(text) for text in (old, new)]
     for side in sides:
-        found: Any = side
-        for key in place.path:
-            found = found[key]
+        found = _at(side, place)
         for key in (*commands, environment):
             found.pop(key, None)
-    if sides[0] != sides[1]:
+    if not _same(sides[0], sides[1], set()):
         raise CacheDoctorError("--file: cannot be changed safely", "change it by hand: leave --file out")
+
+
+def _same(one: Any, other: Any, known: set[tuple[int, int]]) -> bool:
+    """Whether two loaded texts are equal; pairs that aliases lead to again (``known``) are not compared again."""
+    if (id(one), id(other)) in known:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (dict, list)):
+        known.add((id(one), id(other)))
+        if len(one) != len(other):
+            return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key], known) for key in one)
+    if isinstance(one, list):
+        return all(_same(a, b, known) for a, b in zip(one, other, strict=True))
+    return bool(one == other) or one != one  # .nan is not equal to itself

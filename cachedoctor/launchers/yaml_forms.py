@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 from cachedoctor.launchers.asked_options import Asked, Divided, divided
 from cachedoctor.model import FixStep, OptionChange, option_rows
+
+_BARE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_WORDS = frozenset({"false", "n", "no", "null", "off", "on", "true", "y", "yes"})
 
 
 def compose(asked: Asked) -> list[FixStep]:
@@ -16,7 +20,7 @@ def compose(asked: Asked) -> list[FixStep]:
     if parts.variables:
         rows = ["environment:", *(f"  {name}: {quoted(value)}" for name, value in parts.variables.items())]
         if service:
-            rows = ["services:", f"  {service}:", *(f"    {row}" for row in rows)]
+            rows = ["services:", f"  {_key(service)}:", *(f"    {row}" for row in rows)]
         steps.append(FixStep("server", where, rows, "yaml"))
     steps += _others(parts, f"{where}: add to command", "environment")
     then = f"docker compose up -d {service}" if service else "docker compose up -d"
@@ -65,6 +69,11 @@ def _gone(parts: Divided, where: str) -> list[FixStep]:
 
 def _removed(options: list[OptionChange]) -> list[OptionChange]:
     return [change for change in options if change.remove]
+
+
+def _key(name: str) -> str:
+    """Write a name as a key: bare where YAML reads it as a string."""
+    return name if _BARE.fullmatch(name) and name.lower() not in _WORDS else quoted(name)
 
 
 def quoted(text: str) -> str:

@@ -41,7 +41,7 @@ from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
-from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals
+from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals, UnknownShape
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
@@ -155,6 +155,7 @@ __all__ = [
     "Threshold",
     "Totals",
     "Undecided",
+    "UnknownShape",
     "Verdict",
     "View",
     "Wording",

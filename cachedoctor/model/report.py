@@ -117,6 +117,18 @@ class Filtered(msgspec.Struct):
     """Requests that are left out because the log has no time of them."""
 
 
+class UnknownShape(msgspec.Struct):
+    """Lines of a log that are no known message, as far as they are alike."""
+
+    shape: str
+    """As ``redact`` writes such a line, numbers as ``N``: what is not understood is ``<line>``."""
+    count: Long
+    path: str
+    """Input of the first one."""
+    line: Long
+    """Its number there."""
+
+
 class RequestLines(Protocol):
     """Finished requests in the order in which they started, as rows or as JSON; a new pass at each call."""
 
@@ -183,3 +195,5 @@ class Report(msgspec.Struct):
     """The requests that took longest, the slowest first."""
     fix: list[Fix] = msgspec.field(default_factory=list)
     """What to change, one for each server with findings that something mends, the costliest first."""
+    unknown: list[UnknownShape] | None = None
+    """Lines that are no known message, the most frequent first; None: not asked for."""

@@ -96,7 +96,10 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     @property
     def bounds(self) -> dict[str, tuple[int, int]]:
         """Lower and upper bound of what is derived from rounded numbers, by field."""
-        found = {name: (low, high) for name, (low, high) in self.between.items() if high is not None and low < high}
+        found: dict[str, tuple[int, int]] = {}
+        if self.between:
+            spans = self.between.items()
+            found = {name: (low, high) for name, (low, high) in spans if high is not None and low < high}
         between = self.prefix_between
         if between is not None and between[0] != between[1] and "common_prefix_tokens" in self.derived:
             found["common_prefix_tokens"] = between
@@ -105,7 +108,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     @property
     def at_least(self) -> dict[str, int]:
         """Lower bound of what has no upper one, by field."""
-        return {name: low for name, (low, high) in self.between.items() if high is None}
+        return {name: low for name, (low, high) in self.between.items() if high is None} if self.between else {}
 
     @property
     def cut(self) -> bool:

@@ -31,6 +31,7 @@ from cachedoctor.model import (
     SlotReuse,
     SlowTurn,
     Totals,
+    UnknownShape,
 )
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
 
@@ -148,6 +149,9 @@ class ReportDocument(Struct):
     fix: list[Fix] = field(default_factory=list)
     """What to change, one for each server with findings that something mends, the costliest first. Added after the
     first release of v1: may be missing."""
+    unknown: list[UnknownShape] | None = None
+    """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
+    first. Added after the first release of v1: may be missing."""
 
 
 class StartLine(Struct, tag_field="type", tag="start"):

@@ -7,6 +7,23 @@ from cachedoctor.rules.base import RuleContext
 UNSEARCHED = 0.5
 """Share of a slot's content from which on the server keeps it without a look into the RAM cache (b6751 and newer)."""
 
+GROWS = 0.05
+"""Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
+
+
+def takes_turns(s: RuleContext) -> bool:
+    """Without a RAM cache, growing conversations in turn have the lengths of one that changes its head."""
+    prompt = s.request.prompt_tokens or 0
+    last = s.history[-1].released_tokens if s.history else None
+    return last is not None and prompt - last >= GROWS * prompt and goes_on_earlier(s)
+
+
+def goes_on_earlier(s: RuleContext) -> bool:
+    """Whether, without a RAM cache, a prompt may go on with what its slot held before the last turn."""
+    prompt = s.request.prompt_tokens or 0
+    earlier = (turn.released_tokens for turn in s.history[:-1])
+    return s.setup.ram == "off" and any(held is not None and held <= prompt for held in earlier)
+
 
 def copy_refused(s: RuleContext) -> bool:
     """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import cachedoctor
+from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
 from cachedoctor.doctor.analysis.intake import HeldBack, Intake
@@ -100,7 +101,7 @@ class Analyzer:
         self._sessions = self._lives.sessions
         self._sums = Sums()
         self._ledger = Ledger()
-        self._told: dict[int, Judged] = {}
+        self._told: dict[int, tuple[Judged, list[Placed]]] = {}
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
         self._slowest = Slowest()
@@ -276,15 +277,14 @@ class Analyzer:
     def _account(self, judged: Judged) -> None:
         """Count a request in the account, in the place of what it was when it is judged again."""
         number = judged.request.index
-        before = self._told.pop(number, None)
         if judged.request.revision:
+            before = self._told.pop(number, None)
             if before is None:
                 return  # final: it is too far back
-            self._ledger.add(before, -1)
-        self._ledger.add(judged)
-        self._told[number] = judged
+            self._ledger.add(before[0], -1)
+        self._told[number] = judged, self._ledger.add(judged)
         if len(self._told) > OPEN:
-            self._ledger.add_client(self._told.pop(next(iter(self._told))))
+            self._ledger.add_client(*self._told.pop(next(iter(self._told))))
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
@@ -379,7 +379,7 @@ class Analyzer:
         self._diagnosis.groups.finish()
         self._reuse.finish()
         while self._told:
-            self._ledger.add_client(self._told.popitem()[1])
+            self._ledger.add_client(*self._told.popitem()[1])
         with open(path, "wb") as file:
             self._spool.copy_to(file)
         return Shard(

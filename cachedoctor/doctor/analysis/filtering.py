@@ -24,6 +24,8 @@ _LOGGED = re.compile(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
 _END = "~"
 """Stands behind every digit and colon: ``10:00~`` is the end of that minute."""
 _FORMS = "give 2026-05-01T10:00, 10:00 or, since the start of the server, +90s or +1h30m"
+_NAMED = 8
+"""Slots that a hint names."""
 _NOTHING = 3
 """Exit status: nothing could be checked."""
 
@@ -58,7 +60,8 @@ def _is_time(text: str) -> bool:
     if found is None:
         return False
     try:
-        datetime.fromisoformat(f"{found['date'] or '2026-05-01'}T{found['clock'] or found['alone'] or '00:00'}")
+        clock = f"{found['clock'] or found['alone'] or '00:00'}{found['zone'] or ''}"
+        datetime.fromisoformat(f"{found['date'] or '2026-05-01'}T{clock}")
     except ValueError:
         return False
     return True
@@ -104,10 +107,12 @@ class _Found:
         self._numbers = dict.fromkeys(number for finding in report.findings for number in finding.requests)
         """Number of a request among those that are shown, of those that findings name."""
         self._tasks: list[int] = []
+        self._slots: set[int] = set()
 
     def take(self, row: RequestRow, wanted: bool) -> None:
         """Count a request, in the order of the report."""
         self.all += 1
+        self._slots.add(row.slot)
         self._tasks = [min([*self._tasks, row.task]), max([*self._tasks, row.task])]
         if not wanted:
             return
@@ -130,8 +135,10 @@ class _Found:
         return msgspec.structs.replace(finding, requests=numbers)
 
     def hint(self) -> str:
-        """Say which tasks there are."""
-        return f"its tasks are {self._tasks[0]} to {self._tasks[-1]}; cachedoctor export lists all requests"
+        """Say which tasks and slots there are."""
+        slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
+        where = f"its tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
+        return f"{where}; cachedoctor export lists all requests, with their times"
 
 
 class _Choice:
@@ -234,7 +241,11 @@ def _wall_limit(option: str, given: re.Match[str], day: str) -> Callable[[Reques
         if found is None or row.time is None:
             return None
         if zone is not None:
-            return datetime.fromisoformat(row.time).astimezone(zone).replace(tzinfo=None).isoformat(), wanted
+            try:
+                moved = datetime.fromisoformat(row.time).astimezone(zone)
+            except (ValueError, OverflowError):  # a day that no calendar has, or the first of all
+                return None
+            return moved.replace(tzinfo=None).isoformat(), wanted
         if found[1] == "--":
             return f"{found[2]}T{found[3]}", wanted[5:] if given["date"] else wanted
         return f"{found[1]}{found[2]}T{found[3]}", wanted

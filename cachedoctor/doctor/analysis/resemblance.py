@@ -19,6 +19,10 @@ _KEYS = 4
 _KEY = re.compile(r"[\w@.-]{1,40}")
 _QUOTED = re.compile(r'"([\w@.-]{1,40})"\s{0,8}:')
 _PAGE = re.compile(rb"<(?:!doctype html|html|head|body|!--|\?xml)", re.IGNORECASE)
+_BODY = re.compile(rb'"(?:messages|input|prompt)"\s{0,8}:')
+_BODIES = (
+    "request bodies: cachedoctor diff compares them, cachedoctor analyze LOG --requests takes them beside their log"
+)
 _KINDS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -49,6 +53,8 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
         return "the log of the kernel"
     if size > MOST and re.match(rb"\[\s*+\{", begin):
         return f"a JSON array of more than {MOST >> 20} MiB, which has to be one record per line: jq -c '.[]' FILE"
+    if begin[:1] in (b"[", b"{") and _BODY.search(begin) and b'"model"' in begin:
+        return _BODIES
     if begin[:1] in (b"[", b"{") and (json := _json(begin)) is not None:
         return json
     if _PAGE.match(begin):

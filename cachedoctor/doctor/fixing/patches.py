@@ -15,7 +15,7 @@ from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session
 _MOST = 4 << 20
 """Bytes; what starts a server is short."""
 _ROW = re.compile(r"[^\n]*\n|[^\n]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _YAML: frozenset[Launcher] = frozenset({"compose", "kubernetes", "llama-swap"})
 
 
@@ -42,16 +42,22 @@ def patch(
     if service is not None:
         asked = asked._replace(name=service)
     crlf = "\r\n" in text
+    if crlf and text.count("\r\n") != text.count("\n"):
+        raise CacheDoctorError(f"{path}: its rows end in two ways, CRLF and LF", "write it with one of them")
     new = _edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
     name = _printable(path)
+    if new != text and os.path.basename(name) != name and name.startswith(os.pardir):
+        name = os.path.basename(name)  # neither patch nor git apply leave the folder they run in
+        notes.append(f"the patch is to be applied in the folder of {path}")
+    name += "\t" * (" " in name)  # that is where a name with blanks ends, to patch and to git
     rows = difflib.unified_diff(_ROW.findall(text), _ROW.findall(new), f"a/{name}", f"b/{name}")
     return "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows), notes
 
 
 def _printable(path: str) -> str:
-    """The path as a patch names it: relative, on one row."""
+    """The path as it is shown: relative, on one row."""
     name = os.path.relpath(path) if os.path.isabs(path) else os.path.normpath(path)
     if not name.isprintable():
         raise CacheDoctorError("--file: its name holds what cannot be printed", "rename it")

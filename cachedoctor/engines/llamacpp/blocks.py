@@ -115,15 +115,12 @@ def _batch_shape(groups: _Groups, first: int) -> int:
 # ---- what they say
 
 
-def _share(raw: bytes) -> float | None:
-    return SHARE.of(float(raw))
-
-
 def _choice(life: Life, slot: Slot, block: Block) -> None:
     groups, at = block.groups, _launch_line(block)
     t_last, task = groups[fused.T_LAST], int(groups[fused.TASK])
     if t_last is None:
-        life.choose(slot, block.mark(0), "lcp", _share(groups[fused.SIMILARITY]), _share(groups[fused.F_KEEP]))
+        similarity, keep = float(groups[fused.SIMILARITY]), float(groups[fused.F_KEEP])
+        life.choose(slot, block.mark(0), "lcp", SHARE.of(similarity), SHARE.of(keep))
     else:
         life.choose(slot, block.mark(0), "lru", t_last=int(t_last))
     life.launch(slot, task, block.mark(at))

@@ -48,6 +48,9 @@ class Past(msgspec.Struct):
     """It has, and no request has ended since."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
+    asked: Facts | None = None
+    roomy: bool = False
+    """Whether the RAM cache is known to have kept all, by the facts that were asked last: they rarely change."""
 
     def known(self, length: int, first_line: int) -> Known | None:
         """The conversation that left a slot at this length before line ``first_line``; None if no request did."""
@@ -55,6 +58,12 @@ class Past(msgspec.Struct):
             return None
         owner = self.conversations.by_total(length, 0, first_line)
         return Known(None if owner is None else owner.id)
+
+    def is_roomy(self, facts: Facts) -> bool:
+        """Whether the RAM cache is known to have kept all that left a slot."""
+        if self.asked is not facts:
+            self.asked, self.roomy = facts, _roomy(facts)
+        return self.roomy
 
     def sleep(self, mark: Mark | None) -> None:
         """Forget what the server loses with its memory; ``mark`` is None where there was nothing to lose."""
@@ -111,7 +120,7 @@ def settle(
     between: Mapping[str, Between] = {}
     if held.tokens is None or numbers.prompt is None:
         held, between = _completed(seen, held, numbers, prefix)
-    roomy = _roomy(facts)
+    roomy = past.is_roomy(facts)
     unseen = not swapped and _came_unseen(seen, held, numbers)
     if unseen:
         revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
@@ -196,8 +205,8 @@ def _recorded(
 
 
 def _roomy(facts: Facts) -> bool:
-    """Whether the RAM cache is known to have kept all that left a slot: builds from b8929 on warn where it is off, and
-    what it refuses or throws out is printed at every level."""
+    """Whether the RAM cache is known to have kept all: builds from b8929 on warn where it is off, and what it refuses
+    or throws out is printed at every level."""
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
     return facts.setting("cache_ram_mib") != 0 and facts.ram_kept_all()

@@ -537,10 +537,10 @@ class Slot(msgspec.Struct):
 
     def _refused(self, seen: Observed) -> bool:
         """Whether it did not fit, and was given back before its first batch: some builds print nothing else of that."""
-        begun = seen.cached_tokens, seen.n_past, seen.progress, seen.processed_tokens, seen.generated_tokens
-        if seen.error is not None or seen.prompt_tokens is None or any(number is not None for number in begun):
+        if seen.prompt_tokens is None or not 0 < self.context <= seen.prompt_tokens or seen.error is not None:
             return False
-        return 0 < self.context <= seen.prompt_tokens and not seen.answered
+        begun = seen.cached_tokens, seen.n_past, seen.progress, seen.processed_tokens, seen.generated_tokens
+        return all(number is None for number in begun) and not seen.answered
 
     # ---- what it holds between requests
 

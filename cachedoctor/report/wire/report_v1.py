@@ -70,7 +70,7 @@ def _split(judged: Judged) -> tuple[int | None, int | None]:
     Where the slot held another conversation, what it shares with the prompt says nothing of the client.
     """
     r = judged.request
-    if not slot_taken(r) or not r.lost_tokens or r.reference_tokens is None:
+    if not r.lost_tokens or r.reference_tokens is None or not slot_taken(r):
         return r.lost_client, r.lost_server
     return lost_elsewhere(judged, r.reference_tokens, r.lost_tokens) or (None, None)
 
@@ -141,7 +141,7 @@ def tail(report: Report) -> dict[str, Any]:
         "causes": causes(report.findings),
         "slowest": report.slowest,
         "fix": report.fix,
-    }
+    } | ({} if report.unknown is None else {"unknown": report.unknown})
 
 
 def render(report: ShownReport, out: IO[bytes]) -> None:

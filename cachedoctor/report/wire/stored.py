@@ -32,6 +32,7 @@ from cachedoctor.model import (
     SlotReuse,
     SlowTurn,
     Totals,
+    UnknownShape,
     read_rows,
 )
 from cachedoctor.report.wire.report_v1 import SCHEMA, encode_row
@@ -65,6 +66,7 @@ class _Rest(msgspec.Struct):
     filtered: Filtered | None = None
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
     fix: list[Fix] = msgspec.field(default_factory=list)
+    unknown: list[UnknownShape] | None = None
     requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
     samples: list[CacheSample] = msgspec.field(default_factory=list)
     batches: list[PrefillBatch] = msgspec.field(default_factory=list)
@@ -140,7 +142,7 @@ def read(data: bytes, name: str) -> Report:
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
         StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
-        slowest=rest.slowest, fix=rest.fix,
+        slowest=rest.slowest, fix=rest.fix, unknown=rest.unknown,
     )  # fmt: skip
 
 

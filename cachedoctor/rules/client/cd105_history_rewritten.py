@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from cachedoctor.model import First, Remedy, RuledOut
 from cachedoctor.rules import advice, ram
 from cachedoctor.rules.base import (
@@ -58,7 +60,7 @@ def decide(s: RuleContext) -> Match | None:
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
-    sure = s.own_slot and not r.other_candidates and (again or not _in_first_prompt(s))
+    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return Match(tokens, "medium" if sure else "low")
 
 
@@ -104,7 +106,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     )
     numbers = {
         "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
-        "two": bool(r.other_candidates),
+        "two": bool(r.other_candidates) or _others(s),
     }  # fmt: skip
     return Proof(primary, related[:3], numbers)
 
@@ -112,6 +114,15 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def _in_first_prompt(s: RuleContext) -> bool:
     """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
     return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
+
+
+def _others(s: RuleContext) -> bool:
+    """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts get shorter."""
+    if not s.history or not _in_first_prompt(s):
+        return False
+    lengths = [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
+    is_shorter = any(after < before - SAME_PLACE for before, after in pairwise(lengths))
+    return is_shorter or (ram.goes_on_earlier(s) and not _same_place(s))
 
 
 def _same_place(s: RuleContext) -> bool:

@@ -24,18 +24,6 @@ from cachedoctor.rules.base import (
 )
 from cachedoctor.rules.checkpoints import held_whole, serves
 
-GROWS = 0.05
-"""Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
-
-
-def _takes_turns(s: RuleContext) -> bool:
-    """Without a RAM cache, two growing conversations in turn have the lengths of one that changes its head."""
-    prompt = s.request.prompt_tokens or 0
-    if s.setup.ram != "off" or len(s.history) < 2:
-        return False
-    last, before = s.history[-1].released_tokens, s.history[-2].released_tokens
-    return last is not None and before is not None and before <= prompt and prompt - last >= GROWS * prompt
-
 
 def _confidence(s: RuleContext) -> Confidence:
     """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
@@ -52,7 +40,7 @@ def _confidence(s: RuleContext) -> Confidence:
         return ("high" if repeated else "medium") if r.ram_best_lcp < EARLY * s.whole else "low"
     if s.own_slot is False:
         return "medium" if r.ram_looked and repeated else "low"
-    if s.own_slot is None or r.other_candidates or _takes_turns(s):
+    if s.own_slot is None or r.other_candidates or ram.takes_turns(s):
         return "low"
     if not repeated:
         return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
@@ -143,8 +131,8 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "begin": any(c.pos_min < most < c.pos_max for c in r.checks),
         "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
-        "turns": _takes_turns(s),
-        "first": _second(s),
+        "turns": ram.takes_turns(s),
+        "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
         "new": match.undecided and not r.cut,
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
