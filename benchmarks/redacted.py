@@ -39,7 +39,7 @@ def report(log: bytes) -> dict[str, Any]:
 def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
     """The report with quoted text masked; what was unknown stays unknown."""
     for info in report["inputs"]:
-        info["bytes"] = None
+        info["bytes"] = info["launcher"] = None  # a copy may keep another wrapper
     for session in report["sessions"]:
         session["model"] = session["model"] and "model"
         session["origin"] = session["origin"] and "origin"
@@ -48,8 +48,8 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
     for account in report.get("accounts", []):
         account["client"] = account["client"] and "client"
     for fix in report.get("fix", []):
-        if fix["origin"]:  # the steps name its service
-            fix["origin"], fix["steps"] = "origin", [len(step["commands"]) for step in fix["steps"]]
+        # the steps are in the form of the launcher, and name its service
+        fix["origin"], fix["launcher"], fix["steps"] = fix["origin"] and "origin", None, len(fix["steps"])
     for cause in report.get("causes", []):
         cause["servers"] = len(cause["servers"])
     for finding in report["findings"]:

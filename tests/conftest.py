@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import tempfile
 import tomllib
 from collections import defaultdict
@@ -49,6 +50,11 @@ settings.register_profile("tests", deadline=None, max_examples=25)
 settings.load_profile("sweep")
 
 gc.disable()  # until all is collected: nothing of it is garbage
+
+
+for _number in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:  # a shell ignores them for what it runs in the background
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

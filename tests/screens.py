@@ -26,9 +26,10 @@ _ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """Reads what a process writes to its terminal."""
 
-    def __init__(self, process: Started, fd: int) -> None:
+    def __init__(self, process: Started, fd: int, name: str) -> None:
         self.process = process
         self.fd = fd
+        self.name = name
         self.written = b""
 
     def resize(self, columns: int, rows: int) -> None:
@@ -63,11 +64,13 @@ class Terminal:
 
         ``after``: what is to be true of the terminal as soon as the screen is given back.
         """
+        held = os.open(self.name, os.O_RDWR | os.O_NOCTTY)  # its mode cannot be asked for once nobody has it open
         if number is not None:
             self.process.send_signal(number)
         while after is not None and LEAVE not in self.written:
             assert self.read()
         assert after is None or after()
+        os.close(held)
         with contextlib.suppress(OSError):  # Linux says EIO when the last writer is gone
             while data := os.read(self.fd, 65536):
                 self.written += data
@@ -84,6 +87,7 @@ def on_terminal(
     ``forks``: from a warm process, whose children no shell could stop and continue.
     """
     ours, theirs = os.openpty()
+    name = os.ttyname(theirs)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
     environment = {**keep, "TERM": "xterm-256color", **UTF8, "FORCE_HYPERLINK": "0"}
@@ -93,7 +97,7 @@ def on_terminal(
     with start(*args, **streams, env=environment) as process:
         os.close(theirs)
         try:
-            yield Terminal(process, ours)
+            yield Terminal(process, ours, name)
         finally:
             process.kill()
             os.close(ours)

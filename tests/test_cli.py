@@ -227,7 +227,8 @@ def test_a_command_line_is_checked(log: Path) -> None:
     """Its findings stand in the report; what cannot be read is one line and status 2."""
     done = run("analyze", log, "--cmdline", "llama-server -m x --checkpoint-every-nb 3 --temp 0.7")
     assert done.returncode == 0
-    assert b"note[CD406] option-unknown: llama-server does not know --checkpoint-every-nb" in done.stdout
+    assert b"note[CD406] " in done.stdout
+    assert b"An option of the command line that this build does not know" in done.stdout
     for bad in ("llama-server -m 'x", ""):
         done = run("analyze", log, "--cmdline", bad)
         assert done.returncode == 2

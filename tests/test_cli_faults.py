@@ -241,10 +241,10 @@ def test_a_writer_that_is_killed_in_the_middle_of_a_line() -> None:
     script = "import os, sys, time; os.write(1, sys.stdin.buffer.read()); time.sleep(999)"
     writer = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert writer.stdin is not None
-    with started("analyze", "-", stdin=writer.stdout) as process:
+    with started("analyze", "-", "-v", stdin=writer.stdout) as process:
         writer.stdin.write(LOG + SECOND[:200].encode())
         writer.stdin.close()
-        read_until(process, b"explain CD101, ")
+        read_until(process, b"explain CD101")
         writer.kill()
         out, error = process.communicate(timeout=PATIENCE)
     writer.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,8 +47,9 @@ def test_a_real_log() -> None:
     done = run("analyze", CASE, "-f", "concise", "--width", "20")
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == (
-        f"{CASE}:344: warning[CD101] billing-header: the billing header in the prompt changed (cch): 5,912 tokens "
-        "recomputed over 3 requests; only the first 58 of 2,104 tokens matched (636 ms, confidence high)\n"
+        f"{CASE}:344: warning[CD101] billing-header: Claude Code's billing header changes between requests (cch): "
+        "5,912 tokens recomputed over 3 requests; only the first 58 of 2,104 tokens matched (636 ms, confidence high); "
+        "fix: export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n"
     )
 
 
@@ -68,7 +70,7 @@ def test_fail_on_and_colours(log: Path) -> None:
     assert run("analyze", log, "-f", "concise", "--fail-on", "warning").returncode == 1
     assert b"\x1b" not in run("analyze", log, "-f", "concise").stdout
     colored = run("analyze", log, "-f", "concise", "--color", "always").stdout
-    assert b"\x1b[1;33mwarning[CD101]\x1b[0m billing-header: " in colored
+    assert re.search(rb"\x1b\[1;38;5;\d+mwarning\[CD101\]\x1b\[0m billing-header: ", colored)
 
 
 def test_the_line_that_proves_it_is_named_and_the_time_where_it_is_known() -> None:

@@ -79,8 +79,8 @@ def test_one_request_that_stays_open_is_no_all_clear(name: str) -> None:
     said = shown(KNOWN + OPEN, name)
     assert "no findings" not in said.lower()
     assert findings(KNOWN + OPEN) == [HEAD]
-    assert {"slot-held-other-prompt", "new conversation"} <= others(KNOWN + OPEN)
-    assert "new conversation" in said
+    assert {"slot-held-other-prompt", "new-conversation"} <= others(KNOWN + OPEN)
+    assert "new-conversation" in said
 
 
 @pytest.mark.parametrize("prompt", [1984, 2985, 1200])
@@ -88,7 +88,7 @@ def test_the_second_request_of_an_excerpt_that_shares_little_is_a_note(prompt: i
     """9 of 1,697 tokens in common: by their lengths the next turn, or another conversation's; no line tells."""
     log = request(21, 1692, 9, LRU) + request(28, prompt, 9, LRU)
     assert findings(log) == [HEAD]
-    assert {"slot-held-other-prompt", "new conversation"} <= others(log)
+    assert {"slot-held-other-prompt", "new-conversation"} <= others(log)
     report = report_of(log)
     assert report["totals"]["avoidable_tokens"] == 0
     rows = {entry["row"]: entry["tokens"] for entry in report["accounts"][0]["entries"]}

@@ -109,7 +109,7 @@ def test_both_formats_and_the_live_report_hide_secrets(tmp_path: Path) -> None:
     log = _log(f" key hf_ZqWvTkrLmNsPqRtUvWxYzAbCd {HEADER} | b791f;", f" zq@example.org {HEADER} | 0ed9c;").encode()
     path = tmp_path / "server.log"
     path.write_bytes(log)
-    for done in (run("analyze", path), run("analyze", path, "-f", "json"), run("analyze", "-", stdin=log)):
+    for done in (run("analyze", path, "-v"), run("analyze", path, "-f", "json"), run("analyze", "-", "-v", stdin=log)):
         assert done.returncode == 0
         assert b"CD101" in done.stdout
         assert b"<mail>" in done.stdout

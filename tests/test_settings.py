@@ -124,11 +124,11 @@ def test_another_file(project, tmp_path):
 )  # fmt: skip
 def test_what_a_file_gets_wrong_is_one_line(project, text, words):
     (project / "cachedoctor.toml").write_text(text)
-    (project / "report.txt").write_text("old")
-    done = here(project, "analyze", "server.log", "-o", "report.txt")
+    (project / "report").write_text("old")
+    done = here(project, "analyze", "server.log", "-o", "report")
     assert (done.returncode, done.stdout) == (2, b"")
     one_line(done, *words)
-    assert (project / "report.txt").read_text() == "old"
+    assert (project / "report").read_text() == "old"
 
 
 @pytest.mark.sweep
@@ -149,7 +149,7 @@ def test_the_reports_of_several_processes_leave_out_the_same(project):
         assert ignored not in codes(jobs)
     limit = {"CACHEDOCTOR_MIN_PROMPT_TOKENS": "2100"}  # of 1,900, 2,035 and 2,135 tokens the last is left
     jobs = here(project, "analyze", "server.log", "b.log", "-f", "json", "--jobs", "2", **limit)
-    assert codes(jobs) == ["CD102"]
+    assert codes(jobs) == ["CD102", "CD904"]  # what was passed over is nobody's
 
 
 @pytest.mark.sweep
@@ -157,7 +157,7 @@ def test_live_findings_leave_out_the_same(project):
     args = ("analyze", "-", "--ignore", "CD101")
     done = run(*args, stdin=(FIRST + SECOND + THIRD).encode(), shell="", folder=str(project), PYTHONPATH=str(ROOT))
     assert done.stdout.count(b"CD101") == 1  # in the last line
-    assert done.stdout.endswith(b"1 rule switched off: CD101; it is not reported.\n")
+    assert b"1 rule switched off: CD101; it is not reported.\n" in done.stdout
     assert b"warning[CD102]" in done.stdout
 
 

@@ -17,7 +17,7 @@ from cachedoctor.report.wire.stored import StoredRequests
 SHUT = RuledOut("no-usable-checkpoint", "a checkpoint can give back no more")
 OPEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose: nobody knows")
 LENGTHS = RuledOut("reasoning-edited", "not excluded by lengths alone: only the text decides")
-SECRET = RuledOut("new conversation", "not excluded: token=sk-ant-api03-0123456789abcdefghij <b>\x1b[1m")
+SECRET = RuledOut("new-conversation", "not excluded: token=sk-ant-api03-0123456789abcdefghij <b>\x1b[1m")
 
 
 def found(*others: RuledOut) -> Finding:

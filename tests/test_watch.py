@@ -269,7 +269,7 @@ def test_a_terminal_that_changes_its_size(log: Path) -> None:
         assert len(large) == 60
         report = terminal.end(signal.SIGTERM)
     assert terminal.process.returncode == 130
-    assert f"Read {len(LOG.splitlines())} lines" in report
+    assert "1 cause. Do now: export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in report
 
 
 @pytest.mark.sweep
@@ -285,7 +285,7 @@ def test_a_pipe_is_watched_until_it_ends() -> None:
     os.close(ours)
     assert terminal.process.returncode == 0
     assert "Interrupted" not in report
-    assert "warning[CD101] billing-header: the billing header" in report
+    assert "warning[CD101] billing-header" in report
 
 
 @pytest.mark.sweep
@@ -368,7 +368,7 @@ def test_a_log_in_a_pipe_as_plain_lines() -> None:
     assert lines[1].startswith(b"warning[CD101] billing-header: 1,900 tokens")
     assert b"; fix: Turn the header off" in lines[1]
     assert lines[2] == b""
-    assert lines[3].startswith(b"server    llama.cpp")
+    assert lines[3].startswith(b"Claude Code's billing header changes")
     assert done.stderr == b""
 
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
 
-
-class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One word, ``slot``."""
+class Term(NamedTuple):
+    """One word, ``slot``. No struct of msgspec: a shell that completes a word imports nothing heavy."""
 
     name: str
     meaning: str
-    also: list[str] = []
+    also: tuple[str, ...] = ()
     """Other spellings by which it can be asked for."""
-
-
-class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    term: list[Term]
 
 
 @cache
 def terms() -> list[Term]:
     """Return all words in the order of the alphabet."""
-    raw = Path(__file__).with_name("glossary.toml").read_bytes()
-    return sorted(msgspec.toml.decode(raw, type=_Table).term, key=lambda term: term.name.lower())
+    table = tomllib.loads(Path(__file__).with_name("glossary.toml").read_text("utf-8"))
+    return sorted((Term(**row) for row in table["term"]), key=lambda term: term.name.lower())
 
 
 def find(word: str) -> Term | None:

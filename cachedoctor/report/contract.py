@@ -235,7 +235,10 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
     slowest: list[SlowTurn] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
     fix: list[Fix] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
+    causes: list[Cause] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
 
 

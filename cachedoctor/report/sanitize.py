@@ -79,11 +79,12 @@ class _Sessions(Sequence[Session]):
 def report(shown: Report) -> ShownReport:
     """Return a report as it may be shown."""
     findings = [finding(found) for found in shown.findings]
-    parts = {"findings": findings, "sessions": _Sessions(shown.sessions), "fix": [_fix(one) for one in shown.fix]}
+    parts = {"findings": findings, "sessions": _Sessions(shown.sessions), "fix": [fix(one) for one in shown.fix]}
     return ShownReport(**{**msgspec.structs.asdict(shown), **parts})
 
 
-def _fix(shown: Fix) -> Fix:
+def fix(shown: Fix) -> Fix:
+    """Return what is to be changed as it may be shown."""
     return msgspec.structs.replace(
         shown,
         origin=shown.origin and hidden(shown.origin),

@@ -386,7 +386,7 @@ class Analyzer:
             self._inputs, self._sessions, self._sums, self._ledger, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
             {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
-            self._slowest,
+            self._slowest, self.begin,
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
@@ -399,8 +399,11 @@ class Analyzer:
         if line > 1:
             self._sessions[-1].last_line, part.sessions[0].first_line = line - 1, line
             add_input(self._inputs[-1], part.inputs[0])
+            self.begin += part.begin[: BEGIN - len(self.begin)]
+            self._note_launcher()
         else:
             self._inputs += part.inputs
+            self.begin = part.begin
         part.groups.renumber(self._number, len(self._sessions))
         self._spool.take_over(path, part.requests, len(self._sessions))
         for kind, rows in part.rows.items():

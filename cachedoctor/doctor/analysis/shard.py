@@ -34,6 +34,8 @@ class Shard(msgspec.Struct):
     faulty: bool
     """What reads an engine failed; the input says it."""
     slowest: Slowest
+    begin: bytes
+    """The first bytes of its last input, or of this part of it."""
 
 
 def add_input(info: InputInfo, more: InputInfo) -> None:

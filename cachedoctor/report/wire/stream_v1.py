@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session, causes
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.sanitize import ShownReport
@@ -98,15 +98,17 @@ def close(report: Report) -> Iterator[bytes]:
     for kind, rows in (("sample", report.samples), ("batch", report.batches)):
         for encoded in rows.lines() if rows is not None else ():
             yield _typed(kind, encoded)
-    for cause in report.findings:
-        yield finding(cause, True)
+    for found_cause in report.findings:
+        yield finding(found_cause, True)
     for rule in report.not_evaluated:
         yield _line("not_evaluated", **msgspec.structs.asdict(rule))
     yield _line(
         "summary", interrupted=report.interrupted, totals=report.totals, inputs=len(report.inputs),
         sessions=len(report.sessions), requests=sum(s.n_requests for s in report.sessions),
         findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=report.restart,
-        slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest, fix=report.fix,
+        slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest,
+        fix=[sanitize.fix(fix) for fix in report.fix],
+        causes=causes(sanitize.finding(finding) for finding in report.findings),
     )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ _WHOSE = {
 _TAKEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")
 
 _NEW = RuledOut(
-    "new conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
+    "new-conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
 )
 
 

@@ -66,7 +66,7 @@ def _alike(session: Session, found: Undecided) -> SessionFinding:
             RuledOut(
                 "slot-held-other-prompt", "not excluded: another conversation with the same beginning had the slot"
             ),
-            RuledOut("new conversations", "not excluded: they share their beginning; nothing is to mend then"),
+            RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
         ],
     )
     return _note(words, found, unless=_NAMED)
@@ -84,7 +84,7 @@ def _in_turn(session: Session, found: Undecided) -> SessionFinding:
             RuledOut(
                 "tools-changed", "not excluded: one client with two lists of tools, or two system prompts, in turn"
             ),
-            RuledOut("new conversations", "not excluded: they share their beginning; nothing is to mend then"),
+            RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
         ],
     )
     shown = [] if found.anew_at is None else [(found.anew_at, "began like what its slot held, and was longer")]
