@@ -70,18 +70,18 @@ class Screen:
 
     def _begin(self) -> None:
         self._console.size = _size()
+        self._handle(SIGQUIT=self._quit)  # from the first picture on, which a start may draw
         self._live.start()
         self._keyed = self._keys is not None and self._keys.begin()
-        for name, handler in (
-            ("SIGWINCH", self._resized),
-            ("SIGTSTP", self._suspended),
-            ("SIGALRM", self._resized),
-            ("SIGQUIT", self._quit),
-        ):
+        self._handle(SIGWINCH=self._resized, SIGTSTP=self._suspended, SIGALRM=self._resized)
+        self._show()
+
+    def _handle(self, **handlers: Callable[[int, FrameType | None], None]) -> None:
+        """Have these signals handled, where there are such and nobody ignores them."""
+        for name, handler in handlers.items():
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, handler)
-        self._show()
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         with self._interrupts.held():  # a second signal must not come before the screen is given back
