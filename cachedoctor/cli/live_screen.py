@@ -30,6 +30,9 @@ _PAUSE = 0.1
 """Seconds between two pictures while lines keep coming."""
 _SMALLEST = (20, 4)
 
+_GIVE_BACK = b"\x1b[?25h\x1b[?1049l"
+"""Shows the cursor and the normal screen, as rich does."""
+
 
 class Screen:
     """Draws on the alternate screen of a terminal while its ``with`` block lasts; what was there before comes back."""
@@ -128,8 +131,14 @@ class Screen:
         self._resized(number, frame)
 
     def _quit(self, number: int, _: FrameType | None) -> None:
-        """Ctrl-\\: ends at once, as it does elsewhere, but gives the terminal back."""
-        self._release()
+        """Ctrl-\\: ends at once, as it does elsewhere, but gives the terminal back.
+
+        It may come within a write to the terminal, which no buffer takes twice: the screen is given back past it.
+        """
+        if self._keys is not None:
+            self._keys.end()
+        if self._live.is_started:
+            os.write(self._console.file.fileno(), _GIVE_BACK)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
