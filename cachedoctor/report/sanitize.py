@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -24,6 +24,7 @@ from cachedoctor.model import (
     First,
     Fix,
     Line,
+    MeasuredRow,
     OptionChange,
     Period,
     PrefillBatch,
@@ -33,6 +34,7 @@ from cachedoctor.model import (
     SamplePeriod,
     Session,
     Stats,
+    StatsRow,
     StatsTable,
 )
 from cachedoctor.report.secrets import hidden, parted, without_cut_words
@@ -52,6 +54,7 @@ _BAR = " | "
 _WORDS = ("version", "version_min", "version_max", "program")
 _FACT = 240
 """Code points of a fact in which two servers differ."""
+_Row = TypeVar("_Row", StatsRow, MeasuredRow)
 
 
 class ShownReport(Report):
@@ -257,18 +260,19 @@ def _difference(shown: Difference) -> Difference:
 
 def stats(shown: Stats) -> Stats:
     """Return sums as they may be shown; paths stay, as the user gave them."""
-    measured = [
-        row if row.by == "path" else msgspec.structs.replace(row, group=row.group and hidden(row.group))
-        for row in shown.measured
-    ]
+    measured = [row if row.by == "path" else _group(row) for row in shown.measured]
     return msgspec.structs.replace(shown, tables=[_groups(table) for table in shown.tables], measured=measured)
 
 
 def _groups(shown: StatsTable) -> StatsTable:
     if shown.by == "path":
         return shown
-    rows = [msgspec.structs.replace(row, group=row.group and hidden(row.group)) for row in shown.rows]
-    return msgspec.structs.replace(shown, rows=rows)
+    return msgspec.structs.replace(shown, rows=[_group(row) for row in shown.rows])
+
+
+def _group(row: _Row) -> _Row:
+    """A row with the name of its group as it may be shown."""
+    return msgspec.structs.replace(row, group=row.group and hidden(row.group))
 
 
 def fields(shown: dict[str, Any]) -> dict[str, Any]:

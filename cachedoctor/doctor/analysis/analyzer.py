@@ -24,7 +24,6 @@ from cachedoctor.doctor.analysis.sums import Sums
 from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.faults import Faults
-from cachedoctor.doctor.fixing.fixes import fixes
 from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.pasted_issue import Issue, read_issue
 from cachedoctor.engines.llamacpp.settle import follow
@@ -34,6 +33,7 @@ from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
     Finding,
+    Fix,
     Given,
     InputInfo,
     Judged,
@@ -454,8 +454,17 @@ class Analyzer:
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
-            slowest=self._slowest.turns(), fix=fixes(findings, sessions, self._inputs),
+            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs),
         )  # fmt: skip
+
+
+def _fixes(findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo]) -> list[Fix]:
+    """What mends the findings; the launchers are imported where there is something to mend."""
+    if not findings:
+        return []
+    from cachedoctor.doctor.fixing.fixes import fixes
+
+    return fixes(findings, sessions, inputs)
 
 
 def _by_text(request: Request, turn: TextTurn | None) -> Request:

@@ -29,10 +29,14 @@ class Measured(NamedTuple):
 
 def measured(*reports: Report) -> list[Measured] | None:
     """Read what all of them have: the most exact that gives an interval, else the most exact; None: nothing."""
-    found = [[_all(piece, read(report)) for report in reports] for piece, read in _READ.items()]
-    having = [sides for sides in found if all(side.terms for side in sides)]
-    enough = (sides for sides in having if all(len(side.terms) >= FEWEST for side in sides))
-    return next(enough, next(iter(having), None))
+    exact: list[Measured] | None = None
+    for piece, read in _READ.items():
+        sides = [_all(piece, read(report)) for report in reports]
+        if all(len(side.terms) >= FEWEST for side in sides):
+            return sides
+        if exact is None and all(side.terms for side in sides):
+            exact = sides
+    return exact
 
 
 def by_session(report: Report) -> dict[int, Measured]:

@@ -81,7 +81,12 @@ def batch(row: PrefillBatch) -> bytes:
 
 def finding(shown: Finding, final: bool) -> bytes:
     """Give the line of a finding; ``final``: nothing is added to its numbers any more."""
-    return _line("finding", final=final, **msgspec.structs.asdict(sanitize.finding(shown)))
+    return _finding(sanitize.finding(shown), final)
+
+
+def _finding(shown: Finding, final: bool) -> bytes:
+    """Give the line of a finding that is as it may be shown."""
+    return _line("finding", final=final, **msgspec.structs.asdict(shown))
 
 
 def close(report: Report) -> Iterator[bytes]:
@@ -98,8 +103,9 @@ def close(report: Report) -> Iterator[bytes]:
     for kind, rows in (("sample", report.samples), ("batch", report.batches)):
         for encoded in rows.lines() if rows is not None else ():
             yield _typed(kind, encoded)
-    for found_cause in report.findings:
-        yield finding(found_cause, True)
+    findings = [sanitize.finding(found) for found in report.findings]
+    for shown in findings:
+        yield _finding(shown, True)
     for rule in report.not_evaluated:
         yield _line("not_evaluated", **msgspec.structs.asdict(rule))
     yield _line(
@@ -108,7 +114,7 @@ def close(report: Report) -> Iterator[bytes]:
         findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=report.restart,
         slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest,
         fix=[sanitize.fix(fix) for fix in report.fix],
-        causes=causes(sanitize.finding(finding) for finding in report.findings),
+        causes=causes(findings),
     )  # fmt: skip
 
 
