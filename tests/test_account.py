@@ -309,7 +309,8 @@ def test_a_later_part_has_later_sessions_and_requests() -> None:
     part.add(Judged(lost(100, index=4)))
     rest.add(Judged(lost(900, index=1)))
     part.merge(rest, 5, 2)
-    assert {session: (worst.tokens, worst.request) for session, worst in part.worst.items()} == {
+    worst = {session: server.worst for session, server in part.servers.items()}
+    assert {session: found and (found.tokens, found.request) for session, found in worst.items()} == {
         0: (100, 4),
         2: (900, 6),
     }

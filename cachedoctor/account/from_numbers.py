@@ -103,10 +103,12 @@ def _decided(judged: Judged, split: _Split) -> _Split:
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
+    if r.outcome == "cold":
+        return _NOTHING if r.error is not None else _cold(r, prompt, cached)
+    if r.text_lcp is None and (r.reference_tokens or 0) <= cached and (r.common_prefix_tokens or 0) <= cached:
+        return _NOTHING  # all that was there was reused, as by most
     if r.error is not None:
         return _NOTHING
-    if r.outcome == "cold":
-        return _cold(r, prompt, cached)
     if r.text_lcp is not None and r.reference_tokens is not None:
         reach = min(r.reference_tokens, prompt)
         # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells

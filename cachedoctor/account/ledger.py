@@ -6,7 +6,7 @@ Whole numbers, so that the ledgers of two parts of a log add up to that of the w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -23,10 +23,6 @@ _PLAIN = frozenset({"reused", "new"})
 """Rows that leave no question."""
 
 Scope = Literal["log", "server", "conversation", "client"]
-Key = tuple[Scope, int, int, str]
-"""Scope, session, conversation and client; -1 and "" where they do not matter."""
-_LOG: Key = ("log", -1, -1, "")
-"""The sum of its servers."""
 
 
 def _open(row: AccountRow, code: str | None) -> bool:
@@ -75,6 +71,11 @@ class Sum(msgspec.Struct):
             cell = self.cells.setdefault(key, Cell())
             cell.tokens += found.tokens
             cell.requests += found.requests
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a request; those in it may have been taken back."""
+        return bool(self.requests or self.not_placed)
 
     def of(self, *rows: AccountRow) -> int:
         """Tokens of these rows; of all without any."""
@@ -141,14 +142,42 @@ def _displaced(r: Request) -> bool:
     return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
+class Server(msgspec.Struct):
+    """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
+
+    rest: Sum = msgspec.field(default_factory=Sum)
+    """Requests of no conversation, and of those that were not kept."""
+    conversations: dict[int, Sum] = msgspec.field(default_factory=dict)
+    clients: dict[str, Sum] = msgspec.field(default_factory=dict)
+    unexplained: Unexplained = msgspec.field(default_factory=Unexplained)
+    worst: Worst | None = None
+
+    def whole(self) -> Sum:
+        """Add up all of its requests."""
+        whole = Sum()
+        for found in (self.rest, *self.conversations.values()):
+            whole.merge(found)
+        return whole
+
+    def merge(self, more: Server, requests: int) -> None:
+        """Count the requests of another part; so many came before it."""
+        self.rest.merge(more.rest)
+        for thread, found in more.conversations.items():
+            self.conversations.setdefault(thread, Sum()).merge(found)
+        for client, found in more.clients.items():
+            self.clients.setdefault(client, Sum()).merge(found)
+        self.unexplained.merge(more.unexplained)
+        if more.worst is not None:
+            self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
+
+
 class Ledger(msgspec.Struct):
     """Takes every request when it is judged, and takes back those that are judged anew."""
 
-    sums: dict[Key, Sum] = msgspec.field(default_factory=dict)
-    worst: dict[int, Worst] = msgspec.field(default_factory=dict)
+    servers: dict[int, Server] = msgspec.field(default_factory=dict)
     """By session."""
-    unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
-    """By session."""
+    kept: int = 0
+    """Servers, conversations and clients."""
 
     def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
         """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
@@ -156,48 +185,59 @@ class Ledger(msgspec.Struct):
         if r.parent is not None:
             return []
         placed = place(judged)
-        for key in _keys(r):
-            found = self.sums.get(key)
-            if found is None:
-                if len(self.sums) >= KEPT and key[0] == "conversation":
-                    continue
-                found = self.sums[key] = Sum()
-            found.add(placed, sign)
-        unexplained = self.unexplained.get(r.session)
-        if unexplained is None:
-            unexplained = self.unexplained[r.session] = Unexplained()
-        unexplained.add(judged, placed, sign)
+        server = self.servers.get(r.session) or self._begin(r.session)
+        found = None if r.thread is None else server.conversations.get(r.thread)
+        (found or self._first_of(server, r.thread)).add(placed, sign)
+        server.unexplained.add(judged, placed, sign)
         if _is_plain(placed):
             return placed
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
-        before = self.worst.get(r.session)
-        if sign > 0 and left and (before is None or left > before.tokens):
-            self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+        if sign > 0 and left and (server.worst is None or left > server.worst.tokens):
+            server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
         return placed
+
+    def _begin(self, session: int) -> Server:
+        self.kept += 1
+        self.servers[session] = server = Server()
+        return server
+
+    def _first_of(self, server: Server, thread: int | None) -> Sum:
+        """Begin the account of a conversation, if one more is kept."""
+        if thread is None or self.kept >= KEPT:
+            return server.rest
+        self.kept += 1
+        server.conversations[thread] = found = Sum()
+        return found
 
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
-        key = _client(judged.request)
-        if key is not None and (key in self.sums or len(self.sums) < KEPT):
-            self.sums.setdefault(key, Sum()).add(placed, 1)
+        r = judged.request
+        if r.client is None or r.parent is not None:
+            return
+        clients = self.servers[r.session].clients
+        if r.client not in clients:
+            if self.kept >= KEPT:
+                return
+            self.kept += 1
+            clients[r.client] = Sum()
+        clients[r.client].add(placed, 1)
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
-        for (scope, session, thread, client), found in more.sums.items():
-            key = (scope, session + sessions if session >= 0 else session, thread, client)
-            self.sums.setdefault(key, Sum()).merge(found)
-        for session, unexplained in more.unexplained.items():
-            self.unexplained.setdefault(session + sessions, Unexplained()).merge(unexplained)
-        for session, worst in more.worst.items():
-            self.worst[session + sessions] = Worst(worst.tokens, worst.request + requests, worst.mark)
+        for session, server in more.servers.items():
+            self.servers.setdefault(session + sessions, Server()).merge(server, requests)
+        self.kept += more.kept
 
     def undecided(self, session: int) -> Undecided | None:
         """What one life of a server computed and nothing explains."""
-        worst, found = self.worst.get(session), self.sums.get(("server", session, -1, ""))
-        more = self.unexplained.get(session, Unexplained())
-        mark = more.anew_at if worst is None else worst.mark
-        if mark is None or found is None:
+        server = self.servers.get(session)
+        if server is None:
             return None
+        more, worst = server.unexplained, server.worst
+        mark = more.anew_at if worst is None else worst.mark
+        if mark is None:
+            return None
+        found = server.whole()
         requests = sum(cell.requests for key, cell in found.cells.items() if _open(*key))
         return Undecided(
             found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
@@ -210,34 +250,45 @@ class Ledger(msgspec.Struct):
         ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet,
         with their rows.
         """
-        pending = Ledger()
+        whole, servers, conversations = Sum(), [], []
+        clients = self._clients(recent)
+        for session, server in sorted(self.servers.items()):
+            of_server = server.whole()
+            whole.merge(of_server)
+            servers.append(_Entry("server", session, of_server))
+            conversations += [
+                _Entry("conversation", session, found, thread) for thread, found in server.conversations.items()
+            ]
+        shown = [entry for entry in servers if entry.sum.counts]
+        if shown:
+            shown.insert(0, _Entry("log", None, whole))
+        for entries in (conversations, clients):
+            entries.sort(key=lambda entry: (-_again(entry.sum), entry.session, entry.thread, entry.client))
+            shown += [entry for entry in entries if entry.sum.counts][:SHOWN]
+        return [_account(entry, names) for entry in shown]
+
+    def _clients(self, recent: Iterable[tuple[Judged, list[Placed]]]) -> list[_Entry]:
+        """The accounts of all clients, with the requests that are not counted for them yet."""
+        found: dict[tuple[int, str], Sum] = {}
+        for session, server in self.servers.items():
+            for client, counted in server.clients.items():
+                found[session, client] = Sum()
+                found[session, client].merge(counted)
         for judged, placed in recent:
-            pending.add_client(judged, placed)
-        for key, found in pending.sums.items():
-            if key in self.sums:
-                found.merge(self.sums[key])
-        whole = Sum()
-        by_scope: dict[Scope, list[tuple[Key, Sum]]] = {}
-        for key, found in {**self.sums, **pending.sums}.items():
-            if found.requests or found.not_placed:
-                by_scope.setdefault(key[0], []).append((key, found))
-        servers = sorted(by_scope.get("server", []), key=lambda kept: kept[0])
-        for _, found in servers:
-            whole.merge(found)
-        shown = [(_LOG, whole), *servers] if servers else []
-        for scope in ("conversation", "client"):
-            some = sorted(by_scope.get(scope, []), key=lambda kept: (-_again(kept[1]), kept[0]))
-            shown += some[:SHOWN]
-        return [_account(key, found, names) for key, found in shown]
+            r = judged.request
+            if r.client is not None and r.parent is None:
+                found.setdefault((r.session, r.client), Sum()).add(placed, 1)
+        return [_Entry("client", session, one, client=client) for (session, client), one in found.items()]
 
 
-def _keys(r: Request) -> tuple[Key, ...]:
-    server: Key = ("server", r.session, -1, "")
-    return (server,) if r.thread is None else (server, ("conversation", r.session, r.thread, ""))
+class _Entry(NamedTuple):
+    """An account, and whose it is."""
 
-
-def _client(r: Request) -> Key | None:
-    return None if r.client is None or r.parent is not None else ("client", r.session, -1, r.client)
+    scope: Scope
+    session: int | None
+    sum: Sum
+    thread: int | None = None
+    client: str | None = None
 
 
 def _again(found: Sum) -> int:
@@ -245,8 +296,8 @@ def _again(found: Sum) -> int:
     return found.of() - found.of("reused", "new")
 
 
-def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
-    scope, session, thread, client = key
+def _account(entry: _Entry, names: Mapping[str, str]) -> Account:
+    found = entry.sum
     entries = [
         AccountEntry(row, None if code is None else names.get(code, code), cell.tokens, cell.requests)
         for (row, code), cell in found.cells.items()
@@ -254,6 +305,6 @@ def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
     ]
     entries.sort(key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))
     return Account(
-        scope, None if session < 0 else session, None if thread < 0 else thread, client or None,
+        entry.scope, entry.session, entry.thread, entry.client,
         found.requests, found.not_placed, found.of(), entries,
     )  # fmt: skip
