@@ -32,7 +32,7 @@ def _open(row: AccountRow, code: str | None) -> bool:
 
 def _is_plain(placed: list[Placed]) -> bool:
     """Whether no row leaves a question; rows stand in their order."""
-    return not placed or placed[-1].row in _PLAIN
+    return not placed or placed[-1][0] in _PLAIN
 
 
 class Cell(msgspec.Struct, gc=False):

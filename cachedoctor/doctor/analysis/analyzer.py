@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,7 @@ class Analyzer:
         self._sessions = self._lives.sessions
         self._sums = Sums()
         self._ledger = Ledger()
-        self._told: dict[int, tuple[Judged, list[Placed]]] = {}
+        self._told: OrderedDict[int, tuple[Judged, list[Placed]]] = OrderedDict()
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
         self._slowest = Slowest()
@@ -284,7 +285,7 @@ class Analyzer:
             self._ledger.add(before[0], -1)
         self._told[number] = judged, self._ledger.add(judged)
         if len(self._told) > OPEN:
-            self._ledger.add_client(*self._told.pop(next(iter(self._told))))
+            self._ledger.add_client(*self._told.popitem(last=False)[1])
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
