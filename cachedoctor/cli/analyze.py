@@ -84,7 +84,7 @@ class _Job(NamedTuple):
     quiet: bool
     wanted: Wanted | None
     """Requests that are shown, None for all."""
-    start: Told
+    start: Told | None
     unknown: UnknownLines | None
     """Counts the lines that are not known, where that was asked for."""
 
@@ -224,7 +224,9 @@ def _unknown_lines(format: FormatName) -> UnknownLines:
     return UnknownLines()
 
 
-def _start(launcher: LauncherName | None, line: str | None) -> Told:
+def _start(launcher: LauncherName | None, line: str | None) -> Told | None:
+    if launcher is None and line is None:
+        return None
     from cachedoctor.doctor.fixing.fixes import Told
 
     return Told(launcher, line)
@@ -314,7 +316,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
 
 
-def _chosen(report: Report, wanted: Wanted | None, start: Told, unknown: UnknownLines | None) -> Report:
+def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: UnknownLines | None) -> Report:
     """The report with the requests that are to be shown, and fixes in the form of what was said to start the server.
 
     One of nothing is left as it is, and says so.
@@ -323,11 +325,11 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told, unknown: Unknown
         from cachedoctor.doctor.analysis.filtering import filtered
 
         report = filtered(report, wanted)
-    if start != (None, None) or report.filtered is not None:
+    if start is not None or report.filtered is not None:
         from cachedoctor.doctor.fixing.fixes import fixes
         from cachedoctor.report.secrets import hidden
 
-        if start.line is not None and hidden(start.line) != start.line:
+        if start is not None and start.line is not None and hidden(start.line) != start.line:
             start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
         report.fix = fixes(report.findings, report.sessions, report.inputs, start)
     if unknown is not None:

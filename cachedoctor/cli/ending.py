@@ -125,7 +125,7 @@ def expected(begin: bytes, size: int = 0) -> str:
 
 
 def _begin(path: str) -> bytes:
-    from cachedoctor.doctor.analysis.resemblance import BEGIN
+    from cachedoctor.doctor.analysis.intake import BEGIN
     from cachedoctor.model import CacheDoctorError
     from cachedoctor.sources.file import FileSource
 

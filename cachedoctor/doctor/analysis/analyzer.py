@@ -10,9 +10,8 @@ import cachedoctor
 from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
-from cachedoctor.doctor.analysis.intake import HeldBack, Intake
+from cachedoctor.doctor.analysis.intake import BEGIN, HeldBack, Intake
 from cachedoctor.doctor.analysis.line_order import take_all
-from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -26,7 +25,6 @@ from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.doctor.naming import printable
-from cachedoctor.engines.llamacpp.pasted_issue import Issue, read_issue
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.envelope.delivery import delivered_by
@@ -136,7 +134,7 @@ class Analyzer:
             line: number of the first line; behind the first one of its file another life of the server came before.
         """
         self.close()
-        self._lives.follows, self._lives.issue = line > 1, Issue()
+        self._lives.follows, self._lives.issue = line > 1, None
         path = printable(path)
         if not continues:
             self._close_trackers()
@@ -191,7 +189,11 @@ class Analyzer:
 
     def _read_excerpt(self, segments: list[Segment]) -> None:
         """Read an input that is no more than an excerpt, after the text above its log."""
+        if not segments:
+            return
         if len({segment.origin for segment in segments} - {None}) <= 1:
+            from cachedoctor.engines.llamacpp.pasted_issue import read_issue
+
             above = [line for segment in segments if segment.origin is None for line in segment.data.split(b"\n")]
             self._lives.issue = read_issue(above)
         self._segments(segments, excerpt=True)

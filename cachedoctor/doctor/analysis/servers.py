@@ -18,8 +18,8 @@ from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.line_scanner import SingleScanner
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
-from cachedoctor.engines.llamacpp.excerpts import ExcerptReader, Partly
 from cachedoctor.engines.llamacpp.forked import WORDS
+from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker, of_fork
 from cachedoctor.envelope.clock import wall_time
@@ -127,6 +127,8 @@ class Servers:
 
         ``fork``: they are of one.
         """
+        from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
+
         reader = ExcerptReader(fork_lines(), of_fork(self._plan)) if fork else ExcerptReader(catalogue(), self._plan)
         take = self._take_of_fork if fork else self._take
         excerpts = [reader.read(segment) for segment in segments]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.llamacpp.excerpts import Partly
 from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.model import Mark
 
 WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})

@@ -14,9 +14,9 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp import blocks, fused, lines
 from cachedoctor.engines.llamacpp.client_addresses import ANSWERED, Clients
-from cachedoctor.engines.llamacpp.excerpts import LacksFieldError
 from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.partly import LacksFieldError
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
