@@ -109,19 +109,21 @@ class Unexplained(msgspec.Struct):
     def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
         r = judged.request
-        undecided = 0
         if not _is_plain(placed):
-            if not judged.verdict.named:
-                self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
-            undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
-        if undecided and r.slot_named:
-            self.named += sign
-        again = written_anew(r)
-        if again:
+            self._question(judged, placed, sign)
+        if r.outcome == "cold" and (again := written_anew(r)):
             self.anew += sign * again
             self.anew_at = r.marks.get("select") or r.marks["start"]
         if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
             self.returns += sign
+
+    def _question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+        r = judged.request
+        if not judged.verdict.named:
+            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.slot_named:
+            self.named += sign
         if undecided and r.outcome == "cold" and not r.other_candidates:
             self.alike += sign * undecided
             self.alike_requests += sign
