@@ -192,6 +192,7 @@ def test_after_so_many_lines_no_collector_is_looked_for() -> None:
         ({"kubernetes": {"pod": {"name": "a"}, "container": {"name": "b"}}, "host": {"name": "c"}}, "a/b"),
         ({"podName": "a", "containerName": "b", "nodeName": "c"}, "a/b"),
         ({"container_name": "/llama", "host": "gpu1"}, "gpu1/llama"),
+        ({"k8s.pod.name": "a", "k8s.container.name": "b", "k8s.node.name": "c"}, "a/b"),
         ({"@logStream": "ecs/llama/1"}, "ecs/llama/1"),
         ({"_HOSTNAME": "gpu1", "_SYSTEMD_UNIT": "llama.service"}, "gpu1/llama.service"),
         ({"host": "gpu1"}, "gpu1"),
