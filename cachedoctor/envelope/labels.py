@@ -40,8 +40,8 @@ _NAMES: dict[str, Role] = {
 }  # fmt: skip
 _AROUND = frozenset({
     "attributes", "body", "content", "data", "docker", "ecs", "entry", "event", "events", "fields", "hits",
-    "jsonpayload", "kubernetes", "labels", "line", "log", "logoriginal", "message", "metadata", "msg", "name", "original",
-    "originalmessage", "payload", "record", "resource", "resourceattributes", "result", "source", "structuredmetadata",
+    "jsonpayload", "kubernetes", "labels", "line", "log", "logoriginal", "message", "metadata", "msg", "name",
+    "original", "originalmessage", "payload", "record", "resource", "resourceattributes", "result", "source", "structuredmetadata",
     "text", "textpayload", "value", "values",
 })  # fmt: skip
 """Names of keys that hold the line, or objects, in the documents of these collectors."""
