@@ -41,8 +41,8 @@ _NAMES: dict[str, Role] = {
 _AROUND = frozenset({
     "attributes", "body", "content", "data", "docker", "ecs", "entry", "event", "events", "fields", "hits",
     "jsonpayload", "kubernetes", "labels", "line", "log", "logoriginal", "message", "metadata", "msg", "name",
-    "original", "originalmessage", "payload", "record", "resource", "resourceattributes", "result", "source", "structuredmetadata",
-    "text", "textpayload", "value", "values",
+    "original", "originalmessage", "payload", "record", "resource", "resourceattributes", "result",
+    "source", "structuredmetadata", "text", "textpayload", "value", "values",
 })  # fmt: skip
 """Names of keys that hold the line, or objects, in the documents of these collectors."""
 _NO_LABELS = frozenset({"annotations"})
