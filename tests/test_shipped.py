@@ -331,6 +331,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.sweep
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=8), st.integers(1, 200))
 def test_any_records_are_read(values: list[Any], size: int) -> None:
