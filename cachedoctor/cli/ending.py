@@ -84,7 +84,7 @@ def status(
         terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    if _tells_nothing(report) and not _causes(report):
+    if not _causes(report) and _tells_nothing(report):
         return NOTHING
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
 
