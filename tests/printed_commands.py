@@ -16,7 +16,9 @@ import jsonschema
 import real_options
 import yaml
 from conftest import FIXTURES
+from typer.main import get_command
 
+from cachedoctor.cli import app
 from cachedoctor.model import FixStep
 
 COUNT: Counter[str] = Counter()
@@ -41,6 +43,21 @@ def shell_reads(rows: Iterable[str]) -> None:
 def as_command(row: str) -> str:
     """A row of options behind a program."""
     return f"program {row}" if row.startswith("-") else row
+
+
+@cache
+def _commands() -> dict[str, Any]:
+    found: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    return found
+
+
+def ours_read(rows: Iterable[str]) -> None:
+    """Hold commands of this program against its own command line."""
+    for row in rows:
+        if row.startswith("cachedoctor "):
+            _, name, *words = shlex.split(row)
+            _commands()[name].make_context(name, words).close()
+            COUNT["cachedoctor"] += 1
 
 
 @cache

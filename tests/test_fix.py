@@ -14,7 +14,7 @@ import pytest
 import yaml
 from command import PYTHON
 from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, log_of, prompts_of, report_of
-from printed_commands import BLANK, as_command, in_rows, in_step, is_read, servers_take, shell_reads
+from printed_commands import BLANK, as_command, in_rows, in_step, is_read, ours_read, servers_take, shell_reads
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
@@ -65,6 +65,7 @@ def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     rows += (report["restart"] or {"command": ""})["command"].split("\n")
     assert not [row for row in rows if BLANK.search(row)]
     shell_reads(map(as_command, rows))
+    ours_read(rows)
     servers_take(in_rows(engine_of(report), rows), report["sessions"])
 
 
