@@ -211,8 +211,8 @@ INSTEAD = {
 """What took the place of a removed option that has no other name, for the builds after it."""
 
 READ_BOTH_WAYS = 7376
-"""From here on a switch and its switch-off are one option, whose variable is read as off, too. Before, the variable of a
-switch did nothing when it said off."""
+"""From here on a switch and its switch-off are one option, whose variable is read as off, too. Before, a variable that
+said off did nothing."""
 
 UNREAD_ENV = {"LLAMA_ARG_KV_SPLIT", "LLAMA_ARG_NO_CONTEXT_SHIFT", "LLAMA_ARG_NO_ENDPOINT_SLOTS"}
 """Variables whose value says the opposite of their option, or whose sense is not certain: their value is not read."""
