@@ -54,8 +54,6 @@ _WITHOUT_SPECULATION = Remedy(
 
 
 def _of_speculation(session: Session) -> list[Remedy]:
-    if session.since("0.5.10") is False:
-        return [Remedy("Use 0.5.14 or newer, where both go together by default."), _WITHOUT_SPECULATION]
     return [
         Remedy(
             "Use 0.5.14 or newer, where both go together by default. 0.5.10 to 0.5.13 can do it with these settings.",
