@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +14,7 @@ import pytest
 import yaml
 from command import PYTHON
 from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, log_of, prompts_of, report_of
+from printed_commands import BLANK, as_command, in_rows, in_step, is_read, ours_read, servers_take, shell_reads
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
@@ -27,7 +26,6 @@ from cachedoctor.model import (
     Cost,
     Finding,
     Fix,
-    FixStep,
     Launcher,
     OptionChange,
     Remedy,
@@ -40,20 +38,6 @@ from cachedoctor.report.wire import stored
 from cachedoctor.rules.registry import load
 
 LAUNCHERS = get_args(Launcher)
-BLANK = re.compile(r"(?<!\[)\.\.\.|<[a-z][^>]*>")
-"""What nobody can paste."""
-
-
-def shell_reads(rows: Iterable[str]) -> None:
-    """Hold rows against the grammar of a POSIX shell."""
-    text = "\n".join(rows)
-    done = subprocess.run(["sh", "-n"], input=text.encode(), capture_output=True, check=False)
-    assert done.returncode == 0, (text, done.stderr)
-
-
-def as_command(row: str) -> str:
-    """A row of options behind a program."""
-    return f"program {row}" if row.startswith("-") else row
 
 
 def options_exist(options: list[dict[str, Any]], low: int | None, high: int | None) -> None:
@@ -67,20 +51,27 @@ def options_exist(options: list[dict[str, Any]], low: int | None, high: int | No
         assert (option["value"] is None) == (known.kind == "switch" and option["name"].startswith("-")), option
 
 
+def engine_of(report: dict[str, Any]) -> str:
+    """The engine of a report with one kind of server."""
+    return next((s["engine"] for s in report["sessions"]), "llama.cpp")
+
+
 @every_case
 def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
-    """In the findings, and in what would show more."""
+    """In the findings, and in what would show more: by a shell, and by the server of that build."""
     report = report_of(content_of(case), prompts_of(case), given_of(case))
     rows = [c for f in report["findings"] for remedy in f["remedies"] for c in remedy["commands"]]
     rows += [row for rule in report["not_evaluated"] for row in rule["enable"].split("\n")[1:]]
     rows += (report["restart"] or {"command": ""})["command"].split("\n")
     assert not [row for row in rows if BLANK.search(row)]
     shell_reads(map(as_command, rows))
+    ours_read(rows)
+    servers_take(in_rows(engine_of(report), rows), report["sessions"])
 
 
 @every_case
 def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
-    """Shell, YAML and units are read by their parsers; what is set exists in the build."""
+    """Shell, YAML and units are read by their parsers; what is set exists in the build, and the build says so."""
     report = report_of(content_of(case), prompts_of(case), given_of(case))
     found = stored.read(json.dumps(report).encode(), "report")
     line = case_of(case).get("cmdline")
@@ -92,23 +83,8 @@ def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
     for launcher in LAUNCHERS:
         for fix in fixes(found.findings, found.sessions, found.inputs, Told(launcher, line)):
             for step in fix.steps:
-                is_read(step)
-
-
-def is_read(step: FixStep) -> None:
-    """Hold the rows of a step against the parser of their form."""
-    text = "\n".join(step.commands) + "\n"
-    assert not BLANK.search(text), text
-    if step.form in ("sh", "options"):
-        shell_reads(map(as_command, step.commands))
-    elif step.form == "yaml":
-        assert isinstance(yaml.safe_load(text), dict)
-    elif step.form == "ini":
-        unit = configparser.ConfigParser(strict=False, interpolation=None)
-        unit.read_string(text)
-        assert unit.sections() == ["Service"]
-    else:
-        assert all(": " in row for row in step.commands)
+                is_read(step, launcher)
+                servers_take(in_step(engine_of(report), step), report["sessions"], line)
 
 
 def test_no_rule_holds_a_blank() -> None:

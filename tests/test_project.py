@@ -123,6 +123,8 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/make-session",
         "scripts/make-schemas",
         "scripts/make-man",
+        "scripts/make-server-options",
+        "scripts/make-engine-options",
         "scripts/docs",
         "benchmarks/run",
         ".ci/run",

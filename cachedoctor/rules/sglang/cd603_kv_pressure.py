@@ -81,10 +81,11 @@ def _remedies(session: Session) -> list[Remedy]:
         ),
     ]
     if session.setting("hicache") is not True and hybrid(session) is not True:
+        ratio = "" if session.since("0.4.5") is False else " --hicache-ratio 2"
         out.append(
             Remedy(
                 "Or let prefixes wait in main memory instead of being dropped.",
-                options=as_typed("--enable-hierarchical-cache --hicache-ratio 2"),
+                options=as_typed(f"--enable-hierarchical-cache{ratio}"),
             )
         )
     return out

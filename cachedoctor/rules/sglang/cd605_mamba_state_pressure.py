@@ -59,13 +59,19 @@ def _note(
     )
 
 
+def _more_states(session: Session) -> Remedy:
+    what = "Give states more of the memory, at the cost of KV cache: "
+    if session.since("0.5.4") is False:
+        return Remedy(f"{what}a larger number of states (--max-mamba-cache-size).")
+    return Remedy(
+        f"{what}a higher ratio than the default of 0.9 (0.5.4 and newer), or a number of states (--max-mamba-cache-size).",
+        options=as_typed("--mamba-full-memory-ratio 1.5"),
+    )
+
+
 def _remedies(session: Session) -> list[Remedy]:
     out = [
-        Remedy(
-            "Give states more of the memory, at the cost of KV cache: a higher ratio than the default of 0.9 (0.5.4 and newer), or a "
-            "number of states (--max-mamba-cache-size).",
-            options=as_typed("--mamba-full-memory-ratio 1.5"),
-        ),
+        _more_states(session),
         Remedy(
             "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
             options=as_typed("--mamba-ssm-dtype bfloat16"),
