@@ -21,6 +21,7 @@ from cachedoctor.cli import (
     explain,
     export,
     fix,
+    probe,
     redact,
     report,
     rules,
@@ -63,6 +64,7 @@ app.command("compare", cls=Command, short_help="Say whether a change helped, wit
 )
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
+app.command("probe", cls=Command, short_help="Ask a running server whether it reuses what it should.")(probe.probe)
 app.command("config", cls=Command)(config.config)
 
 

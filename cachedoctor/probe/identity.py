@@ -16,7 +16,8 @@ from cachedoctor.probe.connection import Connection
 PORTS = (9931, 8080, 1234, 11434, 8000, 30000)
 """Where such servers listen when nothing else is said."""
 _RUNNING = re.compile(
-    rb"^(?:llamacpp:requests_processing|vllm:num_requests_running|sglang:num_running_reqs)(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
+    rb"^(?:llamacpp:requests_processing|vllm:num_requests_running|sglang:num_running_reqs)"
+    rb"(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
     re.MULTILINE,
 )
 _BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*block_size="(\d{1,6})"', re.MULTILINE)

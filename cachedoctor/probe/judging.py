@@ -8,6 +8,8 @@ from cachedoctor.model.probed import ProbeCause, ProbedServer, ProbeQuestion
 from cachedoctor.probe.measuring import little
 
 Asked = Mapping[str, ProbeQuestion]
+_PLAIN = ("first", "again", "turn", "tail", "forced", "head", "back", "tools-again", "pair-a", "pair-b")
+"""Questions that a server has no reason to refuse but a small context."""
 _INSERTED = 4
 """Tokens that a server may count more than its own tokenizer made: marks of beginning."""
 _BETWEEN = "ask the server itself, without what stands between (gateway, proxy): if the fault is gone, it is there"
@@ -40,17 +42,17 @@ def _kept(asked: Asked, name: str) -> bool:
 
 
 def _refused(server: ProbedServer, asked: Asked) -> ProbeCause | None:
-    first = asked.get("first")
-    if first is None or first.state != "refused":
+    name = next((name for name in _PLAIN if _state(asked, name) == "refused"), None)
+    if name is None:
         return None
     room = f"{server.context_tokens:,} tokens" if server.context_tokens is not None else "too little"
     if server.slots is not None and server.slots > 1:
         says = f"a prompt of this probe does not fit: each of the {server.slots} slots has {room}"
         return ProbeCause(
-            "first", ["CD403", "CD401"], says, "a larger --ctx-size, which the slots share, or fewer --parallel"
+            name, ["CD403", "CD401"], says, "a larger --ctx-size, which the slots share, or fewer --parallel"
         )
     return ProbeCause(
-        "first", ["CD401"], f"a prompt of this probe does not fit: the context has {room}", "a larger --ctx-size"
+        name, ["CD401"], f"a prompt of this probe does not fit: the context has {room}", "a larger --ctx-size"
     )
 
 

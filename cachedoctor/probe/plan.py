@@ -28,10 +28,12 @@ class Ask(NamedTuple):
     """The question that begins at the same time."""
     control: bool = False
     """Nothing of it was sent before: what is reused must be next to nothing."""
-    extra: Body = {}
+    extra: tuple[tuple[str, bool], ...] = ()
     """Further keys of the request."""
     optional: bool = False
     """The answer is worth a note; it is no fault of a cache."""
+    goes_back: bool = False
+    """It parts from what the server holds before its end, where some memories have only checkpoints to go back to."""
 
 
 def prose(seed: str, chars: int) -> str:
@@ -69,35 +71,62 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
     answer = {"role": "assistant", "content": "Yes."}
     more = _user("And now? " + prose(nonce + "m", prompt_tokens * _CHARS // 4))
     turn = [system, user, answer, more]
-    other = [_system("z" + nonce[::-1], prompt_tokens), user]
-    third = [*turn, {"role": "assistant", "content": "No."}, _user("Are you sure?")]
-    middle = [*turn, {"role": "system", "content": "Be brief from now on."}, _user("Go on.")]
+    back = [system, edited, answer, _user("And now?")]
+    other = [_system(nonce[::-1], prompt_tokens), user]
+    back_on = [*back, answer, _user("Are you sure?")]
+    middle = [*back_on, answer, {"role": "system", "content": "Be brief from now on."}, _user("Go on.")]
     thought = {"role": "assistant", "content": "Yes.", "reasoning_content": prose(nonce + "r", 200)}
-    reasoned = [system, user, thought, more]
-    with_tools = {"messages": [system, user], "tools": tools()}
-    permuted = {"messages": [system, user], "tools": tools()[::-1]}
+    armed = [_system(nonce[6:] + nonce[:6], prompt_tokens), user]
+    with_tools = {"messages": armed, "tools": tools()}
+    permuted = {"messages": armed, "tools": tools()[::-1]}
     other_on = [*other, answer, _user("And after that?")]
     return [
         Ask("first", "a prompt that the server has never seen", {"messages": [system, user]}, control=True),
-        Ask("again", "the same prompt", {"messages": [system, user]}, ("first",)),
+        Ask("again", "the same prompt", {"messages": [system, user]}, ("first",), goes_back=True),
         Ask("turn", "the same with an answer and a turn more", {"messages": turn}, ("again",)),
-        Ask("tail", "the end of the first prompt edited", {"messages": [system, edited]}, ("again", "turn")),
+        Ask(
+            "tail",
+            "the end of the first prompt edited",
+            {"messages": [system, edited]},
+            ("again", "turn"),
+            goes_back=True,
+        ),
         Ask("head", "control: the head edited, must be computed", {"messages": other}, control=True),
-        Ask("back", "the first conversation after another one", {"messages": turn}, ("turn",)),
-        Ask("system", "a system message in the middle", {"messages": middle}, ("back",), optional=True),
-        Ask("tools", "the first prompt with tools", with_tools, optional=True),
-        Ask("tools-again", "the same tools again", with_tools, ("tools",)),
-        Ask("pair-a", "two at once: the first conversation", {"messages": third}, ("back", "system"), "pair-b"),
+        Ask("back", "the first conversation after another one", {"messages": back}, ("tail",)),
+        Ask("tools", "a prompt with tools", with_tools, optional=True),
+        Ask("tools-again", "the same prompt with the same tools", with_tools, ("tools",), goes_back=True),
+        Ask("pair-a", "two at once: the first conversation", {"messages": back_on}, ("back",), "pair-b"),
         Ask("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",)),
-        Ask("reasoning", "reasoning echoed where it was dropped", {"messages": reasoned}, ("back",), optional=True),
+        Ask("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
+        Ask(
+            "reasoning",
+            "reasoning echoed where it was dropped",
+            {"messages": [system, edited, thought, more]},
+            ("back",),
+            optional=True,
+        ),
         Ask("permuted", "the same tools in another order", permuted, ("tools-again",), optional=True),
-        Ask("messages", "the first prompt by /v1/messages", {"messages": [system, user]}, ("again",), optional=True),
+        Ask(
+            "messages",
+            "the last prompt by /v1/messages",
+            {"messages": back_on},
+            ("pair-a", "system"),
+            optional=True,
+            goes_back=True,
+        ),
     ]
 
 
 def forced(first: Ask) -> Ask:
     """Give the question that is asked where nothing came back: the same prompt, with reuse asked for by name."""
-    return Ask("forced", "the same prompt with cache_prompt true", first.body, ("again",), extra={"cache_prompt": True})
+    return Ask(
+        "forced",
+        "the same prompt with cache_prompt true",
+        first.body,
+        ("again",),
+        goes_back=True,
+        extra=(("cache_prompt", True),),
+    )
 
 
 def short(nonce: str) -> Ask:

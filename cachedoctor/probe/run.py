@@ -119,9 +119,8 @@ class _Run:
 
     def _needless(self, ask: Ask) -> bool:
         """Whether the answer could tell nothing more."""
-        first = self.asked.get("first")
-        if first is not None and first.state == "refused":
-            return True
+        if any(found.state == "refused" and not self.table[name].optional for name, found in self.asked.items()):
+            return True  # the context is too small for more
         if ask.name not in _AFTER_MISS and self._nothing_back():
             return True
         if ask.name == "tools-again":
@@ -152,7 +151,7 @@ class _Run:
 
     def _send(self, ask: Ask) -> Reply:
         path = "/v1/messages" if ask.name == "messages" else "/v1/chat/completions"
-        body = {**ask.body, **ask.extra, "max_tokens": 1, "temperature": 0, "stream": False}
+        body = {**ask.body, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]
             body |= {"system": first["content"], "messages": others}
@@ -161,7 +160,7 @@ class _Run:
         return read(self.at, self.at.post(path, body))
 
     def _take(self, ask: Ask, reply: Reply, slot: int | None) -> None:
-        if reply.refused is not None and not ask.optional and not (ask.name == "first" and reply.too_long):
+        if reply.refused is not None and not ask.optional and not reply.too_long:
             raise CacheDoctorError(
                 f"{self.at.url}: the server refused a plain chat request ({reply.refused})",
                 "look into its log; --model NAME asks another model",
@@ -173,11 +172,17 @@ class _Run:
             round(reply.seconds, 4), slot, reply.refused or "",
         )  # fmt: skip
         if reply.refused is None:
-            found.state = measuring.judge(found, self.server, ask.control)
-        if ask.name == "tools" and found.state != "refused":
-            found.state = "noted"
+            found.state = self._judged(ask, found)
+        if found.state == "noted" and ask.goes_back:
+            found.note = "went back to a checkpoint"
         self.asked[ask.name] = found
         self.tokens += reply.prompt_tokens if reply.prompt_tokens is not None else len(plan.words(ask.body)) // 4
+
+    def _judged(self, ask: Ask, found: ProbeQuestion) -> State:
+        if ask.name == "tools":
+            return "noted"
+        exact_before = ask.name == "tools-again" and self.asked["again"].state == "as expected"
+        return measuring.judge(found, self.server, ask.control, ask.goes_back and not exact_before)
 
     def _expected(self, ask: Ask) -> tuple[int | None, bool]:
         """Tokens that the prompt shares with what it follows, and whether they were counted."""
@@ -235,7 +240,7 @@ class _Run:
             for name, found in self.asked.items():
                 if found.reused_tokens is None and found.prompt_tokens is not None and found.state == "unknown":
                     found.reused_tokens = 0
-                    found.state = measuring.judge(found, self.server, self.table[name].control)
+                    found.state = self._judged(self.table[name], found)
         return counted
 
     def _slots(self) -> dict[int, int]:
