@@ -94,7 +94,7 @@ def probe(
                 probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None, color, width))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    if shown.measure == "none":
+    if shown.measure == "none" and not shown.causes:
         raise typer.Exit(NOTHING)
     if fail_on == "deviation" and (shown.causes or any(q.state in ("less", "more") for q in shown.questions)):
         raise typer.Exit(FOUND)

@@ -37,7 +37,7 @@ def identify(at: Connection, model: str | None) -> ProbedServer:
     if not isinstance(listed, dict) or not isinstance(listed.get("data"), list):
         what = f"{at.url}: what answers there has no /v1/models"
         raise CacheDoctorError(what, "give the address of an OpenAI-compatible server, without a path below /v1")
-    owners = {m.get("owned_by") for m in listed["data"] if isinstance(m, dict) and isinstance(m.get("owned_by"), str)}
+    owners = {str(m.get("owned_by")) for m in listed["data"] if isinstance(m, dict)}
     _llama(at, found)
     if found.engine == "unknown":
         _others(at, found, owners)
@@ -119,9 +119,9 @@ def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None
         rows = stored.get("data") if isinstance(stored, dict) else None
         rows = rows if isinstance(rows, list) else []
         loaded = [m.get("id") for m in rows if isinstance(m, dict) and m.get("state") == "loaded"]
-    known = [name for name in loaded if name in names]
+    known = [name for name in names if name in loaded]
     if known or len(names) == 1:
-        return (known or names)[0]
+        return str((known or names)[0])
     if not names:
         raise CacheDoctorError(f"{at.url}: the server has no model", "load one, or name it: --model NAME")
     shown = ", ".join(at.quote(name) for name in names[:3])

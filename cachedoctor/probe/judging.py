@@ -21,12 +21,11 @@ def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> l
         return [found]
     if "more" in (_state(asked, "first"), _state(asked, "head")):
         return [_store_between(asked)]
-    checks = (_cut_prompt(asked, rendered), _beginning(server, asked, rendered), _back(server, asked))
-    found_first = [cause for cause in checks if cause is not None]
-    if found_first and found_first[0].question in ("first", "again"):
-        return found_first[:1]
-    later = (_tools(asked), _system(asked), _pair(server, asked))
-    return [*found_first, *(cause for cause in later if cause is not None)]
+    first = _cut_prompt(asked, rendered) or _beginning(server, asked, rendered)
+    if first is not None:  # what follows from it cannot be told from faults of their own
+        return [first]
+    later = (_back(server, asked), _tools(asked), _system(asked), _pair(server, asked))
+    return [cause for cause in later if cause is not None]
 
 
 def _state(asked: Asked, name: str) -> str:
@@ -99,6 +98,16 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
 
 def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
     """Explain a repeat that missed while the next turn came back."""
+    if _state(asked, "tail") == "noted":
+        says = (
+            "an identical repeat is computed again while an edited one goes back to a checkpoint: this build cannot cut"
+        )
+        return ProbeCause(
+            "again",
+            ["CD206"],
+            f"{says} the last token off this model's memory",
+            "b9294 or newer; until then no repeat after a reply of one token",
+        )
     if not _kept(asked, "tail"):
         return _no_way_back("again", server)
     if server.engine == "vllm":
@@ -156,8 +165,8 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
         fix = f"take the changing value (clock, id, billing header) out of the head; {_BETWEEN}"
         return ProbeCause("again", ["CD102", "CD101"], says, fix)
     if server.engine == "llama.cpp":
-        says = "nothing comes back, even where reuse is asked for: something sets cache_prompt to false on the way"
-        fix = f"no cache_prompt=false in the gateway's defaults; {_BETWEEN}"
+        says = "nothing comes back, even where reuse is asked for: the server does not reuse, or is told so on the way"
+        fix = f"start without --no-cache-prompt; no cache_prompt=false in a gateway's defaults; {_BETWEEN}"
         return ProbeCause("again", ["CD109"] if "first" in rendered else ["CD109", "CD102"], says, fix)
     codes = {"vllm": ["CD503", "CD501"], "sglang": ["CD601"]}.get(server.engine, [])
     says = "nothing ever comes back: the cache is off, or the prompt is changed at its head on the way"
@@ -177,15 +186,24 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return ProbeCause(
             "back", ["CD303", "CD301"], says, "--cache-ram 8192 (0 is off; builds before b6751 have none), or -np 2"
         )
-    one, other = asked["back"].slot, asked["head"].slot
-    if one is not None and one == other:
-        says = f"two conversations were put into slot {one} while the server has others"
-        fix = f"no id_slot in requests, no tiny --slot-prompt-similarity, and --cache-ram 8192; {_BETWEEN}"
-        return ProbeCause("back", ["CD309", "CD303"], says, fix)
+    if _one_slot(server, asked):
+        return _pinned("back", asked)
     says = "a conversation is forgotten as soon as another one came between, though there are several slots"
     return ProbeCause(
         "back", ["CD301", "CD303"], says, "--cache-ram 8192, --slot-prompt-similarity at its default (0.1)"
     )
+
+
+def _one_slot(server: ProbedServer, asked: Asked) -> bool:
+    """Whether prompts that share nothing went to one slot while the server has others."""
+    used = [asked[name].slot for name in ("tail", "head") if name in asked]
+    return (server.slots or 0) > 1 and len(used) == 2 and used[0] is not None and used[0] == used[1]
+
+
+def _pinned(question: str, asked: Asked) -> ProbeCause:
+    says = f"two conversations were put into slot {asked['head'].slot} while the server has others"
+    fix = f"no id_slot in requests, no tiny --slot-prompt-similarity; {_BETWEEN}"
+    return ProbeCause(question, ["CD309", "CD302"], says, fix)
 
 
 def _tools(asked: Asked) -> ProbeCause | None:
@@ -208,6 +226,8 @@ def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     missed = [name for name in ("pair-a", "pair-b") if _less(asked, name) and little(asked[name])]
     if not missed or not _kept(asked, "back"):
         return None
+    if _one_slot(server, asked):
+        return _pinned(missed[0], asked)
     says = "of two conversations at the same time one is computed again, though one after the other both come back"
     fix = (
         "a slot for each conversation (-np), and --cache-ram 8192"

@@ -92,11 +92,13 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
             goes_back=True,
         ),
         Ask("head", "control: the head edited, must be computed", {"messages": other}, control=True),
-        Ask("back", "the first conversation after another one", {"messages": back}, ("tail",)),
+        Ask("back", "the first conversation after another one", {"messages": back}, ("tail",), goes_back=True),
         Ask("tools", "a prompt with tools", with_tools, optional=True),
         Ask("tools-again", "the same prompt with the same tools", with_tools, ("tools",), goes_back=True),
-        Ask("pair-a", "two at once: the first conversation", {"messages": back_on}, ("back",), "pair-b"),
-        Ask("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",)),
+        Ask(
+            "pair-a", "two at once: the first conversation", {"messages": back_on}, ("back",), "pair-b", goes_back=True
+        ),
+        Ask("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",), goes_back=True),
         Ask("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
         Ask(
             "reasoning",

@@ -89,7 +89,8 @@ class _Run:
         """Ask, judge and sum up."""
         self._table()
         measure = "count" if self._counted() else measuring.by_time(list(self.asked.values()), *self._characters())
-        found = [] if measure == "none" else self._causes()
+        refused = any(q.state == "refused" and not self.table[name].optional for name, q in self.asked.items())
+        found = self._causes() if measure != "none" or refused else []
         if self.left_out:
             self.notes.append(f"not asked, for lack of requests or tokens: {', '.join(self.left_out)}")
         return Probe(
@@ -173,16 +174,20 @@ class _Run:
         )  # fmt: skip
         if reply.refused is None:
             found.state = self._judged(ask, found)
-        if found.state == "noted" and ask.goes_back:
-            found.note = "went back to a checkpoint"
+        if found.state == "noted" and ask.name != "tools":
+            found.note = "came back as far as a checkpoint"
         self.asked[ask.name] = found
         self.tokens += reply.prompt_tokens if reply.prompt_tokens is not None else len(plan.words(ask.body)) // 4
 
     def _judged(self, ask: Ask, found: ProbeQuestion) -> State:
         if ask.name == "tools":
             return "noted"
-        exact_before = ask.name == "tools-again" and self.asked["again"].state == "as expected"
-        return measuring.judge(found, self.server, ask.control, ask.goes_back and not exact_before)
+        goes_back = ask.goes_back
+        if ask.name == "tools-again" and self.asked["again"].state == "as expected":
+            goes_back = False
+        if ask.name == "system" and self.asked["back"].state == "noted":
+            goes_back = True  # what comes back from main memory is as far as a checkpoint only
+        return measuring.judge(found, self.server, ask.control, goes_back)
 
     def _expected(self, ask: Ask) -> tuple[int | None, bool]:
         """Tokens that the prompt shares with what it follows, and whether they were counted."""

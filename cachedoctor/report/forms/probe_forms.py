@@ -98,7 +98,7 @@ def encoded(shown: Probe) -> bytes:
 
 def verdict(shown: Probe) -> str:
     """Say in one sentence how the server is."""
-    if shown.measure == "none":
+    if shown.measure == "none" and not shown.causes:
         return "Cannot know whether prompts are reused here."
     judged = [q for q in shown.questions if q.state in ("as expected", "less", "more")]
     if shown.causes:

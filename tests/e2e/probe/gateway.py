@@ -21,7 +21,9 @@ Change = Callable[[dict[str, Any], int], None]
 
 def billing(body: dict[str, Any], n: int) -> None:
     """Put a header with a value of its own in front of the first message, as some clients do."""
-    body["messages"].insert(0, {"role": "system", "content": f"x-billing-header: cch={random.Random(n).getrandbits(40):010x};"})
+    body["messages"].insert(
+        0, {"role": "system", "content": f"x-billing-header: cch={random.Random(n).getrandbits(40):010x};"}
+    )
 
 
 def clock(body: dict[str, Any], n: int) -> None:
