@@ -26,8 +26,8 @@ _MODEL = 200
 """Characters of a model's name that are taken for one."""
 
 
-def identify(at: Connection, model: str | None) -> ProbedServer:
-    """Ask a server what it is.
+def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | None]:
+    """Ask a server what it is; gives also the name of the model as requests have to say it, which is not to be shown.
 
     Raises:
         CacheDoctorError: it gives no answer, is none of an API, or has several models and none is asked for.
@@ -42,8 +42,9 @@ def identify(at: Connection, model: str | None) -> ProbedServer:
     if found.engine == "unknown":
         _others(at, found, owners)
     _metrics(at, found)
-    found.model = model or _model(at, found, listed["data"])
-    return found
+    asked = model or _model(at, found, listed["data"])
+    found.model = None if asked is None else at.quote(asked)
+    return found, asked
 
 
 def slot_tasks(at: Connection) -> dict[int, int]:

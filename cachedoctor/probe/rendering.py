@@ -12,7 +12,7 @@ from cachedoctor.probe.connection import Connection
 from cachedoctor.probe.plan import Body
 
 
-def tokens(at: Connection, server: ProbedServer, body: Body) -> list[int] | None:
+def tokens(at: Connection, server: ProbedServer, model: str | None, body: Body) -> list[int] | None:
     """Give the tokens of a chat request as the server's own template and tokenizer make them."""
     if server.engine == "llama.cpp":
         rendered = _post(at, "/apply-template", body)
@@ -21,7 +21,7 @@ def tokens(at: Connection, server: ProbedServer, body: Body) -> list[int] | None
             return None
         return _ids(_post(at, "/tokenize", {"content": text, "add_special": True, "parse_special": True}))
     if server.engine == "vllm":
-        return _ids(_post(at, "/tokenize", {"model": server.model, "add_generation_prompt": True, **body}))
+        return _ids(_post(at, "/tokenize", {"model": model, "add_generation_prompt": True, **body}))
     return None
 
 

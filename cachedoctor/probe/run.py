@@ -63,14 +63,14 @@ def probe(at: Connection, wanted: Wanted, announce: Callable[[ProbedServer], Non
     Raises:
         CacheDoctorError: the server is busy, down, or no server.
     """
-    server = identify(at, wanted.model)
+    server, model = identify(at, wanted.model)
     if server.busy and not wanted.force:
         raise CacheDoctorError(
             f"{at.url}: the server is busy", "wait, or ask it nevertheless with --force: it costs its users time"
         )
     announce(server)
     begun = time.monotonic()
-    return _Run(at, server, wanted, secrets.token_hex(6)).whole(version, begun)
+    return _Run(at, server, wanted._replace(model=model), secrets.token_hex(6)).whole(version, begun)
 
 
 class _Run:
@@ -156,8 +156,8 @@ class _Run:
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]
             body |= {"system": first["content"], "messages": others}
-        if self.server.model is not None:
-            body["model"] = self.server.model
+        if self.wanted.model is not None:
+            body["model"] = self.wanted.model
         return read(self.at, self.at.post(path, body))
 
     def _take(self, ask: Ask, reply: Reply, slot: int | None) -> None:
@@ -224,7 +224,7 @@ class _Run:
         if None in self.ids.values() and ask.name not in self.ids and self.ids.get("first") is None:
             return None
         if ask.name not in self.ids:
-            self.ids[ask.name] = rendering.tokens(self.at, self.server, ask.body)
+            self.ids[ask.name] = rendering.tokens(self.at, self.server, self.wanted.model, ask.body)
         return self.ids[ask.name]
 
     def _by_template(self, ask: Ask) -> bool:
