@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from cachedoctor.cli import app
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer, ProbeQuestion
-from cachedoctor.probe import identity, judging, run
+from cachedoctor.probe import asking, identity, judging, measuring
 from cachedoctor.probe.connection import Connection
 from cachedoctor.rules import names
 
-WANTED = run.Wanted(None, 300, 20_000, False)
+WANTED = asking.Wanted(None, 300, 20_000, False)
 
 
 def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
 def fault(url: str, seconds: float = 5, key: str | None = None) -> CacheDoctorError:
     """What a probe of a bad server ends with."""
     with pytest.raises(CacheDoctorError) as caught:
-        run.probe(Connection(url, key, seconds), WANTED, lambda _: None, "0")
+        asking.probe(Connection(url, key, seconds), WANTED, lambda _: None, "0")
     assert "\n" not in caught.value.message
     assert caught.value.hint
     return caught.value
@@ -76,11 +76,12 @@ def test_a_server_that_never_reuses_is_asked_less_and_the_request_asks_by_name()
 @pytest.mark.parametrize("reuses", [True, False])
 def test_vllm_leaves_a_count_of_zero_out_and_says_its_settings(reuses: bool) -> None:
     with served(engine="vllm", reuses=reuses) as (url, _):
-        found = probed(url, status=0 if reuses else 3)
+        found = probed(url)
     assert (found["server"]["engine"], found["server"]["block_tokens"]) == ("vllm", 16)
     assert found["server"]["prefix_caching"] is reuses
     assert found["measure"] == ("count" if reuses else "none")
-    assert [q["reused_tokens"] for q in found["questions"]][0] == (0 if reuses else None)
+    assert [cause["codes"] for cause in found["causes"]] == ([] if reuses else [["CD503"]])
+    assert found["questions"][0]["reused_tokens"] == (0 if reuses else None)
 
 
 @pytest.mark.parametrize(("engine", "reuses"), [("ollama", True), ("lmstudio", False)])
@@ -198,6 +199,21 @@ def test_counts_that_cannot_be_are_trusted_by_nobody() -> None:
     assert [(cause.question, cause.codes) for cause in causes] == [("head", [])]
 
 
+@pytest.mark.parametrize(
+    ("reused", "inserted", "state"),
+    [(1000, 0, "as expected"), (985, 0, "less"), (1000, 500, "unknown"), (1492, 500, "as expected"), (8, 500, "less")],
+)
+def test_a_head_that_stands_before_every_prompt_proves_nothing(reused: int, inserted: int, state: str) -> None:
+    found = ProbeQuestion("back", "", "unknown", 1100 + inserted, 1000, True, reused)
+    assert measuring.judge(found, LLAMA, False, inserted) == state
+
+
+@pytest.mark.parametrize(("reused", "state"), [(0, "as expected"), (600, "as expected"), (950, "more")])
+def test_the_control_is_doubted_only_where_what_was_sent_came_back(reused: int, state: str) -> None:
+    found = ProbeQuestion("head", "", "unknown", 1000, None, False, reused)
+    assert measuring.judge_control(found, 2800) == state
+
+
 def test_a_log_is_put_beside(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(LOG)
@@ -255,8 +271,8 @@ def test_v1_at_the_end_of_an_address_is_taken_off() -> None:
 def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     with raw(b"no http\r\n\r\n") as other, served() as (url, _):
         ports = tuple(int(address.rpartition(":")[2]) for address in (other, url))
-        monkeypatch.setattr(run, "PORTS", ports)
-        assert run.find(None, 1).url == url
+        monkeypatch.setattr(asking, "PORTS", ports)
+        assert asking.find(None, 1).url == url
     assert identity.PORTS == (9931, 8080, 1234, 11434, 8000, 30000)
     with pytest.raises(CacheDoctorError, match="no server answers"):
-        run.find(None, 1)
+        asking.find(None, 1)

@@ -9,11 +9,14 @@ import msgspec
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeChange
 from cachedoctor.report.forms.probe_forms import ProbeDocument
+from cachedoctor.report.secrets import hidden
+from cachedoctor.report.text.text_safe import cut
 
 _MOST_BYTES = 4 << 20
 _HINT = "--against takes what --save, or -f json, wrote"
 _JUDGED = ("as expected", "less", "more")
 _FINDINGS = 5
+_CELLS = 300
 
 
 def stored(path: str) -> ProbeDocument:
@@ -61,10 +64,10 @@ def join_log(now: Probe, path: str) -> None:
         CacheDoctorError: the log cannot be read.
     """
     from cachedoctor import analyze
-    from cachedoctor.report import sanitize
 
-    report = sanitize.report(analyze(path))
-    now.log_findings = [f"{finding.code} {finding.name}: {finding.claim}" for finding in report.findings[:_FINDINGS]]
+    report = analyze(path)
+    shown = (f"{finding.code} {finding.name}: {finding.claim}" for finding in report.findings[:_FINDINGS])
+    now.log_findings = [cut(hidden(words), _CELLS) for words in shown]
     seen = {finding.code for finding in report.findings}
     both = [code for cause in now.causes for code in cause.codes if code in seen]
     if both:

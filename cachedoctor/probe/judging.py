@@ -19,6 +19,8 @@ def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> l
     """Give every deviation with what explains it; ``rendered``: tokens of prompts by the server's own template."""
     if (found := _refused(server, asked)) is not None:
         return [found]
+    if server.prefix_caching is False:
+        return [_switched_off(server)]
     if "more" in (_state(asked, "first"), _state(asked, "head")):
         return [_store_between(asked)]
     first = _cut_prompt(asked, rendered) or _beginning(server, asked, rendered)
@@ -119,10 +121,13 @@ def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
     if server.slots is not None and server.slots > 1 and len(used) != 1:
         says = f"the same prompt went to another of the {server.slots} slots, which did not hold it"
         return ProbeCause("again", ["CD301"], says, "--slot-prompt-similarity at its default (0.1), 0 switches it off")
+    if server.engine != "llama.cpp" or asked["again"].reused_tokens is None:
+        says = "a prompt comes back to some requests and not to others: several servers, or several slots, take them"
+        code = ["CD607"] if server.engine == "sglang" else []
+        return ProbeCause("again", code, says, "send each conversation to one server, and give the server fewer slots")
     says = "every second request finds its prompt: they reach different servers in turn"
-    code = ["CD607"] if server.engine == "sglang" else ["CD508"]
     return ProbeCause(
-        "again", code, says, "send each conversation to one server (session affinity by its first messages)"
+        "again", ["CD508"], says, "send each conversation to one server (session affinity by its first messages)"
     )
 
 
@@ -142,24 +147,26 @@ def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
     return ProbeCause(question, ["CD202", "CD201"], says, f"{fix}; --swa-full for a sliding window")
 
 
+def _switched_off(server: ProbedServer) -> ProbeCause:
+    if server.engine == "sglang":
+        says = "the radix cache is off, as the server says"
+        return ProbeCause("again", ["CD601"], says, "start without --disable-radix-cache")
+    return ProbeCause(
+        "again", ["CD503"], "prefix caching is off, as the server says", "start with --enable-prefix-caching"
+    )
+
+
 def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause:
     """Explain why nothing ever comes back."""
     again = asked["again"]
-    if server.prefix_caching is False:
-        if server.engine == "sglang":
-            return ProbeCause(
-                "again", ["CD601"], "the radix cache is off, as the server says", "start without --disable-radix-cache"
-            )
-        return ProbeCause(
-            "again", ["CD503"], "prefix caching is off, as the server says", "start with --enable-prefix-caching"
-        )
     counts = {
         asked[n].prompt_tokens
         for n in ("first", "again", "forced")
         if n in asked and asked[n].prompt_tokens is not None
     }
     more = (again.prompt_tokens or 0) - rendered["first"] if "first" in rendered and again.prompt_tokens else 0
-    if more > _INSERTED or len(counts) > 1 or (again.reused_tokens or 0) > 0:
+    known = again.reused_tokens is not None  # else prompts may be counted without what was reused of them
+    if known and (more > _INSERTED or len(counts) > 1 or again.reused_tokens):
         grown = f", and {more:,} tokens stand in the prompt that were not sent" if more > _INSERTED else ""
         says = f"the same prompt is another one at its head each time it arrives{grown}"
         fix = f"take the changing value (clock, id, billing header) out of the head; {_BETWEEN}"
@@ -180,7 +187,12 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     if server.engine != "llama.cpp":
         codes = {"vllm": ["CD504"], "sglang": ["CD603"]}.get(server.engine, [])
         says = "a conversation is forgotten as soon as another one came between"
-        return ProbeCause("back", codes, says, "more memory for the cache, or several parallel conversations")
+        fix = (
+            "OLLAMA_NUM_PARALLEL=2 or more"
+            if server.engine == "ollama"
+            else "more memory for the cache, or more parallel requests"
+        )
+        return ProbeCause("back", codes, says, fix)
     if server.slots == 1:
         says = "the only slot was taken by another conversation, and nothing had kept the first one"
         return ProbeCause(

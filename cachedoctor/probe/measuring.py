@@ -11,6 +11,8 @@ _SPARE = 8
 """Tokens that templates put behind a prompt, and that no server reuses."""
 _SHARE = 0.7
 """Of an estimated beginning that must come back."""
+_MOST_CHARS = 8
+"""Characters of a token, on the average, of what the probe sends."""
 _CHECKPOINT = 0.25
 """Share of what is expected that a checkpoint of llama-server gives back at least (it may lie 516 tokens earlier)."""
 _LITTLE = 0.1
@@ -23,21 +25,31 @@ _NEAR, _FAR = 0.3, 0.6
 """Share of a prompt by which a measured reuse may, and by which it must, fall short of the expected one."""
 
 
-def judge(found: ProbeQuestion, server: ProbedServer, control: bool, goes_back: bool) -> State:
-    """Say whether the counts of an answer are as expected; ``goes_back``: a checkpoint may have to do."""
+def judge_control(found: ProbeQuestion, chars: int) -> State:
+    """Say whether a prompt of so many characters, which nobody sent before, was computed.
+
+    A long head that a gateway or a template puts in front of every prompt may come back; what was sent may not.
+    """
+    if found.prompt_tokens is None or found.reused_tokens is None:
+        return "unknown"
+    return "more" if found.reused_tokens > found.prompt_tokens - chars // _MOST_CHARS else "as expected"
+
+
+def judge(found: ProbeQuestion, server: ProbedServer, goes_back: bool, inserted: int = 0) -> State:
+    """Say whether the counts of an answer are as expected; ``goes_back``: a checkpoint may have to do.
+
+    ``inserted``: tokens that were added to the prompt on its way, before or behind what it shares with others.
+    """
     prompt, reused, expected = found.prompt_tokens, found.reused_tokens, found.expected_tokens
-    if prompt is None or reused is None:
+    if prompt is None or reused is None or expected is None:
         return "unknown"
     spare = _SPARE + (server.block_tokens or 0)
-    if control:
-        return "more" if reused > (expected or 0) + spare + prompt * _LITTLE else "as expected"
-    if expected is None:
-        return "unknown"
     least = min(expected, prompt - 1) * (1 if found.exact else _SHARE) - spare
     if least <= 0:
         return "unknown"
     if reused >= least:
-        return "as expected"
+        sure = inserted <= _SPARE or reused >= min(expected + inserted, prompt - 1) - spare
+        return "as expected" if sure else "unknown"
     return "noted" if goes_back and server.engine == "llama.cpp" and reused >= _CHECKPOINT * expected else "less"
 
 

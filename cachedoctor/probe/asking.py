@@ -17,7 +17,7 @@ from cachedoctor.probe import judging, measuring, plan, rendering
 from cachedoctor.probe.connection import Connection
 from cachedoctor.probe.identity import PORTS, identify, slot_tasks
 from cachedoctor.probe.plan import Ask
-from cachedoctor.probe.reading import Reply, read
+from cachedoctor.probe.reply import Reply, read
 
 _AFTER_MISS = ("first", "again", "turn", "tail", "forced", "head")
 """What is asked of a server that reuses nothing."""
@@ -90,7 +90,8 @@ class _Run:
         self._table()
         measure = "count" if self._counted() else measuring.by_time(list(self.asked.values()), *self._characters())
         refused = any(q.state == "refused" and not self.table[name].optional for name, q in self.asked.items())
-        found = self._causes() if measure != "none" or refused else []
+        told = measure != "none" or refused or self.server.prefix_caching is False
+        found = self._causes() if told else []
         if self.left_out:
             self.notes.append(f"not asked, for lack of requests or tokens: {', '.join(self.left_out)}")
         return Probe(
@@ -143,8 +144,11 @@ class _Run:
         """Send one question, or two at once, and judge the answers."""
         before = self._slots()
         self.requests += len(asks)
-        with ThreadPoolExecutor(len(asks)) as pool:
-            replies = list(pool.map(self._send, asks))
+        if len(asks) == 1:
+            replies = [self._send(asks[0])]
+        else:
+            with ThreadPoolExecutor(len(asks)) as pool:
+                replies = list(pool.map(self._send, asks))
         after = self._slots()
         used = [slot for slot, task in after.items() if before.get(slot) != task]
         for ask, reply in zip(asks, replies, strict=True):
@@ -183,11 +187,16 @@ class _Run:
         if ask.name == "tools":
             return "noted"
         goes_back = ask.goes_back
-        if ask.name == "tools-again" and self.asked["again"].state == "as expected":
+        before = {name: question.state for name, question in self.asked.items()}
+        if ask.name == "tools-again" and before.get("again") == "as expected":
             goes_back = False
-        if ask.name == "system" and self.asked["back"].state == "noted":
+        if ask.name == "system" and before.get("back") == "noted":
             goes_back = True  # what comes back from main memory is as far as a checkpoint only
-        return measuring.judge(found, self.server, ask.control, goes_back)
+        if ask.control:
+            return measuring.judge_control(found, len(plan.words(ask.body)))
+        mine = self.ids.get(ask.name)
+        inserted = max(0, (found.prompt_tokens or 0) - len(mine)) if found.exact and mine is not None else 0
+        return measuring.judge(found, self.server, goes_back, inserted)
 
     def _expected(self, ask: Ask) -> tuple[int | None, bool]:
         """Tokens that the prompt shares with what it follows, and whether they were counted."""
