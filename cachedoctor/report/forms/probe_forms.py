@@ -12,6 +12,7 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.contract import Tool
 from cachedoctor.report.text import text_table
 from cachedoctor.report.text.page import Page
+from cachedoctor.report.words.numbers import count
 from cachedoctor.report.words.table_parts import Heading, Row
 
 Form = Literal["text", "json"]
@@ -67,6 +68,12 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
         return
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
+    page.prose([], verdict(shown), 2, "bold")
+    for cause in shown.causes:
+        codes = f" ({', '.join(cause.codes)})" if cause.codes else ""
+        page.prose([(f"{cause.question}: ", "bold")], cause.says + codes, 2)
+        page.prose([("  fix: ", "bold")], cause.fix, 4)
+    page.gap()
     _head(page, shown)
     page.gap()
     text_table.show(page, "question", _HEADINGS, [_row(question) for question in shown.questions])
@@ -74,12 +81,6 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
         if question.note:
             page.prose([], f"{question.name}: {question.note}", 2)
     page.gap()
-    for cause in shown.causes:
-        page.prose(
-            [(f"{cause.question}: ", "bold")], cause.says + (f" ({', '.join(cause.codes)})" if cause.codes else ""), 2
-        )
-        page.prose([], f"  fix: {cause.fix}", 4)
-    page.prose([], verdict(shown), 2)
     for note in shown.notes:
         page.prose([], f"note: {note}", 2)
     _beside(page, shown)
@@ -101,9 +102,11 @@ def verdict(shown: Probe) -> str:
     if shown.measure == "none" and not shown.causes:
         return "Cannot know whether prompts are reused here."
     judged = [q for q in shown.questions if q.state in ("as expected", "less", "more")]
-    if shown.causes:
-        return f"{len(shown.causes)} of {len(judged)} answers to mend; begin with {shown.causes[0].question}."
     odd = [q.name for q in judged if q.state != "as expected"]
+    if odd and shown.causes:
+        return f"{len(odd)} of {count(len(judged), 'answer')} not as expected: {', '.join(odd)}."
+    if shown.causes:
+        return f"Not as expected: {shown.causes[0].question}."
     if odd:
         return f"No cause is known for what deviates: {', '.join(odd)}."
     return f"Healthy: all {len(judged)} answers are as expected."
@@ -159,6 +162,8 @@ def _beside(page: Page, shown: Probe) -> None:
         ]
         page.prose([("against the stored probe: ", "bold")], said, 2)
         for change in shown.changes:
+            if change.before == change.after:
+                continue
             before, after = _count(change.before_tokens), _count(change.after_tokens)
             page.row(f"  {change.name}: {change.before} ({before} reused) -> {change.after} ({after} reused)")
     if shown.log_findings is not None:

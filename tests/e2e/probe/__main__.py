@@ -38,9 +38,9 @@ class Planted(NamedTuple):
 
 HEALTHY = [
     Planted(f"healthy-{model}-b{build}", None, model=model, build=build)
-    for build in (11549, 9713, 8672)
+    for build in (11549, 9713, 8672, 8352)
     for model in ("dense", "swa", "hybrid", "recurrent")
-    if build != 8672 or model in ("dense", "swa")
+    if build > 9000 or model in ("dense", "swa")
 ] + [
     Planted("healthy-two-slots", None, options=TWO),
     Planted("healthy-two-slots-hybrid", None, model="hybrid", options=TWO),
@@ -52,6 +52,7 @@ FAULTS = [
     Planted("one-slot-b8672", "CD303", "back", options=[*CONTEXT, "--cache-ram", "0"], build=8672),
     Planted("identical-b8672-hybrid", "CD206", "again", "hybrid", build=8672),
     Planted("identical-b8672-recurrent", "CD206", "again", "recurrent", build=8672),
+    Planted("identical-b8352-hybrid", "CD206", "again", "hybrid", build=8352),
     Planted("no-cache-prompt", "CD109", "again", options=[*CONTEXT, "--no-cache-prompt"]),
     Planted("no-cache-prompt-hybrid", "CD109", "again", "hybrid", [*CONTEXT, "--no-cache-prompt"]),
     Planted("no-checkpoints-hybrid", "CD202", "again", "hybrid", [*CONTEXT, "--ctx-checkpoints", "0"]),
