@@ -22,6 +22,7 @@ from cachedoctor.report.words.coverage import cannot_tell, remarks, undecided
 from cachedoctor.report.words.filter_words import filtered, shown_requests
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import count, number, percent
+from cachedoctor.report.words.unknown_list import listed
 from cachedoctor.report.words.verdicts import leading, switched_off, verdict
 
 _URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
@@ -74,6 +75,7 @@ def render(
         _everything(page, report)
     else:
         _rest(page, report, bool(leads))
+    _unknown(page, report)
     answers.last(page, report)
 
 
@@ -181,6 +183,16 @@ def _rest(page: Page, report: Report, has_causes: bool) -> None:
     if report.ignored:
         page.prose([], switched_off(report.ignored), 2)
     answers.folded(page, report)
+
+
+def _unknown(page: Page, report: Report) -> None:
+    """Write the lines that are no known message, where they were asked for; a path or a shape stays in one piece."""
+    rows = listed(report)
+    if rows:
+        page.gap()
+        for row in rows:
+            page.row(row)
+        page.gap()
 
 
 def _everything(page: Page, report: Report) -> None:

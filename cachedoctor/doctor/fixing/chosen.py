@@ -1,0 +1,22 @@
+"""A report as it is to be shown: the requests that were asked for, and fixes in the form of what was said to start it."""
+
+from __future__ import annotations
+
+from cachedoctor.doctor.analysis.filtering import Wanted, filtered
+from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.model import Report
+from cachedoctor.report.secrets import hidden
+
+
+def chosen(report: Report, wanted: Wanted | None, told: Told) -> Report:
+    """Return the report with the requests that are wanted, and with the fixes of their findings.
+
+    Raises:
+        CacheDoctorError: there are no such requests, or the log has no clock to choose them by.
+    """
+    if wanted is not None:
+        report = filtered(report, wanted)
+    if told.line is not None and hidden(told.line) != told.line:
+        told = told._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
+    report.fix = fixes(report.findings, report.sessions, report.inputs, told)
+    return report
