@@ -271,7 +271,9 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         inside, others = logs_in(path)
         found += inside or [path]  # whoever reads it says that it is a folder
         if inside and others and not quiet:
-            terminal.complain(f"{path}: no lines of a server, not read: {_named(others)}", "name them to read them", "note")
+            terminal.complain(
+                f"{path}: no lines of a server, not read: {_named(others)}", "name them to read them", "note"
+            )
     return found
 
 
@@ -341,9 +343,9 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told, unknown: Unknown
     if wanted is not None and not any(info.recognised for info in report.inputs):
         wanted = None
     if wanted is not None or start != (None, None):
-        from cachedoctor.doctor.fixing.chosen import chosen
+        from cachedoctor.doctor.analysis.shown_part import shown_part
 
-        report = chosen(report, wanted, start)
+        report = shown_part(report, wanted, start)
     if unknown is not None:
         unknown.close()  # an interrupt may have come before its end
         report.unknown = unknown.shapes()

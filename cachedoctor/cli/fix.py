@@ -46,7 +46,8 @@ def fix(
         ),
     ] = None,
     service: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its service, container or model in that file.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(metavar="NAME", help="Its service, container or model in that file.", rich_help_panel=OUTPUT),
     ] = None,
     format: Annotated[
         Literal["text", "json"],

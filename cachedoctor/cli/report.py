@@ -56,10 +56,10 @@ def report(
     wanted = wanted_requests(task, slot, since, until, chosen.format)
     found = read(stored)
     if launcher is not None or wanted is not None:
-        from cachedoctor.doctor.fixing.chosen import chosen as as_chosen
+        from cachedoctor.doctor.analysis.shown_part import shown_part
         from cachedoctor.doctor.fixing.fixes import Told
 
-        found = as_chosen(found, wanted, Told(launcher))
+        found = shown_part(found, wanted, Told(launcher))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         write(chosen.format, found, out, look)

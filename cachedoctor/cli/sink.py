@@ -106,9 +106,7 @@ def _refuse_packed(path: str | None) -> None:
         from cachedoctor.model import CacheDoctorError
 
         plain = path[: -len(ending)]
-        raise CacheDoctorError(
-            f"{path}: nothing is packed here", f"-o {plain}, and then {_PACKED[ending]} {plain}"
-        )
+        raise CacheDoctorError(f"{path}: nothing is packed here", f"-o {plain}, and then {_PACKED[ending]} {plain}")
 
 
 def spare_inputs(output: str | None, inputs: Iterable[str | None]) -> None:

@@ -1,4 +1,4 @@
-"""A report as it is to be shown: the requests that were asked for, and fixes in the form of what was said to start it."""
+"""A report as it is to be shown: the requests that were asked for, and fixes in the form that was asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cachedoctor.model import Report
 from cachedoctor.report.secrets import hidden
 
 
-def chosen(report: Report, wanted: Wanted | None, told: Told) -> Report:
+def shown_part(report: Report, wanted: Wanted | None, told: Told) -> Report:
     """Return the report with the requests that are wanted, and with the fixes of their findings.
 
     Raises:
