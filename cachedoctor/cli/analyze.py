@@ -321,6 +321,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         options=job.settings.options,
         extras=job.extras,
         unknown=job.unknown,
+        told=job.start,
     )
     try:
         errors, interrupted = _feed(job, analyzer, progress, interrupts)
@@ -342,7 +343,7 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told, unknown: Unknown
     """The report as it is to be shown; one of nothing is left as it is, and says so."""
     if wanted is not None and not any(info.recognised for info in report.inputs):
         wanted = None
-    if wanted is not None or start != (None, None):
+    if wanted is not None:
         from cachedoctor.doctor.analysis.shown_part import shown_part
 
         report = shown_part(report, wanted, start)

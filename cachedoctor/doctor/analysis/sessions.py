@@ -37,6 +37,7 @@ class Sessions:
         if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
             session.settings["restarted"] = Setting(True, None)
         add_cmdline_facts(session, self._given or self.issue.given)
+        session.cmdline = None if self._given else self.issue.cmdline
         if self.issue.build is not None:
             session.build, session.build_source = self.issue.build, "paste"
         return session

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cachedoctor.doctor.analysis.filtering import Wanted, filtered
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.model import Report
-from cachedoctor.report.secrets import hidden
 
 
 def shown_part(report: Report, wanted: Wanted | None, told: Told) -> Report:
@@ -16,7 +15,5 @@ def shown_part(report: Report, wanted: Wanted | None, told: Told) -> Report:
     """
     if wanted is not None:
         report = filtered(report, wanted)
-    if told.line is not None and hidden(told.line) != told.line:
-        told = told._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
     report.fix = fixes(report.findings, report.sessions, report.inputs, told)
     return report

@@ -113,7 +113,8 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
     if len(report.sessions) > len(shown):
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
     backend = ", GGML backend" if any(s.engine == server_words.LLAMA for s in shown) else ""
-    parts.append(f"Please add: operating system, hardware{backend}, command line. The log does not say them.")
+    line = "" if all(s.cmdline is not None for s in shown) else ", command line"
+    parts.append(f"Please add: operating system, hardware{backend}{line}. The log does not say them.")
     rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
     return [*parts, details("Settings that the log shows", *rows)] if rows else parts
 
@@ -125,6 +126,7 @@ def _server(session: Session, several: bool) -> str:
         f"- Version: {prose(server_words.program(s))} {version}".rstrip(),
         f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
         *_kept(s),
+        *([f"- Command line: {code(hidden(s.cmdline))}"] if s.cmdline is not None else []),
     ]
     if several:
         origin = f" {code(hidden(s.origin))}" if s.origin else ""
