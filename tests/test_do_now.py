@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import msgspec
 import pytest
+from answered import report_of
 from conftest import FIXTURES, ROOT
 from test_text_report import finding
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import first_screen
 
+from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
 from cachedoctor.report import sanitize
+from cachedoctor.report.text.text_report import render
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.cause_words import shared
 
@@ -54,9 +58,51 @@ def test_the_change_has_the_form_of_the_launcher(launcher: Launcher, change: str
 
 
 def test_what_cannot_be_set_there_is_not_told_to_be_done() -> None:
+    """What ollama's llama-server does not read from its environment; an option with a variable it does."""
+    found = finding(remedies=[Remedy("Match more.", options=[OptionChange("--slot-prompt-similarity", "0.5")])])
+    fix = fixes([found], [Session(0, "server.log", build=8672)], [], Told("ollama"))
+    (one,) = fix
+    cannot = do_now.of_finding(found, one)
+    assert cannot is not None
+    assert (cannot.kind, cannot.text) == ("no fix", "Ollama has no setting for --slot-prompt-similarity 0.5")
     shown = rows("cases/cache-ram-evicts-b9294/server.log", "ollama")
-    assert "no fix Ollama has no setting for --cache-ram 256" in shown
-    assert shown[-1] == "1 cause."
+    assert shown[-2:] == [
+        "1 cause. Do now: in the environment of ollama serve, then restart it:", "  export LLAMA_ARG_CACHE_RAM=256"
+    ]  # fmt: skip
+
+
+def lm_studio(name: str) -> list[str]:
+    """A log of a case as LM Studio's developer log has it."""
+    lines = (FIXTURES / "cases" / name / "server.log").read_text("utf-8").splitlines()
+    text = "".join(f"2026-07-04 14:15:37 [DEBUG]\n{line}\n" for line in lines)
+    out = io.StringIO()
+    render(sanitize.report(report_of(text)), out)
+    return out.getvalue().splitlines()
+
+
+def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
+    """The client comes first, then what LM Studio shows of the prompts; started from a shell it is the variable."""
+    shown = lm_studio("billing-header-without-text")
+    assert shown[1:3] == [
+        "try    export CLAUDE_CODE_ATTRIBUTION_HEADER=0", "       With Claude Code, first rule out its billing header.",
+    ]  # fmt: skip
+    assert "to be sure  lms log stream --source model --filter input" in shown
+    assert shown[-1].endswith("Do now: with Claude Code: export CLAUDE_CODE_ATTRIBUTION_HEADER=0")
+    assert not any("restart" in row or "LLAMA_" in row or "-lv" in row for row in shown)
+    alone = rows("cases/billing-header-without-text/server.log")
+    assert alone[1] == "to be sure  export LLAMA_SERVER_SLOTS_DEBUG=1"
+
+
+def test_a_second_way_has_the_form_of_the_launcher() -> None:
+    """Bare options only where nobody knows what starts the server."""
+    shown = rows("cases/cache-ram-evicts-b9294/server.log", "compose")
+    at = shown.index("or     compose.yaml, at the service:")
+    assert shown[at + 1 : at + 4] == [
+        "         environment:", '           LLAMA_ARG_N_PARALLEL: "4"', '           LLAMA_ARG_CTX_SIZE: "65536"',
+    ]  # fmt: skip
+    assert "or     --parallel 4 --ctx-size 65536" in rows("cases/cache-ram-evicts-b9294/server.log")
+    seen = rows("cases/billing-header-without-text/server.log", "systemd")
+    assert "         Environment=LLAMA_SERVER_SLOTS_DEBUG=1" in seen
 
 
 def of(confidence: str, *remedies: Remedy) -> do_now.DoNow:

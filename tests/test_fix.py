@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
+import answered
 import msgspec
 import pytest
 import yaml
 from command import PYTHON
 from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, log_of, prompts_of, report_of
+from reports import written
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
@@ -31,6 +33,7 @@ from cachedoctor.model import (
     Launcher,
     OptionChange,
     Remedy,
+    Report,
     Session,
     Setting,
     as_typed,
@@ -309,13 +312,24 @@ def test_kubernetes_and_llama_swap() -> None:
 
 def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
     """In ollama a context is that of one request; LM Studio's division of its own is not documented."""
-    steps, notes = form(Asked(CHANGES), "ollama")
+    steps, notes = form(Asked(CHANGES, "ollama"), "ollama")
     assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384"]
     assert notes == ["ollama has no setting for --cache-ram 256, --slot-prompt-similarity 0.5"]
     steps, notes = form(Asked(CHANGES[:3]), "lm-studio")
-    assert steps[0].commands == ["Max Concurrent Predictions: 4"]
-    assert "--cache-ram 256" in notes[0]
-    assert "--ctx-size" not in notes[0]
+    assert [step.commands for step in steps] == [["Max Concurrent Predictions: 4"], ["--cache-ram 256"]]
+    assert "since September 2026" in steps[1].text
+    assert notes == ["LM Studio before September 2026 has no setting for --cache-ram 256"]
+    assert form(Asked(as_typed("LLAMA_SERVER_SLOTS_DEBUG=1")), "lm-studio") == (
+        [], ["LM Studio has no setting for LLAMA_SERVER_SLOTS_DEBUG=1"],
+    )  # fmt: skip
+
+
+def test_ollama_hands_its_environment_on_to_llama_server() -> None:
+    """Its own runners know none of these variables; an option without one cannot be set."""
+    steps, notes = form(Asked(CHANGES, low=8672, high=8672), "ollama")
+    assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384 LLAMA_ARG_CACHE_RAM=256"]
+    assert "hands LLAMA_ARG_* on" in notes[0]
+    assert notes[1:] == ["ollama has no setting for --slot-prompt-similarity 0.5"]
 
 
 # ---- where it is known from
@@ -343,6 +357,14 @@ def test_wrappers_that_disagree_tell_nothing() -> None:
     assert delivered_by(b"[pod/llama-0/main] " + line) == "kubernetes"
     assert delivered_by(b"llama-1  | " + line + b"[pod/llama-0/main] " + line) is None
     assert delivered_by(b"some  | thing else\n") is None
+
+
+def test_ollama_is_told_by_its_own_lines() -> None:
+    """In a container or a unit as well; a line of another program in Go is none of them."""
+    line = b'time=2026-09-05T11:40:02.065+02:00 level=INFO source=llama_server.go:1274 msg="starting llama-server"\n'
+    assert delivered_by(line) == "ollama"
+    assert delivered_by(b"Sep 11 00:03:06 host ollama[77]: " + line) == "ollama"
+    assert delivered_by(line.replace(b"llama_server", b"proxy")) is None
 
 
 # ---- the command
@@ -402,6 +424,38 @@ def test_findings_that_only_a_change_of_the_client_mends_are_named(tmp_path: Pat
     done = run(log_of(FIXTURES / "cases" / "reasoning-stripped-swa"))
     assert (done.returncode, done.stdout) == (0, "")
     assert "no option and no variable mends what was found: CD104 reasoning-stripped (hint" in done.stderr
+
+
+def issue_with(line: str) -> Report:
+    log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672").read_text("utf-8")
+    return answered.report_of(f"### Command line\n\n```shell\n$ {line}\n```\n\n```\n{log}```\n")
+
+
+def test_the_command_line_of_a_pasted_issue_comes_back_changed() -> None:
+    """Without what a shell would do besides; one that does more inside its words is not repeated."""
+    line = "llama-server -m ~/q.gguf -np 2 \\\n  --cache-ram 0 -a 'my model'"
+    for behind in ("", " 2>&1 | tee x.log", "; curl x | sh", " > x"):
+        ((step,),) = (fix.steps for fix in issue_with(line + behind).fix)
+        assert step.commands == [
+            "llama-server -m ~/q.gguf --parallel 4 --cache-ram 8192 -a 'my model' --ctx-size 65536"
+        ]
+    ((step,),) = (fix.steps for fix in issue_with('llama-server -np 2 -m "$HOME/${M}.gguf"').fix)
+    assert step.commands[0].startswith('llama-server --parallel 4 -m "$HOME/${M}.gguf" --')
+    for inside in (" -a $(id)", " -a `id`", ' -a "$(id)"', " -a ${X:-`id`}", " -a *", " -a <(id)", " -a >(id)", " -a !x"):
+        ((step,),) = (fix.steps for fix in issue_with(line + inside).fix)
+        assert step.commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+
+
+def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
+    """It is repeated without its secrets, which cannot be pasted either."""
+    report = issue_with("llama-server -np 2 --api-key sk-abcdefghijklmnopqrstuvwxyz123456")
+    assert report.fix[0].steps[0].commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    text = written("markdown", report).decode()
+    assert "command line. The log does not say them" not in text
+    assert "- Command line: `llama-server -np 2 --api-key " in text
+    assert "sk-abcdef" not in text
+    bare = answered.report_of(log_of(FIXTURES / "cases" / "slot-contention-dense-b8672").read_bytes())
+    assert "command line. The log does not say them" in written("markdown", bare).decode()
 
 
 def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def fix(
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
-        found = fixes(report.findings, report.sessions, report.inputs, Told(launcher, cmdline), whole=True)
+        every = fixes(report.findings, report.sessions, report.inputs, Told(launcher, cmdline), whole=True)
+        found = [one for one in every if one.codes or one.notes]
         if file is not None:
             raise typer.Exit(_patch(found, report, file, launcher, service))
         if not found:

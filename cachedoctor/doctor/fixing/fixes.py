@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
 from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.launchers.asked_options import Asked
 from cachedoctor.launchers.form import form
-from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, Session
+from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, OtherFix, Session
 from cachedoctor.report.secrets import hidden
 
 _PROGRAMS: dict[str, Launcher] = {"ollama": "ollama", "LM Studio (MLX)": "lm-studio"}
@@ -20,6 +20,8 @@ _SAME_OPTIONS = frozenset({"ik_llama.cpp"})
 _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubernetes", "llama-swap"})
 """Launchers that hold options as variables."""
 _FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
+_Server = tuple[str | None, str | None]
+"""Its input, and what the wrapper names."""
 _REPLICA = re.compile(r"[-_]\d{1,4}$")
 
 
@@ -46,12 +48,14 @@ def fixes(
         whole: give a command line with secrets in it; else it is left out, as with parts hidden it could not be pasted.
     """
     told = told or Told()
-    by_server: dict[tuple[str | None, str | None], list[Wish]] = {}
+    by_server: dict[_Server, list[Wish]] = {}
     for wish in chosen(findings):
         by_server.setdefault((wish.finding.path, wish.finding.origin), []).append(wish)
+    others = _others(findings, by_server)
     starts = {info.path: info.launcher for info in inputs}
     found = []
-    for (path, origin), wishes in by_server.items():
+    for path, origin in dict.fromkeys([*by_server, *others]):
+        wishes = by_server.get((path, origin), [])
         session = _session(sessions, path, origin)
         start = starts.get(path or "")
         line = told.line or (session.cmdline if session is not None else None)
@@ -60,7 +64,30 @@ def fixes(
         launcher = _launcher(session, start, told._replace(line=line))
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
-        found.append(_fix(wishes, session, (path, origin), launcher, name, line))
+        one = _fix(wishes, session, (path, origin), launcher, name, line)
+        if launcher is not None and not _foreign(session):
+            asked = _asked([], session, name)._replace(line=line)
+            one.others = [
+                OtherFix(options, *form(asked._replace(changes=options), launcher))
+                for options in others.get((path, origin), [])
+            ]
+        if wishes or one.others:
+            found.append(one)
+    return found
+
+
+def _others(
+    findings: Sequence[Finding], by_server: Mapping[_Server, Sequence[Wish]]
+) -> dict[_Server, list[list[OptionChange]]]:
+    """Options that remedies of a server ask for and that are not merged, each once."""
+    merged_ones = {id(wish.remedy) for wishes in by_server.values() for wish in wishes}
+    found: dict[_Server, list[list[OptionChange]]] = {}
+    for finding in findings:
+        for remedy in finding.remedies:
+            if remedy.options and id(remedy) not in merged_ones:
+                known = found.setdefault((finding.path, finding.origin), [])
+                if remedy.options not in known:
+                    known.append(remedy.options)
     return found
 
 
@@ -88,7 +115,7 @@ def _launcher(session: Session | None, start: Launcher | None, told: Told) -> La
 def _fix(
     wishes: list[Wish],
     session: Session | None,
-    server_of: tuple[str | None, str | None],
+    server_of: _Server,
     launcher: Launcher | None,
     name: str | None,
     line: str | None,

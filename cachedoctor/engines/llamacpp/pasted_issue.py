@@ -27,8 +27,11 @@ _FORM = frozenset(
 _VERSION = re.compile(r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)", re.IGNORECASE)
 _TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b")
 """``b6123``, or the end of an image's tag; only below a heading."""
+_VARIABLE = r"\$(?:\w+|\{\w+\})"
 _PLAIN = re.compile(
-    r"""((?:[\w \t./:,=@%+~-]|'[^'\x00-\x1f]*'|"[^"`$\\!\x00-\x1f]*")+?)(?:[ \t]+(?:\d?[<>]|[|&;]).*)?""", re.ASCII
+    rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
+    r"""(?:[ \t]*(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
+    re.ASCII,
 )
 """What a shell takes as words alone (no substitution, no glob), up to a pipe or another command, which is left out."""
 _CONTINUED = ("\\", "^", "`")

@@ -100,7 +100,16 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in do_now.remedies(finding):
         _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
-        commands(page, remedy.commands, 6)
+        form = do_now.form_of(remedy, around.fix)
+        if form:
+            for step in form:
+                page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
+                is_shell = step.form in ("sh", "options")
+                rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - 6) if is_shell else [c])]
+                for row in rows:
+                    page.row(" " * 6, (row, COMMAND))
+        else:
+            commands(page, remedy.commands, 6)
     for reference in finding.references:
         _labelled(page, "see", reference)
     page.row("  = ", ("more: ", KEY), f"cachedoctor explain {finding.code}")
