@@ -30,7 +30,7 @@ _TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b")
 _VARIABLE = r"\$(?:\w+|\{\w+\})"
 _PLAIN = re.compile(
     rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
-    r"""(?:[ \t]*(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
+    r"""(?:(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
     re.ASCII,
 )
 """What a shell takes as words alone (no substitution, no glob), up to a pipe or another command, which is left out."""
@@ -139,7 +139,7 @@ def _options(lines: list[_Line], at: int, *, named: bool) -> _Given | None:
     except CacheDoctorError:
         return None
     plain = _PLAIN.fullmatch(whole)
-    return _Given(options, line.at, None if plain is None else plain[1]) if options else None
+    return _Given(options, line.at, None if plain is None else plain[1].rstrip()) if options else None
 
 
 def _command(words: list[str]) -> str:
