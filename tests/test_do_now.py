@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from answered import report_of
 from conftest import FIXTURES, ROOT
+from reports import written
 from test_text_report import finding
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -71,18 +72,48 @@ def test_what_cannot_be_set_there_is_not_told_to_be_done() -> None:
     ]  # fmt: skip
 
 
-def lm_studio(name: str) -> list[str]:
-    """A log of a case as LM Studio's developer log has it."""
+def lm_studio(name: str, begin: str = "") -> Report:
+    """A log of a case as LM Studio's developer log has it, from the first line on that holds ``begin``."""
     lines = (FIXTURES / "cases" / name / "server.log").read_text("utf-8").splitlines()
-    text = "".join(f"2026-07-04 14:15:37 [DEBUG]\n{line}\n" for line in lines)
+    lines = lines[next(at for at, line in enumerate(lines) if begin in line) :]
+    return report_of("".join(f"2026-07-04 14:15:37 [DEBUG]\n{line}\n" for line in lines))
+
+
+def text_of(report: Report) -> list[str]:
     out = io.StringIO()
-    render(sanitize.report(report_of(text)), out)
+    render(sanitize.report(report), out)
     return out.getvalue().splitlines()
+
+
+def test_a_healthy_paste_reads_healthy() -> None:
+    """It begins inside a request, which is told, and not what to do first; a lost reuse still comes first."""
+    report = lm_studio("healthy-hybrid-b9294", "created context checkpoint 3")
+    assert [found.code for found in report.findings] == ["CD902"]
+    shown = text_of(report)
+    assert shown[0].startswith("cache works   every request reused all it could")
+    assert "1 request is not whole in this log" in " ".join(" ".join(shown[:3]).split())
+    assert not any("Do now" in row or "server.log" in row for row in shown)
+    assert " ".join(shown[-2:]).startswith("No cause found. ")
+    assert "No cause found" in written("html", report).decode()
+    assert written("markdown", report).decode().startswith("## llama-server: no cause found\n")
+    ill = text_of(lm_studio("billing-header-without-text", "n_tokens = 1901"))
+    assert "computed again" in ill[0]
+    assert "Do now" in " ".join(ill[-2:])
+
+
+def test_the_page_claims_the_main_cause_once() -> None:
+    """Beside it stands why; what is no cause does not stand there."""
+    page = written("html", first_screen.found_in(FIXTURES / "cases/billing-header-hybrid/server.log")).decode()
+    cause = page.partition('<div class="cause">')[2].partition("</section>")[0]
+    assert cause.count("billing header changes between requests") == 1
+    assert "Only the first 58 of 2,104 tokens matched. Claude Code puts x-anthropic-billing-header" in cause
+    healthy = written("html", lm_studio("healthy-hybrid-b9294", "created context checkpoint 3")).decode()
+    assert '<div class="cause">' not in healthy
 
 
 def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
     """The client comes first, then what LM Studio shows of the prompts; started from a shell it is the variable."""
-    shown = lm_studio("billing-header-without-text")
+    shown = text_of(lm_studio("billing-header-without-text"))
     assert shown[1:3] == [
         "try    export CLAUDE_CODE_ATTRIBUTION_HEADER=0", "       With Claude Code, first rule out its billing header.",
     ]  # fmt: skip

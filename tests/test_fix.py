@@ -441,7 +441,7 @@ def test_the_command_line_of_a_pasted_issue_comes_back_changed() -> None:
         ]
     ((step,),) = (fix.steps for fix in issue_with('llama-server -np 2 -m "$HOME/${M}.gguf"').fix)
     assert step.commands[0].startswith('llama-server --parallel 4 -m "$HOME/${M}.gguf" --')
-    for inside in (" -a $(id)", " -a `id`", ' -a "$(id)"', " -a ${X:-`id`}", " -a *", " -a <(id)", " -a >(id)", " -a !x"):
+    for inside in (" -a $(id)", ' -a "`id`"', " -a ${X:-`id`}", " -a *", " -a <(id)", " -a >(id)", " -a !x"):
         ((step,),) = (fix.steps for fix in issue_with(line + inside).fix)
         assert step.commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
 

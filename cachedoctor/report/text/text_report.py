@@ -61,7 +61,7 @@ def render(
     leads = leading(report)
     if told is not None and not leads:
         answers.cannot_tell(page, report, told, verbose)
-    elif not findings:
+    elif not leads:
         answers.healthy(page, report)
     if verbose:
         for finding in findings:
