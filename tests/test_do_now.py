@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import msgspec
@@ -99,6 +100,18 @@ def test_a_healthy_paste_reads_healthy() -> None:
     ill = text_of(lm_studio("billing-header-without-text", "n_tokens = 1901"))
     assert "computed again" in ill[0]
     assert "Do now" in " ".join(ill[-2:])
+
+
+def test_lines_that_are_no_message_are_counted() -> None:
+    """A log of known messages alone has no such row."""
+    shown = text_of(lm_studio("healthy-hybrid-b9294"))
+    (read,) = (row for row in shown if row.startswith("read "))
+    lines, known, others = (int(number) for number in re.findall(r"\d+", read))
+    assert (lines, known + others) == (186, 186)
+    assert others > 93, "every record begins with a row of its own"
+    assert read.endswith("others such as start-up and samplers")
+    whole = report_of((FIXTURES / "excerpts/healthy-append-b11549.log").read_bytes())
+    assert not any(row.startswith("read ") for row in text_of(whole))
 
 
 def test_the_page_claims_the_main_cause_once() -> None:
