@@ -31,7 +31,7 @@ class OtherFix(msgspec.Struct):
     options: list[OptionChange]
     """By which the remedy is known."""
     steps: list[FixStep]
-    """None where it cannot be set there."""
+    """Empty where it cannot be set there."""
     notes: list[str]
     """What cannot be set there."""
 
