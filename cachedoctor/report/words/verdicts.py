@@ -120,7 +120,7 @@ def verdict(report: Report) -> str:
     open_rules = len({rule.code for rule in report.not_evaluated})
     left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
     if report.findings and not leading(report) and not undecided(report):
-        return f"No cause found. {checked(report)}{left}; the log is cut."
+        return f"No cause found. {checked(report)}{left}. {severities(report.findings)}."
     if report.findings:
         each = len(found_causes(report.findings))
         of = f", of {count(each, 'cause')}" if each < len(report.findings) else ""
