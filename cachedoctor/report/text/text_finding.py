@@ -158,7 +158,8 @@ def _steps(page: Page, head: Part, fix: DoNow) -> None:
     for step in fix.steps:
         is_shell = step.form in ("sh", "options")
         rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - _KEY - 2) if is_shell else [c])]
-        short = len(rows) == 1 and len(f"{step.text}: {rows[0]}") <= page.width - _KEY
+        used = len(head) if isinstance(head, str) else len(head[0])
+        short = len(rows) == 1 and used + len(f"{step.text}: {rows[0]}") <= page.width
         if short and is_shell:
             page.row(head, f"{step.text}: ", (rows[0], COMMAND))
         elif step.where == "client" and rows:

@@ -87,8 +87,9 @@ def leading(report: Report) -> list[Finding]:
 
 
 def _works(report: Report) -> bool:
+    """Whether what is left of a cut log shows that something was reused, and nothing lost."""
     said = healthy(report)
-    return said is not None and said.key == "cache works"
+    return said is not None and said.key == "cache works" and report.totals.cached_tokens > 0
 
 
 def causes(report: Report) -> str:
