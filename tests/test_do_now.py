@@ -102,6 +102,15 @@ def test_a_healthy_paste_reads_healthy() -> None:
     assert "Do now" in " ".join(ill[-2:])
 
 
+def test_rows_of_a_file_are_rows_in_what_the_page_copies() -> None:
+    """Their ends are no control characters to be shown."""
+    found = first_screen.found_in(FIXTURES / "cases/cache-ram-evicts-b9294/server.log")
+    found.fix = fixes(found.findings, found.sessions, found.inputs, Told("compose"))
+    page = written("html", found).decode()
+    assert "<code data-copy>environment:\n  LLAMA_ARG_CACHE_RAM: &#34;256&#34;</code>" in page
+    assert "\\x0a" not in page
+
+
 def test_lines_that_are_no_message_are_counted() -> None:
     """A log of known messages alone has no such row."""
     shown = text_of(lm_studio("healthy-hybrid-b9294"))
@@ -109,7 +118,9 @@ def test_lines_that_are_no_message_are_counted() -> None:
     lines, known, others = (int(number) for number in re.findall(r"\d+", read))
     assert (lines, known + others) == (186, 186)
     assert others > 93, "every record begins with a row of its own"
-    assert read.endswith("others such as start-up and samplers")
+    assert read.endswith("others such as dates on rows of their own")
+    (read,) = (row for row in rows("cases/healthy-hybrid-b9294/server.log") if row.startswith("read "))
+    assert read == "read      93 lines: 70 known, 23 others such as start-up and samplers"
     whole = report_of((FIXTURES / "excerpts/healthy-append-b11549.log").read_bytes())
     assert not any(row.startswith("read ") for row in text_of(whole))
 

@@ -191,9 +191,13 @@ def read(report: Report) -> str:
     known = f"{count(lines, 'line')}{inputs}"
     if not left:
         return f"{known}, all of them known" if lines else known
-    of_llama = any(session.engine == LLAMA for session in report.sessions) or not report.sessions
-    such = "samplers" if of_llama else "an access log"
-    return f"{known}: {number(lines - left)} known, {number(left)} others such as start-up and {such}"
+    if any(info.launcher == "lm-studio" for info in report.inputs):
+        such = "dates on rows of their own"
+    elif any(session.engine == LLAMA for session in report.sessions) or not report.sessions:
+        such = "start-up and samplers"
+    else:
+        such = "start-up and an access log"
+    return f"{known}: {number(lines - left)} known, {number(left)} others such as {such}"
 
 
 def numbered(report: Report) -> str:
