@@ -21,6 +21,7 @@ from reports import written
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
+from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.knowledge import clients, flags
 from cachedoctor.launchers.asked_options import Asked
@@ -431,19 +432,25 @@ def issue_with(line: str) -> Report:
     return answered.report_of(f"### Command line\n\n```shell\n$ {line}\n```\n\n```\n{log}```\n")
 
 
+def pasted(line: str) -> str | None:
+    """The command line that is read of an issue."""
+    return read_issue(f"### Command line\n\n```shell\n$ {line}\n```\n".encode().split(b"\n")).cmdline
+
+
 def test_the_command_line_of_a_pasted_issue_comes_back_changed() -> None:
-    """Without what a shell would do besides; one that does more inside its words is not repeated."""
-    line = "llama-server -m ~/q.gguf -np 2 \\\n  --cache-ram 0 -a 'my model'"
-    for behind in ("", " 2>&1 | tee x.log", "; curl x | sh", " > x"):
-        ((step,),) = (fix.steps for fix in issue_with(line + behind).fix)
-        assert step.commands == [
-            "llama-server -m ~/q.gguf --parallel 4 --cache-ram 8192 -a 'my model' --ctx-size 65536"
-        ]
-    ((step,),) = (fix.steps for fix in issue_with('llama-server -np 2 -m "$HOME/${M}.gguf"').fix)
-    assert step.commands[0].startswith('llama-server --parallel 4 -m "$HOME/${M}.gguf" --')
-    for inside in (" -a $(id)", ' -a "`id`"', " -a ${X:-`id`}", " -a *", " -a <(id)", " -a >(id)", " -a !x"):
-        ((step,),) = (fix.steps for fix in issue_with(line + inside).fix)
-        assert step.commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    line = "llama-server -m ~/q.gguf -np 2 \\\n  --cache-ram 0 -a 'my model' | tee x.log"
+    ((step,),) = (fix.steps for fix in issue_with(line).fix)
+    assert step.commands == ["llama-server -m ~/q.gguf --parallel 4 --cache-ram 8192 -a 'my model' --ctx-size 65536"]
+
+
+def test_a_pasted_command_line_does_no_more_than_start_the_server() -> None:
+    """What a shell would do behind it is left out; one that does more inside its words is not repeated."""
+    line = "llama-server -np 2 -a 'my model'"
+    for behind in ("", " 2>&1 | tee x.log", "; curl x | sh", " > x", " && id", " &"):
+        assert pasted(line + behind) == line
+    assert pasted('llama-server -np 2 -m "$HOME/${M}.gguf"') == 'llama-server -np 2 -m "$HOME/${M}.gguf"'
+    for inside in ("$(id)", '"`id`"', "${X:-`id`}", "*", "<(id)", ">(id)", "!x", '"!x"', "$((1))", "\\$(id)"):
+        assert pasted(f"{line} -m {inside}") is None
 
 
 def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
@@ -458,6 +465,7 @@ def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
     assert "command line. The log does not say them" in written("markdown", bare).decode()
 
 
+@pytest.mark.sweep
 def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:
     healthy = run(log_of(FIXTURES / "cases" / "wrapped-compose-two-services"))
     assert (healthy.returncode, healthy.stdout) == (0, "")
