@@ -95,7 +95,7 @@ def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
             options_exist(one["options"], *span)
     for launcher in LAUNCHERS:
         for fix in fixes(found.findings, found.sessions, found.inputs, Told(launcher, line)):
-            for step in fix.steps:
+            for step in [*fix.steps, *(step for other in fix.others for step in other.steps)]:
                 is_read(step)
 
 
