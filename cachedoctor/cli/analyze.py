@@ -47,7 +47,7 @@ from cachedoctor.cli.common_options import (
     refuse_page,
     wanted_requests,
 )
-from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.ending import INTERRUPTED, SERVERS, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
-    from cachedoctor.model import Given, Report
+    from cachedoctor.model import CacheDoctorError, Given, Report
     from cachedoctor.sources.base import SourceError
 
 
@@ -272,10 +272,33 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
 
         inside, others = logs_in(path)
         found += inside or [path]  # whoever reads it says that it is a folder
-        if others and not quiet:
-            shown = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else "")
-            terminal.complain(f"{path}: no lines of a server, not read: {shown}", "name them to read them", "note")
+        if inside and others and not quiet:
+            terminal.complain(
+                f"{path}: no lines of a server, not read: {_named(others)}", "name them to read them", "note"
+            )
     return found
+
+
+def _explained(error: CacheDoctorError) -> CacheDoctorError:
+    """Say of a folder that it holds no log, and what would be taken for one; other errors stay."""
+    from cachedoctor.sources.base import FolderError
+
+    if not isinstance(error, FolderError):
+        return error
+    from cachedoctor.doctor.tables.log_heads import logs_in
+    from cachedoctor.model import CacheDoctorError
+
+    _, others = logs_in(error.path)
+    named = f": {_named(others)}" if others else ""
+    return CacheDoctorError(
+        f"{error.path}: holds no log of {SERVERS}{named}",
+        "taken are files with any name whose first lines are a server's; folders in it are not looked into",
+    )
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
@@ -300,6 +323,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         options=job.settings.options,
         extras=job.extras,
         unknown=job.unknown,
+        told=job.start,
     )
     try:
         errors, interrupted = _feed(job, analyzer, progress, interrupts)
@@ -311,27 +335,20 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
-    complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
+    faults = [error for _, error in job.prompts.faults] if job.prompts else []
+    complain([*map(_explained, errors), *faults], analyzer)
     clear_folders()
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
 
 
 def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: UnknownLines | None) -> Report:
-    """The report with the requests that are to be shown, and fixes in the form of what was said to start the server.
+    """The report as it is to be shown; one of nothing is left as it is, and says so."""
+    if wanted is not None and not any(info.recognised for info in report.inputs):
+        wanted = None
+    if wanted is not None:
+        from cachedoctor.doctor.analysis.shown_part import shown_part
 
-    One of nothing is left as it is, and says so.
-    """
-    if wanted is not None and any(info.recognised for info in report.inputs):
-        from cachedoctor.doctor.analysis.filtering import filtered
-
-        report = filtered(report, wanted)
-    if start is not None or report.filtered is not None:
-        from cachedoctor.doctor.fixing.fixes import fixes
-        from cachedoctor.report.secrets import hidden
-
-        if start is not None and start.line is not None and hidden(start.line) != start.line:
-            start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
-        report.fix = fixes(report.findings, report.sessions, report.inputs, start)
+        report = shown_part(report, wanted, start)
     if unknown is not None:
         unknown.close()  # an interrupt may have come before its end
         report.unknown = unknown.shapes()
@@ -383,7 +400,3 @@ def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None)
             live.end(report, out)
         else:
             write(job.settings.format, report, out, look)
-        if report.unknown is not None and job.settings.format == "text":
-            from cachedoctor.report.words.unknown_list import listed
-
-            out.write(f"\n{listed(report)}".encode())

@@ -34,7 +34,7 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
-from cachedoctor.model.fix import Fix, FixStep, Launcher
+from cachedoctor.model.fix import Fix, FixStep, Launcher, OtherFix
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
@@ -115,6 +115,7 @@ __all__ = [
     "Op",
     "OptionChange",
     "Options",
+    "OtherFix",
     "Outcome",
     "Part",
     "Period",

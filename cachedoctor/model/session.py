@@ -12,6 +12,7 @@ import msgspec
 from cachedoctor.model.bounds import Count, Long
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
+from cachedoctor.model.fix import Launcher
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.period import Period
@@ -204,6 +205,10 @@ class Session(_Questions, msgspec.Struct):
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: list[Given] = msgspec.field(default_factory=list)
     """Options of the command line, where it was given."""
+    cmdline: str | None = None
+    """The command line itself, as it was given or stands in a pasted issue; it may hold secrets."""
+    launcher: Launcher | None = None
+    """What started it, as far as somebody said or the wrappers around its lines tell: advice goes by that."""
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
     several: bool = False

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
+    from cachedoctor.doctor.fixing.fixes import Told
+    from cachedoctor.model import Launcher
 
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
@@ -74,6 +76,7 @@ class Analyzer:
         listener: Listener | None = None,
         options: Options = DEFAULTS,
         extras: ExtraInputs | None = None,
+        told: Told | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -84,8 +87,10 @@ class Analyzer:
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
             listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
-            aside: dumps of /metrics and responses; the servers of the logs get them in the end.
+            extras: dumps of /metrics and responses; the servers of the logs get them in the end.
+            told: what somebody says of the start of the servers.
         """
+        self._told_start = told
         self._extras = extras
         self._lives = Sessions(given or [])
         self._prompts = prompts
@@ -187,6 +192,13 @@ class Analyzer:
         if info.launcher is None and info.recognised:
             info.launcher = delivered_by(self.begin)
 
+    def _note_start(self, session: Session, launcher: Launcher | None) -> None:
+        """Say of a server what started it: advice goes by that."""
+        told = self._told_start
+        session.launcher = (told and told.launcher) or launcher
+        if told is not None and told.line is not None:
+            session.cmdline = told.line
+
     def _read_excerpt(self, segments: list[Segment]) -> None:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
@@ -261,6 +273,10 @@ class Analyzer:
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._listener is not None:
+            if opened:
+                self._note_launcher()
+                for one in judged:
+                    self._note_start(self._sessions[one.request.session], self._inputs[-1].launcher)
             told = [(one, self._sessions[one.request.session]) for one in judged]
             self._listener.examined(told, self.findings() if opened else [])
         for one in judged:
@@ -441,6 +457,11 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
+        if self._intake is not None:
+            self._note_launcher()
+        launchers = {info.path: info.launcher for info in self._inputs}
+        for session in self._sessions:
+            self._note_start(session, launchers.get(session.path))
         sessions = self._lives.reported()
         self._compare_bodies(sessions)
         self._name_faults()
@@ -448,8 +469,6 @@ class Analyzer:
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
-        if self._intake is not None:
-            self._note_launcher()
         left = self._diagnosis.not_evaluated(sessions, findings)
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
@@ -457,17 +476,19 @@ class Analyzer:
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
-            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs),
+            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
         )  # fmt: skip
 
 
-def _fixes(findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo]) -> list[Fix]:
+def _fixes(
+    findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: Told | None
+) -> list[Fix]:
     """What mends the findings; the launchers are imported where there is something to mend."""
     if not findings:
         return []
     from cachedoctor.doctor.fixing.fixes import fixes
 
-    return fixes(findings, sessions, inputs)
+    return fixes(findings, sessions, inputs, told)
 
 
 def _by_text(request: Request, turn: TextTurn | None) -> Request:

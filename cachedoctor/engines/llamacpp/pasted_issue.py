@@ -27,6 +27,13 @@ _FORM = frozenset(
 _VERSION = re.compile(r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)", re.IGNORECASE)
 _TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b")
 """``b6123``, or the end of an image's tag; only below a heading."""
+_VARIABLE = r"\$(?:\w+|\{\w+\})"
+_PLAIN = re.compile(
+    rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
+    r"""(?:(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
+    re.ASCII,
+)
+"""What a shell takes as words alone (no substitution, no glob), up to a pipe or another command, which is left out."""
 _CONTINUED = ("\\", "^", "`")
 _BEFORE_PROGRAM = frozenset({"sudo", "nohup", "exec", "env", "time"})
 _SIGNS = ("$", "#", "%", ">")
@@ -44,6 +51,15 @@ class Issue(msgspec.Struct, frozen=True):
     given: list[Given] = []
     given_at: int | None = None
     """Index of the first line of the command."""
+    cmdline: str | None = None
+    """The command on one row; None where a shell would do more than start it, as anybody may have written it."""
+
+
+class _Given(msgspec.Struct, frozen=True):
+    options: list[Given]
+    at: int
+    """Index of its first line in the input."""
+    plain: str | None
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -59,8 +75,10 @@ def read_issue(lines: list[bytes]) -> Issue:
     """Read the lines of an input up to its log."""
     above = list(_above_log(lines[:_LINES_MAX]))
     build, build_at = _build(above)
-    given, given_at = _given(above)
-    return Issue(build, build_at, given, given_at)
+    command = _given(above)
+    if command is None:
+        return Issue(build, build_at)
+    return Issue(build, build_at, command.options, command.at, command.plain)
 
 
 def _above_log(lines: list[bytes]) -> Iterator[_Line]:
@@ -90,36 +108,38 @@ def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
     return found[0] if len({build for build, _ in found}) == 1 else (None, None)
 
 
-def _given(lines: list[_Line]) -> tuple[list[Given], int | None]:
-    """Return the options of the one command that is given, and where: below its heading, else anywhere."""
-    below: list[tuple[list[Given], int]] = []
-    anywhere: list[tuple[list[Given], int]] = []
+def _given(lines: list[_Line]) -> _Given | None:
+    """Return the one command that is given: below its heading, else anywhere."""
+    below: list[_Given] = []
+    anywhere: list[_Given] = []
     for at, line in enumerate(lines):
         named = "command" in line.section
-        if not (options := _options(lines, at, named=named)):
-            continue
-        (below if named else anywhere).append((options, line.at))
+        if (found := _options(lines, at, named=named)) is not None:
+            (below if named else anywhere).append(found)
     commands = below or anywhere
-    return commands[0] if commands and all(options == commands[0][0] for options, _ in commands) else ([], None)
+    return commands[0] if commands and all(one.options == commands[0].options for one in commands) else None
 
 
-def _options(lines: list[_Line], at: int, *, named: bool) -> list[Given]:
-    """Return the options of the command that begins in a line; none where there is none."""
+def _options(lines: list[_Line], at: int, *, named: bool) -> _Given | None:
+    """Return the command that begins in a line, with its options; None where there is none."""
     line = lines[at]
     words = line.text.split()
     asked = bool(words) and words[0].endswith(_SIGNS)
     command = _command(words[1:] if asked else words)
     if not command or not (line.fenced or named or asked):
-        return []
-    whole = command
+        return None
+    whole = line.text.split(None, 1)[1] if asked else line.text.lstrip()
     for before, more in zip(lines[at:], lines[at + 1 :], strict=False):
         if not (before.text.endswith(_CONTINUED) or more.text.startswith("-")) or not more.text:
             break
-        whole = f"{whole.rstrip(''.join(_CONTINUED))} {more.text}"
+        whole = f"{whole.rstrip(''.join(_CONTINUED)).rstrip()} {more.text}"
+    whole = whole.rstrip("".join(_CONTINUED)).rstrip()
     try:
-        return cmdline.parse(whole.rstrip("".join(_CONTINUED)))
+        options = cmdline.parse(whole)
     except CacheDoctorError:
-        return []
+        return None
+    plain = _PLAIN.fullmatch(whole)
+    return _Given(options, line.at, None if plain is None else plain[1].rstrip()) if options else None
 
 
 def _command(words: list[str]) -> str:

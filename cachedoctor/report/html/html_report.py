@@ -28,7 +28,7 @@ from cachedoctor.report.words.coverage import checked, remarks
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.not_evaluated_words import grouped
-from cachedoctor.report.words.verdicts import switched_off
+from cachedoctor.report.words.verdicts import leading, switched_off
 
 _LISTED = 20
 """Servers and inputs listed one by one."""
@@ -58,6 +58,7 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
             )
             for i, one in enumerate(shared(report, findings), 1)
         ],
+        leads=bool(leading(report)),
         kinds=KINDS,
         account=whole(report),
         account_words=ROWS,
