@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+from cachedoctor.engines.catalogue.base import HOLE as HOLE_OF_ROW
 from cachedoctor.engines.catalogue.base import Message, group_of
 from cachedoctor.engines.catalogue.heads import literal_pattern
 from cachedoctor.engines.llamacpp import messages as llamacpp
 from cachedoctor.engines.sglang import messages as sglang
 from cachedoctor.engines.vllm import messages as vllm
 from scripts.drift.texts import HOLE, STRAY, Text
+
+_LONG = 16
+"""Characters of which one part of a text has to stand in a row."""
 
 
 class Row:
@@ -31,14 +35,29 @@ class Row:
 
     def reads(self, text: Text) -> bool:
         """Whether a line with this text is this message."""
-        if text.component and self._group not in ("slot" if text.component == "slot" else "srv", "bare"):
+        if text.component and (text.component == "slot") != (self._group == "slot"):
             return False
         if self._pattern.fullmatch(text.text):
-            # without a function: an assertion, which has its place put before it elsewhere
-            return not (self.message.has_func and text.component)
+            # without its function only an assertion, which has its place put before it elsewhere
+            return not self.message.has_func or self.message.levels.startswith("O")
         function = f"{HOLE}: +" if self.message.has_func else ""
         stray = "" if text.logged else STRAY
         return re.fullmatch(stray + function + self._pattern.pattern, text.text) is not None
+
+    def is_made_of(self, text: Text) -> bool:
+        """Whether this wording comes out of a text when something is put for its values: half of it stands there."""
+        parts = [" ".join(part.split()) for part in text.text.split(HOLE)]
+        own = self.skeleton
+        if max(map(len, parts)) < _LONG or 2 * sum(map(len, parts)) < len(own):
+            return False
+        pattern = ".*?".join(literal_pattern(part).decode() for part in text.text.split(HOLE))
+        return all(part in own for part in parts) and re.fullmatch(pattern, own) is not None
+
+    @property
+    def skeleton(self) -> str:
+        """Its words with the sign of a value for every value."""
+        template = self.message.template
+        return HOLE_OF_ROW.sub(HOLE, template.split("}: ", 1)[1] if self.message.has_func else template)
 
     @cached_property
     def literals(self) -> list[str]:

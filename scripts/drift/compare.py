@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from cachedoctor.engines.catalogue.base import HOLE as TYPED
+from cachedoctor.engines.catalogue.base import HOLE
 from scripts.drift.artefact import Artefact
 from scripts.drift.catalogue import Row
-from scripts.drift.texts import HOLE, Text
+from scripts.drift.texts import Text
 
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 _ALIKE = 0.5
@@ -78,7 +78,8 @@ def drift(rows: Sequence[Row], program: Artefact) -> Drift:
     there = [place for place in of_release if read[place]]
     assembled = _assembled(program)
     missing = [rows[place] for place in of_release if not read[place]]
-    gone = [row for row in missing if not assembled(row) and not _inside_another(row, [rows[at] for at in there])]
+    others = [rows[place] for place in there]
+    gone = [row for row in missing if not assembled(row) and not _inside_another(row, others)]
     outside = [
         (rows[place], fresh[0])
         for place, texts in read.items()
@@ -127,7 +128,7 @@ def _likest(text: Text, rows: Sequence[Row], words: list[set[str]], holders: dic
 
 
 def _words(text: str) -> set[str]:
-    return {word.lower() for word in _WORD.findall(TYPED.sub(" ", text))}
+    return {word.lower() for word in _WORD.findall(HOLE.sub(" ", text))}
 
 
 def _inside_another(row: Row, there: Iterable[Row]) -> bool:
@@ -135,22 +136,17 @@ def _inside_another(row: Row, there: Iterable[Row]) -> bool:
 
     What a client prints of an error holds the server's own words, and a line that was cut is a part of it.
     """
-    own = _skeleton(row)
-    others = (_skeleton(other) for other in there if other.message.id == row.message.id)
-    return any(own in other or other in own for other in others)
-
-
-def _skeleton(row: Row) -> str:
-    template = row.message.template.split("}: ", 1)[1] if row.message.has_func else row.message.template
-    return TYPED.sub(HOLE, template)
+    wordings = (other.skeleton for other in there if other.message.id == row.message.id)
+    return any(row.skeleton in other or other in row.skeleton for other in wordings)
 
 
 def _assembled(program: Artefact) -> Callable[[Row], bool]:
-    """Whether a program of Python can put a message together: all its words stand somewhere in its strings."""
-    if program.engine == "llama.cpp":
-        return lambda row: False
-    whole = "\n".join(" ".join(text.text.split()) for text in program.texts)
-    return lambda row: all(literal in whole for literal in row.literals)
+    """Whether a program can put a message together of what it holds, or, where it is Python, of several strings."""
+    whole = "\n".join(" ".join(text.text.split()) for text in program.texts) if program.engine != "llama.cpp" else ""
+    return lambda row: (
+        (bool(whole) and all(literal in whole for literal in row.literals))
+        or any(row.is_made_of(text) for text in program.texts)
+    )
 
 
 def _level_differs(row: Row, text: Text, release: int) -> bool:

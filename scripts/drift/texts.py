@@ -39,11 +39,11 @@ def filled(text: str) -> str:
 
 
 def lines(text: str, *, logged: bool, level: str = "", where: str = "") -> Iterator[Text]:
-    """Give the lines of a text with its values filled; the component is taken off, and holds for the lines below."""
-    component = ""
+    """Give the lines of a text with its values filled; what macros put before it is taken off."""
     for line in text.split("\n"):
-        prefix = _PREFIX.match(line)
-        if prefix is not None:
+        component = ""
+        if prefix := _PREFIX.match(line):
             component, line = prefix[1], line[prefix.end() :]
+            logged = True
         if re.search(r"[A-Za-z]{2}", line):
-            yield Text(component, line.strip(), logged or bool(component), level, where)
+            yield Text(component, line.strip(), logged, level, where)
