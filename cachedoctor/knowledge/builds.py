@@ -22,7 +22,7 @@ LOGS_REDUCED_AGAIN = 9873
 
 
 RELEASES = {(0, 6, 0): 11429, (0, 7, 0): 11669, (0, 9, 0): 12110}
-"""Builds of the releases with a version of their own, as far as they are known: others are 0.1.0 (about b10470) to 1.0.0.
+"""Builds of the releases with a version of their own, as far as known: others are 0.1.0 (about b10470) to 1.0.0.
 ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)`` lies between two of them, and only its number says where."""
 
 _RELEASE = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,4})", re.ASCII)
