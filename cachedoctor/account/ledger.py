@@ -10,8 +10,19 @@ from typing import Literal, get_args
 
 import msgspec
 
+from cachedoctor.account.asking import asker
 from cachedoctor.account.from_numbers import Placed, place, written_anew
-from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
+from cachedoctor.model import (
+    Account,
+    AccountEntry,
+    AccountRow,
+    ClientAccount,
+    ClientName,
+    Judged,
+    Mark,
+    Request,
+    Undecided,
+)  # fmt: skip
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
 SHOWN = 64
@@ -25,6 +36,9 @@ _PLAIN = frozenset({"reused", "new"})
 Scope = Literal["log", "server", "conversation", "client"]
 Key = tuple[Scope, int, int, str]
 """Scope, session, conversation and client; -1 and "" where they do not matter."""
+_OTHER = ClientName("other", "")
+"""All clients that came when as many were known as are remembered."""
+_UNKNOWN = ClientName("unknown", "")
 _LOG: Key = ("log", -1, -1, "")
 """The sum of its servers."""
 
@@ -149,6 +163,8 @@ class Ledger(msgspec.Struct):
     """By session."""
     unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
     """By session."""
+    clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
+    """By who sent them, over all servers; ``KEPT`` at most, and the others together."""
 
     def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
         """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
@@ -177,15 +193,26 @@ class Ledger(msgspec.Struct):
 
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
+        if judged.request.parent is not None:
+            return
         key = _client(judged.request)
         if key is not None and (key in self.sums or len(self.sums) < KEPT):
             self.sums.setdefault(key, Sum()).add(placed, 1)
+        self._of_client(asker(judged) or _UNKNOWN).add(placed, 1)
+
+    def _of_client(self, name: ClientName) -> Sum:
+        """Return the sum of a client, or that of all who came too late to be remembered."""
+        if name not in self.clients and len(self.clients) >= KEPT and name.by != "unknown":
+            name = _OTHER
+        return self.clients.setdefault(name, Sum())
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
         for (scope, session, thread, client), found in more.sums.items():
             key = (scope, session + sessions if session >= 0 else session, thread, client)
             self.sums.setdefault(key, Sum()).merge(found)
+        for name, found in more.clients.items():
+            self._of_client(name).merge(found)
         for session, unexplained in more.unexplained.items():
             self.unexplained.setdefault(session + sessions, Unexplained()).merge(unexplained)
         for session, worst in more.worst.items():
@@ -230,6 +257,33 @@ class Ledger(msgspec.Struct):
             shown += some[:SHOWN]
         return [_account(key, found, names) for key, found in shown]
 
+    def by_client(
+        self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()
+    ) -> list[ClientAccount]:
+        """The clients that computed most again, then all others together, then requests of nobody that is known.
+
+        Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``.
+        """
+        whole = Ledger()
+        for name, found in self.clients.items():
+            whole.clients.setdefault(name, Sum()).merge(found)
+        for judged, placed in recent:
+            whole.add_client(judged, placed)
+        known = [(name, found) for name, found in whole.clients.items() if name not in (_OTHER, _UNKNOWN)]
+        if not known and _OTHER not in whole.clients:
+            return []
+        known.sort(key=lambda one: (-_again(one[1]), -one[1].of(), -one[1].requests, one[0].by, one[0].name))
+        rest = whole.clients.get(_OTHER, Sum())
+        others = len(known) - SHOWN if len(known) > SHOWN else 0
+        for _, found in known[SHOWN:]:
+            rest.merge(found)
+        rows = [_client_account(name, 1, found, names) for name, found in known[:SHOWN]]
+        if rest.requests or rest.not_placed:
+            rows.append(_client_account(_OTHER, others, rest, names))
+        if _UNKNOWN in whole.clients:
+            rows.append(_client_account(_UNKNOWN, 0, whole.clients[_UNKNOWN], names))
+        return rows
+
 
 def _keys(r: Request) -> tuple[Key, ...]:
     server: Key = ("server", r.session, -1, "")
@@ -247,13 +301,22 @@ def _again(found: Sum) -> int:
 
 def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
     scope, session, thread, client = key
+    return Account(
+        scope, None if session < 0 else session, None if thread < 0 else thread, client or None,
+        found.requests, found.not_placed, found.of(), _entries(found, names),
+    )  # fmt: skip
+
+
+def _client_account(name: ClientName, clients: int, found: Sum, names: Mapping[str, str]) -> ClientAccount:
+    return ClientAccount(
+        name.by, name.name or None, clients, found.requests, found.not_placed, found.of(), _entries(found, names)
+    )
+
+
+def _entries(found: Sum, names: Mapping[str, str]) -> list[AccountEntry]:
     entries = [
         AccountEntry(row, None if code is None else names.get(code, code), cell.tokens, cell.requests)
         for (row, code), cell in found.cells.items()
         if cell.tokens
     ]
-    entries.sort(key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))
-    return Account(
-        scope, None if session < 0 else session, None if thread < 0 else thread, client or None,
-        found.requests, found.not_placed, found.of(), entries,
-    )  # fmt: skip
+    return sorted(entries, key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))

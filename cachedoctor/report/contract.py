@@ -16,6 +16,7 @@ from cachedoctor.model import (
     BatchPeriod,
     CacheSample,
     Cause,
+    ClientAccount,
     Counters,
     Filtered,
     Finding,
@@ -138,6 +139,9 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
+    """Where they went by who sent the requests: 64 clients, then all others together, then those of which nothing
+    tells. Added after the first release of v1: may be missing."""
     filtered: Filtered | None = None
     """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
     release of v1: may be missing."""
@@ -234,6 +238,8 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
+    clients: list[ClientAccount] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
     slowest: list[SlowTurn] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
     fix: list[Fix] = field(default_factory=list)

@@ -10,8 +10,8 @@ import msgspec
 from cachedoctor.doctor.extras import body_sums
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
-from cachedoctor.model import CacheDoctorError, PromptDiff, Request, SentBodies, Session
-from cachedoctor.prompts import compare_prompts, inputs, mode_switches, run_diff
+from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
+from cachedoctor.prompts import askers, compare_prompts, inputs, mode_switches, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
@@ -105,6 +105,8 @@ class GivenPrompts:
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._next = 0
         self._texts: dict[int, _Texts] = {}
+        self.asker: ClientName | None = None
+        """Who sent the request that was asked for last, by its body."""
         self.matched = 0
         """Requests for which a prompt was found."""
 
@@ -158,6 +160,7 @@ class GivenPrompts:
         held = texts.slots.get(request.slot)
         texts.slots[request.slot] = _OTHER
         prompt = self._take(request)
+        self.asker = None if prompt is None else askers.asker(prompt)
         if prompt is None:
             return None
         self.matched += 1
