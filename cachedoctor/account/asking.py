@@ -10,7 +10,7 @@ import re
 from cachedoctor.model import ClientName, Judged
 
 _INTERFACE = re.compile(
-    r"(/.{1,200}?)"
+    r"(/.{1,200}?)(?<!/chat)"
     r"/(?:v\d/)?(?:chat/completions|completions?|messages|responses|infill|generate|embeddings|rerank)(?:\?.*)?",
     re.ASCII,
 )

@@ -258,21 +258,28 @@ class Ledger(msgspec.Struct):
         return [_account(key, found, names) for key, found in shown]
 
     def by_client(
-        self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()
+        self,
+        names: Mapping[str, str],
+        recent: Iterable[tuple[Judged, list[Placed]]] = (),
+        callers: Iterable[Mapping[ClientName, int]] = (),
     ) -> list[ClientAccount]:
         """The clients that computed most again, then all others together, then requests of nobody that is known.
 
-        Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``.
+        Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``; ``callers``: requests of
+        servers whose logs have none, by who sent them.
         """
         whole = Ledger()
         for name, found in self.clients.items():
             whole.clients.setdefault(name, Sum()).merge(found)
         for judged, placed in recent:
             whole.add_client(judged, placed)
+        for counted in callers:
+            for name, requests in counted.items():
+                whole._of_client(name).not_placed += requests
         known = [(name, found) for name, found in whole.clients.items() if name not in (_OTHER, _UNKNOWN)]
         if not known and _OTHER not in whole.clients:
             return []
-        known.sort(key=lambda one: (-_again(one[1]), -one[1].of(), -one[1].requests, one[0].by, one[0].name))
+        known.sort(key=_rank)
         rest = whole.clients.get(_OTHER, Sum())
         others = len(known) - SHOWN if len(known) > SHOWN else 0
         for _, found in known[SHOWN:]:
@@ -305,6 +312,11 @@ def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
         scope, None if session < 0 else session, None if thread < 0 else thread, client or None,
         found.requests, found.not_placed, found.of(), _entries(found, names),
     )  # fmt: skip
+
+
+def _rank(one: tuple[ClientName, Sum]) -> tuple[int, int, int, str, str]:
+    name, found = one
+    return -_again(found), -found.of(), -found.requests - found.not_placed, name.by, name.name
 
 
 def _client_account(name: ClientName, clients: int, found: Sum, names: Mapping[str, str]) -> ClientAccount:

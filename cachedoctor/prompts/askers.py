@@ -22,11 +22,14 @@ _LONGEST = 64
 """Characters of a name; a longer one ends in a hash."""
 _BEGINNING = 160
 """Letters by which system prompts are of one family."""
+_READ = 4096
+"""Characters of a system prompt that are looked at."""
 _ENOUGH = 12
 """Letters that a system prompt needs to tell anything."""
 _HEADER = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
-_CHANGES = re.compile(r"\b(?=\w*\d)\w+\b|[^A-Za-z\u00c0-\uffff]+")
-"""What differs between requests of one client: numbers, dates, ids, signs."""
+_CHANGES = re.compile(r"\w*\d\w*")
+"""What differs between requests of one client: numbers, dates, ids."""
+_SIGNS = re.compile(r"[\W_]+")
 _PRINTABLE = re.compile(r"[\w.@:/+=|-]+")
 
 
@@ -70,7 +73,8 @@ def _hash(text: str) -> str:
 
 def _family(body: dict[str, Any]) -> str | None:
     """Hash the beginning of the system prompt without what changes; None where there is none, or it is too short."""
-    letters = _CHANGES.sub(" ", _HEADER.sub("", _system(body))).strip()[:_BEGINNING]
+    words = _CHANGES.sub(" ", _HEADER.sub("", _system(body)[:_READ]))
+    letters = " ".join(_SIGNS.sub(" ", words).split())[:_BEGINNING]
     return _hash(letters) if len(letters) >= _ENOUGH else None
 
 

@@ -471,7 +471,7 @@ class Analyzer:
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             self._ledger.accounts(names, self._told.values()),
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs),
-            clients=self._ledger.by_client(names, self._told.values()),
+            clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
 
 
