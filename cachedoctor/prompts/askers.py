@@ -27,9 +27,7 @@ _READ = 4096
 _ENOUGH = 12
 """Letters that a system prompt needs to tell anything."""
 _HEADER = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
-_CHANGES = re.compile(r"\w*\d\w*")
-"""What differs between requests of one client: numbers, dates, ids."""
-_SIGNS = re.compile(r"[\W_]+")
+_WORD = re.compile(r"\w+")
 _PRINTABLE = re.compile(r"[\w.@:/+=|-]+")
 
 
@@ -73,8 +71,9 @@ def _hash(text: str) -> str:
 
 def _family(body: dict[str, Any]) -> str | None:
     """Hash the beginning of the system prompt without what changes; None where there is none, or it is too short."""
-    words = _CHANGES.sub(" ", _HEADER.sub("", _system(body)[:_READ]))
-    letters = " ".join(_SIGNS.sub(" ", words).split())[:_BEGINNING]
+    words = _WORD.findall(_HEADER.sub("", _system(body)[:_READ]))
+    # numbers, dates and ids differ between requests of one client
+    letters = " ".join(word for word in words if not any(map(str.isdigit, word)))[:_BEGINNING]
     return _hash(letters) if len(letters) >= _ENOUGH else None
 
 
