@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cachedoctor.account.asking import logged
 from cachedoctor.account.ledger import KEPT, SHOWN, Ledger
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.engines import callers
 from cachedoctor.model import ClientName, Judged, Session
 from cachedoctor.prompts import askers
@@ -191,3 +192,23 @@ def test_callers_of_servers_without_requests() -> None:
     rows = Ledger().by_client({}, callers=[session.callers])
     assert (rows[0].name, rows[0].not_placed, rows[-1].by) == ("10.0.0.7", 2, "other")
     assert sum(row.not_placed for row in rows) == 5_004
+
+
+def test_bodies_beside_vllm_name_clients_better_than_addresses(tmp_path: Path) -> None:
+    """Of vLLM, whose log has no requests, bodies are counted; nothing is said of their tokens."""
+    log = 'INFO:     10.0.0.7:40782 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n' * 4
+    start = "INFO 04-29 08:14:22 [api_server.py:1043] vLLM API server version 0.8.5\n"
+    alone = report_of(start + log)["clients"]
+    assert [(c["by"], c["name"], c["requests"], c["not_placed"]) for c in alone] == [("address", "10.0.0.7", 0, 4)]
+    named = report_of(start + log, bodies(tmp_path))["clients"]
+    assert [(c["by"], c["not_placed"], c["prompt_tokens"]) for c in named] == [
+        ("session", 3, 0), ("user", 3, 0), ("system_prompt", 2, 0),
+    ]  # fmt: skip
+
+
+def test_a_redacted_log_has_redacted_clients() -> None:
+    """The address is a token there, and so it is in the table."""
+    log = (FIXTURES / "cases" / "cache-reuse-dense-b8672" / "server.log").read_bytes()
+    redactor = Redactor()
+    safe = redactor.feed(log) + redactor.finish()
+    assert [(c["by"], c["name"]) for c in report_of(safe)["clients"]] == [("address", "<host-1>")]

@@ -139,9 +139,6 @@ class ReportDocument(Struct):
     accounts: list[Account] = field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
-    clients: list[ClientAccount] = field(default_factory=list)
-    """Where they went by who sent the requests: 64 clients, then all others together, then those of which nothing
-    tells. Added after the first release of v1: may be missing."""
     filtered: Filtered | None = None
     """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
     release of v1: may be missing."""
@@ -153,6 +150,9 @@ class ReportDocument(Struct):
     fix: list[Fix] = field(default_factory=list)
     """What to change, one for each server with findings that something mends, the costliest first. Added after the
     first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
+    """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
+    which nothing tells. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
     """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""
@@ -238,13 +238,13 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     slots: _Slots = field(default_factory=list)
     ignored: list[Code] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
-    clients: list[ClientAccount] = field(default_factory=list)
-    """Added after the first release of v1: may be missing."""
     slowest: list[SlowTurn] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
     fix: list[Fix] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
     causes: list[Cause] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
 
 

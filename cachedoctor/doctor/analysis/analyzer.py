@@ -440,6 +440,7 @@ class Analyzer:
         if not last.parted:
             last.parted = self._prompts.successive()
             last.sent = self._prompts.summed(last)
+            last.callers = self._prompts.callers() or last.callers
 
     def _name_faults(self) -> None:
         """Name the files beside the log that failed at their work among the inputs, each once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +36,8 @@ _OTHER = -1
 """Stands for the text of a request that has no prompt here, or is no turn of a conversation."""
 _MORE = 1000
 """First number of conversations whose number by lengths another has."""
+_CLIENTS = 4096
+"""Clients that are told apart."""
 _COMPARED = 256
 """Prompts that are compared where none can be matched."""
 
@@ -217,6 +219,16 @@ class GivenPrompts:
             recent.append(prompt)
         self.matched = len(self._prompts)
         return found
+
+    def callers(self) -> dict[ClientName, int]:
+        """Count all bodies by who sent them; empty where none tells it."""
+        names = [askers.asker(prompt) for prompt in self._prompts if prompt is not None]
+        known = Counter(name for name in names if name is not None).most_common()
+        if not known:
+            return {}
+        found = dict(known[:_CLIENTS])
+        rest = {"other": sum(n for _, n in known[_CLIENTS:]), "unknown": names.count(None)}
+        return found | {ClientName(by, ""): n for by, n in rest.items() if n}  # type: ignore[arg-type]
 
     def summed(self, session: Session) -> SentBodies | None:
         """What all prompts have in common; None for fewer than two."""

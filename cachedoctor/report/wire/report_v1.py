@@ -139,11 +139,11 @@ def tail(report: Report) -> dict[str, Any]:
         "slots": report.slots,
         "ignored": report.ignored,
         "accounts": report.accounts,
-        "clients": report.clients,
         "filtered": report.filtered,
         "causes": causes(report.findings),
         "slowest": report.slowest,
         "fix": report.fix,
+        "clients": report.clients,
     } | ({} if report.unknown is None else {"unknown": report.unknown})
 
 

@@ -113,9 +113,8 @@ def close(report: Report) -> Iterator[bytes]:
         sessions=len(report.sessions), requests=sum(s.n_requests for s in report.sessions),
         findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=report.restart,
         slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest,
-        clients=report.clients,
         fix=[sanitize.fix(fix) for fix in report.fix],
-        causes=causes(findings),
+        causes=causes(findings), clients=report.clients,
     )  # fmt: skip
 
 
