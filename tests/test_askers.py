@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def test_a_name_that_is_not_fit_to_be_shown_is_hashed(hostile: str) -> None:
     assert found is not None
     assert found.name.startswith("#")
     assert len(found.name) == 13
+
+
+def test_names_can_be_hashed() -> None:
+    """The same client has the same hash, another one another."""
+
+    def hashed(**body: Any) -> ClientName | None:
+        return askers.asker(Prompt("x", "openai-chat", "", body={"messages": [SYSTEM, ASKS], **body}), hashed=True)
+
+    alice = hashed(user="alice")
+    assert alice == ClientName("user", "#" + hashlib.sha256(b"alice").hexdigest()[:12])
+    assert alice != hashed(user="bob")
+    assert hashed(cache_salt="a") == asker(cache_salt="a")
 
 
 def test_families_of_system_prompts() -> None:

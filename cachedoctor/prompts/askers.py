@@ -31,17 +31,20 @@ _WORD = re.compile(r"\w+")
 _PRINTABLE = re.compile(r"[\w.@:/+=|-]+")
 
 
-def asker(prompt: Prompt) -> ClientName | None:
-    """Name the client; None where the body tells nothing, and where there is none."""
+def asker(prompt: Prompt, *, hashed: bool = False) -> ClientName | None:
+    """Name the client; None where the body tells nothing, and where there is none.
+
+    Salts and system prompts are always hashed, sessions and users where ``hashed`` says so.
+    """
     body = prompt.body
     if not isinstance(body, dict):
         return None
     user = _first(body, ("metadata.user_id",))
     if user is not None and "session_" in user:
-        return ClientName("session", _name(user))
+        return ClientName("session", _name(user, hashed))
     for by, places in (("session", _SESSION), ("user", _USER)):
         if (found := _first(body, places)) is not None:
-            return ClientName(by, _name(found))  # type: ignore[arg-type]
+            return ClientName(by, _name(found, hashed))  # type: ignore[arg-type]
     if (salt := _first(body, _SALT)) is not None:
         return ClientName("salt", _hash(salt))
     family = _family(body)
@@ -60,9 +63,9 @@ def _first(body: dict[str, Any], places: tuple[str, ...]) -> str | None:
     return None
 
 
-def _name(text: str) -> str:
+def _name(text: str, hashed: bool) -> str:
     """Return a name fit to be shown: what is long, or holds more than letters, digits and few signs, as its hash."""
-    return text if len(text) <= _LONGEST and _PRINTABLE.fullmatch(text) else _hash(text)
+    return text if not hashed and len(text) <= _LONGEST and _PRINTABLE.fullmatch(text) else _hash(text)
 
 
 def _hash(text: str) -> str:

@@ -95,8 +95,10 @@ class _Texts(msgspec.Struct):
 class GivenPrompts:
     """The prompts given beside a log. Feeds on requests in the order in which they finish."""
 
-    def __init__(self, paths: list[str], tokenizer: str | None = None, template: str | None = None) -> None:
-        """Read the prompts of all ``paths``, in the order given.
+    def __init__(
+        self, paths: list[str], tokenizer: str | None = None, template: str | None = None, *, hashed: bool = False
+    ) -> None:
+        """Read the prompts of all ``paths``, in the order given; ``hashed``: clients are named by hashes alone.
 
         Raises:
             CacheDoctorError: one of them cannot be used.
@@ -107,6 +109,7 @@ class GivenPrompts:
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._next = 0
         self._texts: dict[int, _Texts] = {}
+        self._hashed = hashed
         self.asker: ClientName | None = None
         """Who sent the request that was asked for last, by its body."""
         self.matched = 0
@@ -162,7 +165,7 @@ class GivenPrompts:
         held = texts.slots.get(request.slot)
         texts.slots[request.slot] = _OTHER
         prompt = self._take(request)
-        self.asker = None if prompt is None else askers.asker(prompt)
+        self.asker = None if prompt is None else askers.asker(prompt, hashed=self._hashed)
         if prompt is None:
             return None
         self.matched += 1
@@ -222,7 +225,7 @@ class GivenPrompts:
 
     def callers(self) -> dict[ClientName, int]:
         """Count all bodies by who sent them; empty where none tells it."""
-        names = [askers.asker(prompt) for prompt in self._prompts if prompt is not None]
+        names = [askers.asker(prompt, hashed=self._hashed) for prompt in self._prompts if prompt is not None]
         known = Counter(name for name in names if name is not None).most_common()
         if not known:
             return {}
