@@ -271,8 +271,8 @@ class Ledger(msgspec.Struct):
         whole = Ledger()
         for name, found in self.clients.items():
             whole.clients.setdefault(name, Sum()).merge(found)
-        for judged, placed in recent:
-            whole.add_client(judged, placed)
+        for one, rows_of_it in recent:
+            whole.add_client(one, rows_of_it)
         for counted in callers:
             for name, requests in counted.items():
                 whole._of_client(name).not_placed += requests
