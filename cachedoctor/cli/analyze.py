@@ -21,6 +21,7 @@ from cachedoctor.cli.common_options import (
     ColorOption,
     Config,
     FailOn,
+    HashClients,
     Ignore,
     Launcher,
     LauncherName,
@@ -140,6 +141,7 @@ def analyze(
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
+    hash_clients: HashClients = False,
     tokenizer: ModelTokenizer = None,
     template: Template = None,
     metrics: Annotated[
@@ -187,7 +189,7 @@ def analyze(
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
         chosen.announce()
-    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
+    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template, hashed=hash_clients)
     job = _Job(
         _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses)), quiet),
         beside,
@@ -232,13 +234,13 @@ def _start(launcher: LauncherName | None, line: str | None) -> Told | None:
     return Told(launcher, line)
 
 
-def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
+def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, hashed: bool) -> GivenPrompts | None:
     if not paths:
         refuse_alone(tokenizer, template)
         return None
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 
-    return GivenPrompts(paths, tokenizer, template)
+    return GivenPrompts(paths, tokenizer, template, hashed=hashed)
 
 
 def _extra_inputs(metrics: list[str], responses: list[str], max_unpacked: int | None) -> ExtraInputs | None:

@@ -277,6 +277,12 @@ Requests = Annotated[
         "--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.", rich_help_panel=EVIDENCE
     ),
 ]
+HashClients = Annotated[
+    bool,
+    typer.Option(
+        "--hash-clients", help="Hash the sessions and users that request bodies name.", rich_help_panel=EVIDENCE
+    ),
+]
 ModelTokenizer = Annotated[
     str | None,
     typer.Option(

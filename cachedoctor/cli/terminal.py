@@ -66,13 +66,19 @@ def _pages() -> str | None:
 
 
 def build_number(text: str) -> int:
-    """Read a build of llama.cpp, ``6900`` or ``b6900``."""
+    """Read a build of llama.cpp, ``6900`` or ``b6900``, or one of its releases, ``v0.9.0``."""
     import typer
 
-    digits = text.removeprefix("b")
-    if not digits.isdecimal() or len(digits) > 7 or not int(digits):
-        raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900")
-    return int(digits)
+    from cachedoctor.knowledge import builds
+
+    number = builds.number(text)
+    if number is None and builds.is_release(text):
+        raise typer.BadParameter(
+            f"the build of {text} is not known; give the number that llama-server --version prints"
+        )
+    if number is None:
+        raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900, or v0.9.0")
+    return number
 
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}

@@ -97,6 +97,8 @@ checkpoints_erased | integer | | that were erased
 checkpoints_held | spans | position | those that the slot is known to have held, where tokens were lost
 checkpoint_pos_min | integer | position | lowest position of the one that was restored
 checkpoint_pos_max | integer | position | its highest position
+client_by | text | | what names the client: session, user, salt or system_prompt of its body, route or address
+client_name | text | | the client, by the surest of these; salts and system prompts are hashed
 """),
 )
 """One row per request: ``model.RequestRow``, with what is known of its session."""

@@ -106,6 +106,8 @@ def _keys(by: By | None) -> list[pl.Expr]:
         time = pl.col("time")
         zone = time.str.extract(_ZONE).fill_null("")
         return [(time.str.extract(_HOUR).str.replace("T", " ") + ":00" + zone).alias("hour")]
+    if by == "client":
+        return [pl.coalesce("client_name", "client").alias("client")]
     return [pl.col(by)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model.account import Account, AccountEntry, AccountRow
 from cachedoctor.model.batch import PrefillBatch
 from cachedoctor.model.cause import Cause, causes
+from cachedoctor.model.client import ClientAccount, ClientBy, ClientName
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -74,6 +75,9 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClientAccount",
+    "ClientBy",
+    "ClientName",
     "ClientSetting",
     "ComparedSide",
     "Comparison",

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from cachedoctor.model.bounds import Count, Long
+from cachedoctor.model.client import ClientName
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.fix import Launcher
@@ -239,6 +240,8 @@ class Session(_Questions, msgspec.Struct):
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
     """Tokens of which the log does not tell why they were computed; None without any."""
+    callers: dict[ClientName, int] = msgspec.field(default_factory=dict)
+    """Of vLLM and SGLang: answered requests by who sent them, where access lines say it."""
     sent: SentBodies | None = None
     """What the same bodies have in common."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.model.client import ClientName
 from cachedoctor.model.request import Request
 
 
@@ -38,3 +39,5 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
     request: Request
     verdict: Verdict = NO_VERDICT
+    asker: ClientName | None = None
+    """Who sent it, by its body; None where none was given, or it does not tell."""

@@ -16,6 +16,7 @@ from cachedoctor.model import (
     BatchPeriod,
     CacheSample,
     Cause,
+    ClientAccount,
     Counters,
     Filtered,
     Finding,
@@ -149,6 +150,9 @@ class ReportDocument(Struct):
     fix: list[Fix] = field(default_factory=list)
     """What to change, one for each server with findings that something mends, the costliest first. Added after the
     first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
+    """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
+    which nothing tells. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
     """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""
@@ -239,6 +243,8 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     fix: list[Fix] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
     causes: list[Cause] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
 
 

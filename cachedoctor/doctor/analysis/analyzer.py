@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import cachedoctor
 from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
@@ -31,6 +33,7 @@ from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
+    ClientName,
     Finding,
     Fix,
     Given,
@@ -110,6 +113,7 @@ class Analyzer:
         self._reuse = Reuse()
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
+        self._askers: dict[int, ClientName] = {}
         """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
         self._settled = False
         self._number = 0
@@ -309,7 +313,8 @@ class Analyzer:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
         turn = self._turns.get(request.index)
         session = self._sessions[request.session]
-        return self._diagnosis.revise(_by_text(request, turn), session, None if turn is None else turn.difference)
+        text = None if turn is None else turn.difference
+        return self._asked_by(self._diagnosis.revise(_by_text(request, turn), session, text))
 
     def _ask(self, request: Request) -> Judged:
         session, turn = self._sessions[request.session], None
@@ -317,13 +322,23 @@ class Analyzer:
             turn = self._turn(request, session, self._prompts)
             request = _by_text(request, turn)
         self._returns.note(request, session)
-        return self._diagnosis.examine(request, session, None if turn is None else turn.difference)
+        judged = self._diagnosis.examine(request, session, None if turn is None else turn.difference)
+        return self._asked_by(judged)
+
+    def _asked_by(self, judged: Judged) -> Judged:
+        """The request with the client that its body names."""
+        asker = self._askers.get(judged.request.index)
+        return judged if asker is None else replace(judged, asker=asker)
 
     def _turn(self, request: Request, session: Session, prompts: GivenPrompts) -> TextTurn | None:
         """Which turn of which conversation it is by its text, remembered as long as the request may be revised."""
         turn = prompts.turn(request)
         if prompts.matched:
             session.settings.setdefault("prompts_given", Setting(True, None))
+        if prompts.asker is not None:
+            self._askers[request.index] = prompts.asker
+            if len(self._askers) > OPEN:
+                del self._askers[next(iter(self._askers))]
         if turn is not None:
             self._turns[request.index] = turn
             if len(self._turns) > OPEN:
@@ -444,6 +459,7 @@ class Analyzer:
         if not last.parted:
             last.parted = self._prompts.successive()
             last.sent = self._prompts.summed(last)
+            last.callers = self._prompts.callers() or last.callers
 
     def _name_faults(self) -> None:
         """Name the files beside the log that failed at their work among the inputs, each once."""
@@ -470,13 +486,15 @@ class Analyzer:
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
         left = self._diagnosis.not_evaluated(sessions, findings)
+        names = {rule.code: rule.name for rule in by_code}
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
+            self._ledger.accounts(names, self._told.values()),
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
+            clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cachedoctor.engines.llamacpp.excerpts import PREFIXED, plain_of
-from cachedoctor.knowledge import cmdline
+from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.model import CacheDoctorError, Given
 
 _LINE_MAX = 1 << 12
@@ -24,9 +24,14 @@ _FORM = frozenset(
      "problem description & steps to reproduce", "relevant log output"}
 )  # fmt: skip
 """Headings of the form, which have no marks on the page."""
-_VERSION = re.compile(r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)", re.IGNORECASE)
-_TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b")
-"""``b6123``, or the end of an image's tag; only below a heading."""
+_VERSION = re.compile(
+    r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)"
+    r"|\bversion:? {0,8}v?\d[\w.-]{0,30} \(build (\d{4,7}), commit [0-9a-f]{6,40}\)",
+    re.IGNORECASE,
+)
+"""``version: 6123 (8ad7b3e6)``; from about b10470 on ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)``."""
+_TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b|(?:^|[\s:-])(v\d{1,3}\.\d{1,3}\.\d{1,4})(?![\w.-])")
+"""``b6123``, or the end of an image's tag, or a release, ``v0.6.0``; only below a heading."""
 _VARIABLE = r"\$(?:\w+|\{\w+\})"
 _PLAIN = re.compile(
     rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
@@ -103,7 +108,10 @@ def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
     """Return the one build that is named, and where: below the heading, as printed or as a tag, else anywhere."""
     below = [line for line in lines if "version" in line.section]
     ways = (below, _VERSION), (below, _TAG), (lines, _VERSION)
-    named = [[(int(number), one.at) for one in some for number in way.findall(one.text)] for some, way in ways]
+    named = [
+        [(build, one.at) for one in some for words in way.findall(one.text) if (build := builds.number("".join(words)))]
+        for some, way in ways
+    ]
     found = next(filter(None, named), [])
     return found[0] if len({build for build, _ in found}) == 1 else (None, None)
 

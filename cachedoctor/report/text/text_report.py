@@ -202,6 +202,7 @@ def _everything(page: Page, report: Report) -> None:
     if undecided(report):
         answers.seen(page, report)
     answers.slowest(page, report)
+    answers.clients(page, report)
     if report.not_evaluated:
         page.gap()
         _not_evaluated(page, report.not_evaluated, report.restart)

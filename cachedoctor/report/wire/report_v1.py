@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
+from cachedoctor.account.asking import asker
 from cachedoctor.account.from_numbers import lost_elsewhere, slot_taken
 from cachedoctor.model import (
     CacheSample,
@@ -42,6 +43,7 @@ def encode_request(judged: Judged) -> bytes:
     r, said = judged.request, judged.verdict
     choice, asked = r.seen.choice, r.seen.asked
     client, server = _split(judged)
+    who = asker(judged)
     hidden = not r.lost_tokens and not r.checkpoints_shown and r.seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
@@ -54,7 +56,7 @@ def encode_request(judged: Judged) -> bytes:
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client, asked.endpoint,
             said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
-            r.at_least,
+            r.at_least, None if who is None else who.by, None if who is None else who.name,
         )
     )  # fmt: skip
 
@@ -141,6 +143,7 @@ def tail(report: Report) -> dict[str, Any]:
         "causes": causes(report.findings),
         "slowest": report.slowest,
         "fix": report.fix,
+        "clients": report.clients,
     } | ({} if report.unknown is None else {"unknown": report.unknown})
 
 
