@@ -238,6 +238,8 @@ class _Turn:
             ours = (bool(self.tail) and (self._is_copy(g) if cut else g.key == self._key) for g in found)
             at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
             later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
+            if not cut and not self.tail and [g.key for g in later] == [self._key]:
+                later = []  # it has less than a line so far, and nothing came before it
             self.successors = [g.file for g in later]
             if (later or (cut and at >= 0)) and all(g.key != self._key for g in later):
                 self._place_in(self.successors, cut)
