@@ -29,6 +29,7 @@ from cachedoctor.doctor.exporter.counter_state import SavedState, decoded, encod
 from cachedoctor.doctor.exporter.label_values import LabelValues
 from cachedoctor.doctor.exporter.log_places import Places
 from cachedoctor.doctor.exporter.many_logs import ManyLogs
+from cachedoctor.doctor.exporter.request_counts import Counts, RequestCounts
 
 CASES = ROOT / "fixtures" / "cases"
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -189,11 +190,33 @@ def test_nothing_but_the_version_is_shown_before_all_logs_are_read(log: Path) ->
 
 
 def test_who_asked_is_known_before_a_request_is_counted(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_counts, "SETTLED", 2.0)
+    clock = Clock()
+    counts = RequestCounts("server.log", LabelValues(), clock)
+    analyzer = Analyzer(listener=counts)
+    analyzer.open("server.log")
+    analyzer.feed(LOG)
+    clock.now = 1.0
+    analyzer.feed(THIRD.encode())
+    analyzer.idle()
+
+    def requests(found: Counts) -> int:
+        return sum(amount for series, amount in found.items() if series.metric == "requests")
+
+    assert (requests(counts.settled()), requests(counts.everything()), counts.waits) == (0, 3, True)
+    clock.now = 2.5
+    assert (requests(counts.settled()), requests(counts.everything()), counts.waits) == (2, 3, True)
+    clock.now = 3.5
+    assert (requests(counts.settled()), requests(counts.everything()), counts.waits) == (3, 3, False)
+
+
+def test_a_log_is_shown_when_what_it_had_at_first_is_counted(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter that began lower than it was shown before would be taken for one that fell."""
     monkeypatch.setattr(request_counts, "SETTLED", 60.0)
     exporter = Exporter(log).read()
-    assert total(exporter.samples(), "cachedoctor_requests_total") == 0
-    assert total(exporter.samples(), "cachedoctor_lines_total") == LOG.count(b"\n")
-    assert any(series.metric == "requests" for log in exporter.state().logs for series, _, _ in log.counts)
+    assert [name for name, _ in exporter.samples()] == ["cachedoctor_build_info"]
+    monkeypatch.setattr(request_counts, "SETTLED", -1.0)
+    assert sums(exporter.read().samples()) == reported(log)
 
 
 # ---- rotations and restarts

@@ -15,6 +15,7 @@ import msgspec
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
+from cachedoctor.doctor.exporter import request_counts
 from cachedoctor.doctor.exporter.counter_state import Prefix, ReadFile, SavedLog
 from cachedoctor.doctor.exporter.label_values import LabelValues
 from cachedoctor.doctor.exporter.log_places import Place, before
@@ -47,8 +48,8 @@ class FollowedLog:
         self._saved = saved or SavedLog(place.path)
         self._shown: Counts = Counter({series: shown for series, _, shown in self._saved.counts})
         self._steps: Iterator[bool] | None = None
-        self.is_current = False
-        """It was read to its present end; what it counts is not complete before."""
+        self._reached: float | None = None
+        """When its end was reached."""
         self._anew()
 
     def step(self) -> bool:
@@ -58,7 +59,7 @@ class FollowedLog:
         try:
             return next(self._steps)
         except Exception:
-            self._steps, self._saved, self.is_current = None, self.saved(), False
+            self._steps, self._saved, self._reached = None, self.saved(), None
             raise
 
     def _anew(self) -> None:
@@ -73,7 +74,7 @@ class FollowedLog:
         """What had been counted where the last run stood."""
         self._torn = b""
         """What was read last of a rotation whose last line has no end."""
-        self._heard, self._quiet, self.is_current = time.monotonic(), False, False
+        self._heard, self._quiet, self._reached = time.monotonic(), False, None
 
     def _read(self) -> Iterator[bool]:
         """Yield at each step whether something was there."""
@@ -148,10 +149,17 @@ class FollowedLog:
     def _rest(self) -> None:
         """Nothing new is there."""
         self._marks = []  # the rest is new
-        if not self._quiet and (not self.is_current or time.monotonic() - self._heard >= IDLE_SECONDS):
+        now = time.monotonic()
+        if not self._quiet and (self._reached is None or now - self._heard >= IDLE_SECONDS):
             self._analyzer.idle()
             self._quiet = True
-        self.is_current = True
+        if self._reached is None:
+            self._reached = now
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it was read to its end, and what was read by then is counted: before, a counter would be too low."""
+        return self._reached is not None and time.monotonic() - self._reached >= request_counts.SETTLED
 
     def _counted(self, requests: Counts) -> Counts:
         """Return the sums over requests with those over lines."""
