@@ -119,7 +119,7 @@ def test_the_compose_file_mounts_what_is_there_and_opens_loopback_alone() -> Non
     assert f"0.0.0.0:{port}" in services[host]["command"]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["vector.yaml", "fluent-bit.yaml", "otelcol.yaml"])
 def test_commands_of_collectors_write_what_is_filtered_for(name: str, tmp_path: Path) -> None:
     text = (PIPELINES / name).read_text("utf-8")

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
@@ -157,9 +158,10 @@ def append(path: Path, text: str) -> None:
 # ---- what is counted
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "case",
-    ["wrapped-compose-two-services", "checkpoint-evicted-three-depths-b8672", "cache-ram-evicts-nothing-missed"],
+    ["cache-ram-evicts-nothing-missed", "checkpoint-evicted-three-depths-b8672", "wrapped-compose-two-services"],
 )
 def test_counters_are_the_totals_of_the_report(case: str) -> None:
     log = CASES / case / "server.log"
@@ -238,6 +240,7 @@ def rename_and_pack(log: Path) -> None:
     log.touch()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rotate", [rename, copy_and_cut, rename_and_pack])
 @pytest.mark.parametrize("meanwhile", ["follows", "stands still"])
 def test_a_rotated_log_is_counted_once(
@@ -475,9 +478,10 @@ def test_logs_of_pods_have_the_name_of_their_container(tmp_path: Path) -> None:
 # ---- the command
 
 
-def scraped(port: int) -> dict[Sample, float]:
+def counted(port: int) -> float:
+    """Lines that a running exporter has counted."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return parsed(answer.read().decode())
+        return total(parsed(answer.read().decode()), "cachedoctor_lines_total")
 
 
 def test_the_command_serves_and_goes_on_after_a_restart(log: Path, tmp_path: Path) -> None:
@@ -489,7 +493,7 @@ def test_the_command_serves_and_goes_on_after_a_restart(log: Path, tmp_path: Pat
             assert said.startswith("cachedoctor: note: serving http://127.0.0.1:"), said
             port = int(said.rpartition(":")[2].partition("/")[0])
             lines = log.read_bytes().count(b"\n")
-            wait_for(lambda: total(scraped(port), "cachedoctor_lines_total") == lines, "counters")  # noqa: B023
+            wait_for(lambda: time.sleep(0.1) or counted(port) == lines, "counters")  # noqa: B023
             process.send_signal(signal.SIGTERM)
             assert process.wait() == 0
         (saved,) = decoded("", state.read_bytes()).logs
@@ -499,13 +503,23 @@ def test_the_command_serves_and_goes_on_after_a_restart(log: Path, tmp_path: Pat
         append(log, THIRD)
 
 
-def test_wrong_use_is_one_line(log: Path) -> None:
-    one_line(run("exporter", log, "--listen", "9931"), "'9931' is no address")
-    one_line(run("exporter", "--no-config"), "give logs, or --follow DIR")
-    one_line(run("exporter", log, "--state", log, "--listen", "127.0.0.1:0"), "is no state of the exporter")
+def test_a_state_file_of_another_kind_is_one_line_and_stays(log: Path) -> None:
+    done = run("exporter", log, "--state", log, "--listen", "127.0.0.1:0")
+    one_line(done, "is no state of the exporter")
+    assert done.returncode == 2
     assert log.read_bytes() == LOG
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [(("server.log", "--listen", "9931"), "'9931' is no address"), (("--no-config",), "give logs, or --follow DIR")],
+)
+def test_wrong_use_is_one_line(args: tuple[str, ...], words: str) -> None:
+    one_line(run("exporter", *args), words)
+
+
+@pytest.mark.sweep
 def test_an_address_in_use_is_one_line(log: Path, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
