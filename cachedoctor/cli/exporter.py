@@ -14,6 +14,7 @@ import typer
 
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import Config, Ignore, MinPromptTokens, NoConfig, Quiet, Select, WarnTokens
+from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def exporter(
     Needs prometheus-client: pip install 'cachedoctor[exporter]'. A log that cannot be read is named once, tried again,
     and does not stop the others.
 
-    Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file of another kind.
+    Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file of another kind;
+    130 told twice (the state may be up to 15 seconds old).
     """
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
@@ -79,12 +81,15 @@ def exporter(
     target = state or _default_state(port)
     many = _many(logs or [], follow or [], label_values, chosen.options, _read_state(target))
     with Interrupts() as interrupts:
-        end = _served(many, host, port, quiet)
         try:
-            with interrupts.deferred() as stop:
-                _run(many, _Saver(many, target, is_ours=state is None), stop)
-        finally:
-            end()
+            end = _served(many, host, port, quiet)
+            try:
+                with interrupts.deferred() as stop:
+                    _run(many, _Saver(many, target, is_ours=state is None), stop)
+            finally:
+                end()
+        except KeyboardInterrupt:  # the second one
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def _require_library() -> None:
