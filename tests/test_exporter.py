@@ -191,6 +191,26 @@ def test_nothing_but_the_version_is_shown_before_all_logs_are_read(log: Path) ->
     assert total(exporter.read().samples(), "cachedoctor_requests_total") == 2
 
 
+def test_a_counter_that_comes_later_begins_at_0(log: Path) -> None:
+    """Else Prometheus would not see that it rose."""
+    exporter = Exporter(log).read()
+    page = Page(lambda: exporter.many.shown)
+    registry = CollectorRegistry()
+    registry.register(page)
+
+    def avoidable(cause: str) -> float | None:
+        samples = parsed(generate_latest(registry).decode())
+        found = [value for (name, labels), value in samples.items() if name == TOKENS and ("cause", cause) in labels]
+        return found[0] if found else None
+
+    assert avoidable("billing-header") == 1900
+    assert avoidable("volatile-prefix") is None
+    append(log, THIRD)
+    exporter.read()
+    assert [avoidable("volatile-prefix"), avoidable("billing-header")] == [0, 1900]
+    assert avoidable("volatile-prefix") == 2035
+
+
 def test_who_asked_is_known_before_a_request_is_counted(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_counts, "SETTLED", 2.0)
     clock = Clock()

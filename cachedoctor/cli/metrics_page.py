@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from socketserver import TCPServer, ThreadingMixIn
 from typing import NamedTuple
@@ -18,13 +19,13 @@ from prometheus_client.registry import Collector
 
 import cachedoctor
 from cachedoctor.doctor.exporter.many_logs import Numbers
-from cachedoctor.doctor.exporter.request_counts import Counts
+from cachedoctor.doctor.exporter.request_counts import Counts, Series
 
 _NS = 1e9
 _WHO = ("server", "model", "client")
 
 
-class _Counter(NamedTuple):
+class _CounterForm(NamedTuple):
     name: str
     """Of the metric; the library writes ``_total`` behind it."""
     help: str
@@ -33,21 +34,21 @@ class _Counter(NamedTuple):
 
 
 _COUNTERS = {
-    "tokens": _Counter(
+    "tokens": _CounterForm(
         "cachedoctor_prompt_tokens",
         "Prompt tokens: reused, new (had to be computed), avoidable (computed, and a fix would have saved them), or "
         "unknown (not reused, and the log does not say how many were computed).",
         ("outcome", "cause", *_WHO),
     ),
-    "ns": _Counter(
+    "ns": _CounterForm(
         "cachedoctor_prompt_seconds",
         "Seconds in which prompts were computed: avoidable, or new.",
         ("outcome", "cause", *_WHO),
         _NS,
     ),
-    "requests": _Counter("cachedoctor_requests", "Requests that ended.", _WHO),
-    "lines": _Counter("cachedoctor_lines", "Lines of the log.", ("server",)),
-    "unread": _Counter("cachedoctor_lines_unread", "Lines that are no known message of a server.", ("server",)),
+    "requests": _CounterForm("cachedoctor_requests", "Requests that ended.", _WHO),
+    "lines": _CounterForm("cachedoctor_lines", "Lines of the log.", ("server",)),
+    "unread": _CounterForm("cachedoctor_lines_unread", "Lines that are no known message of a server.", ("server",)),
 }
 
 
@@ -57,6 +58,8 @@ class Page(Collector):
     def __init__(self, shown: Callable[[], Numbers | None]) -> None:
         """``shown``: is called from another thread, and gives what nobody changes any more."""
         self._shown = shown
+        self._given: set[Series] | None = None
+        """Counters that a reader has had."""
 
     def describe(self) -> list[Metric]:
         """Say nothing before it is asked."""
@@ -70,7 +73,7 @@ class Page(Collector):
         numbers = self._shown()
         if numbers is None:
             return
-        yield from _counters(numbers.counts)
+        yield from _counters(self._from_zero(numbers.counts))
         findings = GaugeMetricFamily(
             "cachedoctor_findings", "Findings that stand now.", labels=["cause", "severity", "server"]
         )
@@ -81,6 +84,16 @@ class Page(Collector):
         for server, is_readable in sorted(numbers.readable.items()):
             readable.add_metric([server], is_readable)
         yield readable
+
+    def _from_zero(self, counts: Counts) -> Counts:
+        """Return the counters, one that is new as 0 at first: Prometheus takes no first value for an increase.
+
+        Those that are there at first keep theirs, which is of the past.
+        """
+        given, self._given = self._given, set(counts)
+        if given is None:
+            return counts
+        return Counter({series: amount if series in given else 0 for series, amount in counts.items()})
 
 
 def _counters(counts: Counts) -> Iterator[Metric]:
