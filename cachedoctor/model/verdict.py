@@ -28,6 +28,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Every cause is one of several that the log leaves open, or there was no loss at all."""
     guessed: bool = False
     """Every cause has a low confidence."""
+    costliest: str | None = None
+    """Code of the costliest cause; None where no rule names one."""
 
 
 NO_VERDICT = Verdict()

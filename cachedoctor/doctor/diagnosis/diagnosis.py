@@ -200,12 +200,12 @@ class Diagnosis:
         if not s.lost and not codes:
             return NO_VERDICT
         expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
-        tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
+        tokens, ns, costliest = self.groups.cost_of(s.request) if codes else (0, 0, None)
         slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
         named = not all(code.startswith(OF_INPUT) for code in codes)
         undecided = bool(codes) and self.groups.undecided(s.request)
         guessed = bool(codes) and self.groups.guessed(s.request)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest)
 
     # ---- what the report needs
 
