@@ -160,6 +160,15 @@ def analyze(
             rich_help_panel=EVIDENCE,
         ),
     ] = None,
+    kv_events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kv-events",
+            metavar="FILE",
+            help="KV events of vLLM or SGLang, as record-kv wrote them; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -189,9 +198,9 @@ def analyze(
         chosen.announce()
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     job = _Job(
-        _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses)), quiet),
+        _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses or kv_events)), quiet),
         beside,
-        _extra_inputs(metrics or [], responses or [], max_unpacked),
+        _extra_inputs(metrics or [], responses or [], kv_events or [], max_unpacked),
         follow,
         chosen,
         build,
@@ -203,8 +212,9 @@ def analyze(
         _start(launcher, cmdline),
         _unknown_lines(chosen.format) if unknown else None,
     )
-    beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
-    spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
+    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    beside_files = (*(metrics or []), *(responses or []), *(kv_events or []))
+    spare_inputs(output, [*job.paths, follow, *beside_paths, *beside_files, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():
         terminal.ask_for_paste()
     refuse_page(chosen.format, output)
@@ -239,13 +249,15 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Gi
     return GivenPrompts(paths, tokenizer, template)
 
 
-def _extra_inputs(metrics: list[str], responses: list[str], max_unpacked: int | None) -> ExtraInputs | None:
-    if not metrics and not responses:
+def _extra_inputs(
+    metrics: list[str], responses: list[str], kv_events: list[str], max_unpacked: int | None
+) -> ExtraInputs | None:
+    if not metrics and not responses and not kv_events:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES)
+    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import cachedoctor
+from cachedoctor.account import of_servers
 from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
@@ -448,12 +449,13 @@ class Analyzer:
         if self._intake is not None:
             self._note_launcher()
         left = self._diagnosis.not_evaluated(sessions, findings)
+        names = {rule.code: rule.name for rule in by_code}
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
+            self._ledger.accounts(names, self._told.values()) or of_servers.accounts(sessions, names),
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs),
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from e2e.case import NotAsClaimedError
 from e2e.server import ServerDiedError
-from e2e.vllm import scenarios, whatif
+from e2e.vllm import kv_events, scenarios, whatif
 from e2e.vllm.check import analyze, title, unmet
 from e2e.vllm.scenario import FaultNotMadeError, Scenario, made, record, shares
 from e2e.whatif.__main__ import told
@@ -67,6 +67,7 @@ def main() -> int:
     where.add_argument("--keep", metavar="FOLDER", type=Path, help="leave logs, metrics and responses there")
     where.add_argument("--check", metavar="FOLDER", type=Path, help="start nothing: read what --keep left there")
     parser.add_argument("--whatif", action="store_true", help="answers of simulate, then a real vLLM with the setting")
+    parser.add_argument("--kv-events", action="store_true", help="record KV events, and hold them against the server")
     asked = parser.parse_args()
     names = asked.names or list(known)
     if unknown := [name for name in names if name not in known]:
@@ -75,10 +76,14 @@ def main() -> int:
         parser.error(f"{asked.keep} has {', '.join(there)} already")
     # As with Ctrl-C: leave by an exception, so that servers are stopped and folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if asked.whatif and asked.check:
-        parser.error("--whatif starts servers: it has nothing to check without them")
+    if (asked.whatif or asked.kv_events) and asked.check:
+        parser.error("--whatif and --kv-events start servers: they have nothing to check without them")
     with tempfile.TemporaryDirectory(prefix="cachedoctor-e2e-") as folder:
         root = (asked.keep or asked.check or Path(folder)).absolute()
+        if asked.kv_events:
+            faults = kv_events.run(root / "kv-events")
+            print("\n".join(f"FAILED: {fault}" for fault in faults) or "the events say what the server did")
+            return 1 if faults else 0
         if asked.whatif:
             return answered([known[name] for name in names], root)
         failed = [name for name in names if not passes(known[name], root / name, bool(asked.check))]

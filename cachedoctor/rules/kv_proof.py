@@ -1,0 +1,95 @@
+"""What recorded KV events prove: blocks that were pushed out, and blocks that came back behind another beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.model import KvEvents, Remedy, RuledOut, Session
+from cachedoctor.rules.base import FindingText, SessionFinding, n
+from cachedoctor.rules.shared_beginnings import WORTH
+
+_CHANGED = (
+    "A block is named by its tokens and by all that comes before it. These have the tokens of blocks that were stored before, and another "
+    "beginning: a date, an id, a changed tool list or a rewritten turn stands before them. Text that moved by less than a block is not among "
+    "them, so that there may be more."
+)
+_SALTED = (
+    "The same tokens from the beginning on were stored under another cache_salt, LoRA adapter or image, each of which is part of the "
+    "name of a block: such requests share nothing, which may be what is wanted."
+)
+_PUSHED = (
+    "The events name each block that leaves the cache. These were stored, removed because their room was needed, and stored once more: "
+    "what the client sent had not changed."
+)
+
+
+def of(session: Session) -> KvEvents | None:
+    """Return what the events of a server say, where they tell blocks apart; None without them."""
+    found = session.kv_events
+    return found[0] if len(found) == 1 and found[0].doubt is None and found[0].stored else None
+
+
+def _part(events: KvEvents, tokens: int) -> str:
+    least = "" if events.complete else "at least "
+    return f"{least}{n(tokens)} of {n(events.stored)} tokens that were computed"
+
+
+def _source(events: KvEvents) -> str:
+    return f"(KV events, {events.path})"
+
+
+def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> SessionFinding | None:
+    """Say that blocks were pushed out before they came back, where the events prove it and it is worth it."""
+    events = of(session)
+    if events is None or events.share(events.evicted) < WORTH:
+        return None
+    claim = f"{_part(events, events.evicted)} had been in the cache before, and were pushed out before they came back {_source(events)}"
+    others = (
+        []
+        if events.changed
+        else [RuledOut("prefix-not-shared", "KV events: no block came back behind another beginning")]
+    )
+    return SessionFinding(FindingText(claim, _PUSHED, remedies(), others), "events", [], "warning", "high")
+
+
+def kept(session: Session) -> bool:
+    """Whether the events, of which none is missing, show that next to nothing was pushed out."""
+    events = of(session)
+    return events is not None and events.complete and events.share(events.evicted) < WORTH
+
+
+def changed(session: Session) -> SessionFinding | None:
+    """Say that blocks came back behind another beginning or under another salt, where the events prove it."""
+    events = of(session)
+    if events is None:
+        return None
+    if events.share(events.changed) >= WORTH:
+        claim = f"{_part(events, events.changed)} had been computed before behind another beginning {_source(events)}"
+        words = FindingText(claim, _CHANGED, [_bodies(session)], _not_pushed_out(session))
+        return SessionFinding(words, "changed-events", [], "warning", "high")
+    if events.share(events.salted) >= WORTH:
+        claim = f"{_part(events, events.salted)} had been computed before under another salt, adapter or image {_source(events)}"
+        fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
+        return SessionFinding(
+            FindingText(claim, _SALTED, [fix], _not_pushed_out(session)), "salted-events", [], "note", "high"
+        )
+    return None
+
+
+def _not_pushed_out(session: Session) -> list[RuledOut]:
+    return [RuledOut("kv-pressure", "KV events: next to nothing was pushed out")] if kept(session) else []
+
+
+def _bodies(session: Session) -> Remedy:
+    return Remedy(
+        "To see what differs, give the request bodies as well.",
+        [f"cachedoctor analyze {session.engine}.log --kv-events kv.jsonl --requests bodies.jsonl"],
+        purpose="look",
+    )
+
+
+def beside(session: Session, verdict: str) -> str:
+    """What the events add to a verdict on request bodies; nothing where they say nothing of it."""
+    events = of(session)
+    tokens = 0 if events is None else {"changed": events.changed, "salted": events.salted}.get(verdict, 0)
+    return f"; KV events: {n(tokens)} of {n(events.stored)} tokens that were computed" if events and tokens else ""

@@ -1,0 +1,324 @@
+"""KV events: whatever version sends them, what they prove, what they do not, and that no text of a prompt stays."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import kv_messages as kv
+import msgspec
+import pytest
+import zmq
+from command import run
+
+import cachedoctor
+from cachedoctor.account.from_kv_events import KvFold
+from cachedoctor.doctor.extras.kv_recorder import KvRecorder
+from cachedoctor.metrics import kv_recording
+from cachedoctor.metrics.kv_messages import Blinder
+from cachedoctor.model import CacheDoctorError, KvEvents
+from cachedoctor.model.kv_events import KvHead, KvMessage, StoredBlocks
+from cachedoctor.sources.kv_subscription import KvSubscription
+
+KEY = b"k" * 32
+HEAD = msgspec.json.encode(KvHead("cachedoctor.kv/1", "0", ["tcp://x:1"])) + b"\n"
+
+
+def said(*steps: object, source: int = 0) -> KvEvents:
+    """What a recording says whose messages hold an event each, numbered from 0; a tuple has its own number."""
+    blinder, lines = Blinder(KEY), []
+    for at, step in enumerate(steps):
+        number, event = step if isinstance(step, tuple) else (at, step)
+        message = blinder.message(kv.frames(number, event), source)
+        assert message is not None
+        lines.append(message)
+    return KvFold("kv.jsonl").take(lines)
+
+
+def rows(events: KvEvents) -> dict[str, int]:
+    """Rows with blocks in them, in blocks."""
+    names = ("new", "evicted", "emptied", "changed", "salted", "routed", "present")
+    found = {name: getattr(events, name) // kv.SIZE for name in names if getattr(events, name)}
+    assert sum(found.values()) * kv.SIZE == events.stored
+    return found
+
+
+# ---- what the events prove
+
+
+def test_what_is_stored_again_after_it_was_removed_was_pushed_out() -> None:
+    found = said(kv.stored("a", "b", "c"), kv.removed("c", "b"), kv.stored("b", "c", parent="a"))
+    assert rows(found) == {"new": 3, "evicted": 2}
+    assert (found.removed, found.complete) == (2 * kv.SIZE, True)
+
+
+def test_what_is_removed_and_never_wanted_again_is_no_loss() -> None:
+    assert rows(said(kv.stored("a", "b"), kv.removed("b"), kv.stored("z"))) == {"new": 3}
+
+
+def test_the_same_text_behind_another_beginning_was_changed() -> None:
+    """A clock: the first block differs, and so do the names of all behind it, but not their tokens."""
+    found = said(kv.stored("a1", "b1", "c1", text="1bc"), kv.stored("a2", "b2", "c2", text="2bc"))
+    assert rows(found) == {"new": 4, "changed": 2}
+
+
+def test_the_same_text_from_its_beginning_on_under_another_name_was_salted() -> None:
+    found = said(kv.stored("a", "b", text="ab"), kv.stored("sa", "sb", text="ab", extra_keys=[["salt"], None]))
+    assert rows(found) == {"new": 2, "salted": 2}
+
+
+def test_a_salted_prompt_that_is_pushed_out_is_not_called_salted_again() -> None:
+    found = said(kv.stored("a"), kv.stored("s", text="a"), kv.removed("s"), kv.stored("s", text="a"))
+    assert rows(found) == {"new": 1, "salted": 1, "evicted": 1}
+
+
+def test_a_cleared_cache_and_a_restart_are_no_eviction() -> None:
+    assert rows(said(kv.stored("a"), kv.CLEARED, kv.stored("a"))) == {"new": 1, "emptied": 1}
+    again = said(kv.stored("a"), kv.removed("a"), (0, kv.stored("b")), (1, kv.stored("a")))
+    assert rows(again) == {"new": 2, "emptied": 1}
+    assert again.restarts == 1
+
+
+def test_what_is_there_already_was_computed_side_by_side() -> None:
+    assert rows(said(kv.stored("a"), kv.stored("a"))) == {"new": 1, "present": 1}
+
+
+def test_another_engine_has_a_cache_of_its_own() -> None:
+    blinder = Blinder(KEY)
+    first = blinder.message(kv.frames(0, kv.stored("a"), rank=0))
+    second = blinder.message(kv.frames(0, kv.stored("a"), rank=1))
+    assert first is not None
+    assert second is not None
+    found = KvFold("x").take([first, second])
+    assert rows(found) == {"new": 1, "routed": 1}
+    assert found.publishers == 2
+
+
+def test_a_block_from_before_the_recording_may_be_pushed_out_too() -> None:
+    found = said((7, kv.removed("a")), (8, kv.stored("a")))
+    assert rows(found) == {"evicted": 1}
+    assert found.late
+    assert not found.complete
+
+
+# ---- what they do not prove
+
+
+def test_missing_messages_are_counted() -> None:
+    found = said((0, kv.stored("a")), (4, kv.stored("b")))
+    assert (found.missing, found.complete) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "doubt"),
+    [
+        (kv.stored("a", group_idx=1), "groups"),
+        (kv.stored("a", medium="CPU"), "tiers"),
+        (kv.stored("a", text="a", parent="z"), "names"),
+    ],
+)
+def test_where_blocks_are_not_told_apart_nobody_is_blamed(more: dict[str, Any], doubt: str) -> None:
+    found = said(kv.stored("a"), kv.removed("a"), kv.stored("a"), more)
+    assert found.doubt == doubt
+    assert set(rows(found)) == {"new"}
+
+
+# ---- what servers send
+
+
+def test_maps_and_arrays_say_the_same() -> None:
+    events = [kv.stored("a", "b", extra_keys=None, group_idx=0), kv.removed("b"), kv.CLEARED]
+    maps = Blinder(KEY).message(kv.frames(3, *events))
+    arrays = Blinder(KEY).message(kv.frames(3, *map(kv.as_arrays, events)))
+    assert maps == arrays
+    assert maps is not None
+    assert [type(event).__name__ for event in maps.events] == ["StoredBlocks", "RemovedBlocks", "ClearedBlocks"]
+
+
+def test_hashes_are_numbers_in_some_versions() -> None:
+    event = {**kv.stored("a"), "block_hashes": [-(1 << 62)], "parent_block_hash": 17}
+    message = Blinder(KEY).message(kv.frames(0, event))
+    assert message is not None
+    assert isinstance(message.events[0], StoredBlocks)
+    assert message.events[0].parent is not None
+
+
+def test_added_fields_and_added_events_are_passed_over() -> None:
+    plain = Blinder(KEY).message(kv.frames(0, kv.stored("a")))
+    newer = Blinder(KEY).message(kv.frames(0, {**kv.stored("a"), "colour": 3}, {"type": "BlockPinned"}, ["New", 1]))
+    assert newer == plain
+
+
+def test_tokens_that_are_no_single_numbers_tell_texts_apart() -> None:
+    """SGLang with EAGLE has pairs of tokens."""
+    event = {**kv.stored("a"), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}
+    message = Blinder(KEY).message(kv.frames(0, event))
+    assert message is not None
+    assert isinstance(message.events[0], StoredBlocks)
+    assert len(message.events[0].texts) == 1
+
+
+def test_blocks_that_were_left_out_of_an_event_have_no_text() -> None:
+    event = {**kv.stored("a"), "token_ids": [1] * 3 * kv.SIZE}
+    message = Blinder(KEY).message(kv.frames(0, event))
+    assert message is not None
+    assert isinstance(message.events[0], StoredBlocks)
+    assert message.events[0].texts == []
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b"hello"],
+        [b"topic", b"text of another program"],
+        [b"", b"1234567", b"\x93"],
+        [b"", b"12345678", b"{}"],
+        [b"", bytes(8), b"not msgpack"],
+        [b"", bytes(8), b""],
+        [b"", bytes(8), msgspec.msgpack.encode({"a": 1})],
+        [b"", bytes(8), msgspec.msgpack.encode([1.0, [["Other", 1]], 0])],
+        [b"", bytes(8), msgspec.msgpack.encode([float("nan"), [], 0])],
+        [b"", bytes(8), b"\x91" * 100_000],
+        [b"", b"\xff" * 8, msgspec.msgpack.encode([1.0, [], 0])],
+        [b"", bytes(8), msgspec.msgpack.encode([1.0, [{"type": "BlockStored", "block_hashes": [[1]]}], 0])],
+    ],
+)
+def test_what_is_no_event_is_no_message(frames: list[bytes]) -> None:
+    assert Blinder(KEY).message(frames) is None
+
+
+def test_neither_tokens_nor_names_of_the_server_are_recorded() -> None:
+    event = {**kv.stored("blockname"), "token_ids": [123456, 123457, 123458, 123459], "session_id": "alice"}
+    message = Blinder().message(kv.frames(0, {**event, "extra_keys": [["secret salt"]]}))
+    line = msgspec.json.encode(message)
+    for word in (b"123456", b"blockname", b"alice", b"secret"):
+        assert word not in line
+    assert line != msgspec.json.encode(Blinder().message(kv.frames(0, event))), "each recording has its own key"
+
+
+# ---- files
+
+
+def read(data: bytes) -> KvEvents:
+    return KvFold("kv.jsonl").take(kv_recording.lines([data[:40], data[40:]], "kv.jsonl"))
+
+
+def recorded(*messages: list[bytes]) -> bytes:
+    out = io.BytesIO()
+    recorder = KvRecorder(["tcp://x:1"], out, lambda message, hint: None, Blinder(KEY))
+    for message in messages:
+        recorder.take(message, 0)
+    recorder.close()
+    return out.getvalue()
+
+
+def test_a_recording_says_what_was_sent() -> None:
+    data = recorded(
+        kv.frames(0, kv.stored("a", "b")), kv.frames(1, kv.removed("b")), kv.frames(2, kv.stored("b", parent="a"))
+    )
+    assert rows(read(data)) == {"new": 2, "evicted": 1}
+
+
+def test_broken_lines_and_a_cut_one_are_counted() -> None:
+    data = recorded(kv.frames(0, kv.stored("a")), kv.frames(1, kv.stored("b")))
+    broken = data[: data.index(b"\n") + 1] + b'{"type":"message"}\n\xff\xfe\n' + data[data.index(b"\n") + 1 : -9]
+    found = read(broken)
+    assert (found.unread, found.messages) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n\n", b"hello\n", b'{"type":"head","format":"cachedoctor.kv/2"}\n', b"[" * 90_000]
+)
+def test_another_file_is_refused_in_one_line(data: bytes) -> None:
+    with pytest.raises(CacheDoctorError, match="no recording of KV events"):
+        read(data)
+
+
+def test_a_part_of_a_recording_is_refused() -> None:
+    with pytest.raises(CacheDoctorError, match="is a part of a recording"):
+        read(recorded(kv.frames(0, kv.stored("a"))).split(b"\n", 1)[1])
+
+
+# ---- recording
+
+
+def test_a_gap_is_told_once_and_foreign_messages_end_it() -> None:
+    told: list[str] = []
+    recorder = KvRecorder(["tcp://x:1"], io.BytesIO(), lambda message, hint: told.append(message), Blinder(KEY))
+    recorder.take(kv.frames(0, kv.stored("a")), 0)
+    recorder.take(kv.frames(5, kv.stored("b")), 0)
+    recorder.take([b"odd"], 0)
+    assert told == ["tcp://x:1: 4 messages did not come, before number 5"]
+    assert (recorder.messages, recorder.missing) == (2, 4)
+    foreign = KvRecorder(["tcp://x:1"], io.BytesIO(), lambda message, hint: None, Blinder(KEY))
+    with pytest.raises(CacheDoctorError, match="no KV events"):
+        for _ in range(5):
+            foreign.take([b"weather", b"sunny"], 0)
+
+
+class Publisher:
+    """A server that publishes, and answers what it sent before; as vLLM's ZmqEventPublisher does."""
+
+    def __init__(self) -> None:
+        self.context = zmq.Context()
+        self.pub, self.router = self.context.socket(zmq.PUB), self.context.socket(zmq.ROUTER)
+        self.endpoint = f"tcp://127.0.0.1:{self.pub.bind_to_random_port('tcp://127.0.0.1')}"
+        self.replay = f"tcp://127.0.0.1:{self.router.bind_to_random_port('tcp://127.0.0.1')}"
+        self.sent: list[list[bytes]] = []
+        self.left_out: set[int] = set()
+
+    def publish(self, *events: object) -> None:
+        message = kv.frames(len(self.sent), *events)
+        self.sent.append(message)
+        if len(self.sent) - 1 not in self.left_out:
+            self.pub.send_multipart(message)
+
+    def answer(self) -> None:
+        """Answer what is asked, for a while."""
+        while self.router.poll(1000):
+            client, _, start = self.router.recv_multipart()
+            for message in self.sent[int.from_bytes(start, "big") :]:
+                self.router.send_multipart([client, b"", *message])
+            self.router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
+
+
+def test_what_was_missed_is_asked_for() -> None:
+    """What came before the recorder, and a message that was lost on the way."""
+    publisher, out = Publisher(), io.BytesIO()
+    publisher.left_out = {2}
+    publisher.publish(kv.stored("a", "b"))
+    answering = threading.Thread(target=publisher.answer)
+    answering.start()
+    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+        recorder = KvRecorder([publisher.endpoint], out, lambda message, hint: None, Blinder(KEY))
+        deadline = time.monotonic() + 20
+
+        def stop() -> bool:
+            if recorder.messages == 1 and len(publisher.sent) < 4:
+                for event in (kv.removed("b"), kv.stored("b", parent="a"), kv.stored("c", parent="b")):
+                    publisher.publish(event)
+            return recorder.messages >= 4 or time.monotonic() > deadline
+
+        recorder.run(subscription, stop)
+    answering.join()
+    publisher.context.destroy(linger=0)
+    lines = list(kv_recording.lines([out.getvalue()], "kv.jsonl"))
+    assert [line.number for line in lines if isinstance(line, KvMessage)] == [0, 1, 2, 3]
+    assert rows(KvFold("x").take(lines)) == {"new": 3, "evicted": 1}
+
+
+def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
+    with pytest.raises(CacheDoctorError, match="nonsense: cannot be connected to"), KvSubscription(["nonsense"]):
+        pass
+    publisher = Publisher()
+    with (
+        pytest.raises(CacheDoctorError, match="cannot be listened at"),
+        KvSubscription([publisher.endpoint], bind=True),
+    ):
+        pass
+    publisher.context.destroy(linger=0)
