@@ -27,8 +27,14 @@ def lives(dumps: Iterable[Dump]) -> list[list[list[Counters]]]:
     servers: dict[object, list[Dump]] = {}
     for dump in dumps:
         models = frozenset(key.model for key in dump.readings)
-        servers.setdefault((dump.source, dump.place, models), []).append(dump)
-    return [[_spans(life) for life in _lives(_ordered(found))] for found in servers.values()]
+        servers.setdefault((dump.source, dump.place, dump.asked, models), []).append(dump)
+    return [[_spans(_ends(life, at)) for at, life in enumerate(_lives(_ordered(found)))] for found in servers.values()]
+
+
+def _ends(life: list[Dump], at: int) -> list[Dump]:
+    """Of the dumps that were asked for again and again the first and the last; after a restart the last alone."""
+    first = None if at else life[0]
+    return [dump for dump in life if dump.asked is None or dump is first or dump is life[-1]]
 
 
 def _ordered(dumps: list[Dump]) -> list[Dump]:

@@ -19,6 +19,7 @@ from cachedoctor.sources.unpack import MAX_BYTES
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.metrics.dump import Dump
 
 
 class Beside(NamedTuple):
@@ -158,18 +159,22 @@ def analyze_paths(
 
 
 def read_extra_inputs(
-    metrics: Sequence[str], responses: Sequence[str], max_unpacked: int = MAX_BYTES, kv_events: Sequence[str] = ()
+    metrics: Sequence[str],
+    responses: Sequence[str],
+    max_unpacked: int = MAX_BYTES,
+    kv_events: Sequence[str] = (),
+    asked: Sequence[Dump] = (),
 ) -> ExtraInputs | None:
     """Read dumps of /metrics, responses and KV events; None where there are none.
 
     Raises:
         CacheDoctorError: one of them cannot be used.
     """
-    if not metrics and not responses and not kv_events:
+    if not metrics and not responses and not kv_events and not asked:
         return None
     from cachedoctor.doctor.extras.extra_inputs import load
 
-    return load(metrics, responses, source_of, max_unpacked, kv_events)
+    return load(metrics, responses, source_of, max_unpacked, kv_events, asked)
 
 
 def _prompts(beside: Beside) -> GivenPrompts | None:

@@ -16,6 +16,7 @@ import msgspec
 from cachedoctor.account.from_kv_events import KvFold
 from cachedoctor.doctor.naming import printable
 from cachedoctor.metrics import dump_spans, dumps, kv_recording, responses
+from cachedoctor.metrics.dump import Dump
 from cachedoctor.metrics.responses import Given
 from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
 from cachedoctor.sources.base import Source
@@ -57,18 +58,24 @@ class ExtraInputs(msgspec.Struct):
 
 
 def load(
-    metrics: Sequence[str], answers: Sequence[str], source_of: Open, max_unpacked: int, kv_events: Sequence[str] = ()
+    metrics: Sequence[str],
+    answers: Sequence[str],
+    source_of: Open,
+    max_unpacked: int,
+    kv_events: Sequence[str] = (),
+    asked: Sequence[Dump] = (),
 ) -> ExtraInputs:
     """Read all files.
 
     Args:
         source_of: makes what reads a path, and takes the bytes that it may unpack to.
         max_unpacked: what the user allows.
+        asked: dumps that servers or Prometheus gave when they were asked.
 
     Raises:
         CacheDoctorError: one of them cannot be used.
     """
-    found = []
+    found = list(asked)
     for path in _distinct(metrics):
         source = source_of(path, min(MAX_DUMP, max_unpacked))
         found += dumps.servers(_chunks(source, "metrics", MAX_DUMP), printable(path))

@@ -228,6 +228,8 @@ def _counted(c: Counters) -> str:
         found.append(f"although {count(c.prompt_tokens, 'prompt token')} came")
     if c.computed is not None:
         found.append(f"{number(c.computed)} computed")
+    if c.cached_external:
+        found.append(f"{number(c.cached_external)} came from a cache outside")
     if c.external_looked_up:
         found.append(f"{number(c.external_looked_up)} looked up outside")
         found += [f"{number(c.external_reused)} of them found"] if c.external_reused is not None else []
