@@ -74,9 +74,18 @@ def test_a_salted_prompt_that_is_pushed_out_is_not_called_salted_again() -> None
 
 def test_a_cleared_cache_and_a_restart_are_no_eviction() -> None:
     assert rows(said(kv.stored("a"), kv.CLEARED, kv.stored("a"))) == {"new": 1, "emptied": 1}
-    again = said(kv.stored("a"), kv.removed("a"), (0, kv.stored("b")), (1, kv.stored("a")))
+    blinder, sent = (
+        Blinder(KEY),
+        [(0, 1.0, kv.stored("a")), (1, 2.0, kv.removed("z")), (0, 9.0, kv.stored("b")), (1, 9.5, kv.stored("a"))],
+    )
+    lines = [blinder.message(kv.frames(number, event, time=time)) for number, time, event in sent]
+    again = KvFold("x").take([line for line in lines if line is not None])
     assert rows(again) == {"new": 2, "emptied": 1}
-    assert again.restarts == 1
+    assert (again.restarts, again.missing) == (1, 0)
+
+
+def test_a_message_that_came_twice_counts_once() -> None:
+    assert rows(said((0, kv.stored("a")), (0, kv.stored("a")), (1, kv.stored("b")))) == {"new": 2}
 
 
 def test_what_is_there_already_was_computed_side_by_side() -> None:

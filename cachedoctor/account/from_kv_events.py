@@ -44,6 +44,8 @@ class _Engine(msgspec.Struct):
     """By id: ``_THERE``, or why not any more."""
     last: int = -1
     """Number of the last message."""
+    time: float = 0.0
+    """Of it, by the server's clock."""
 
     def empty(self) -> None:
         self.state = dict.fromkeys(self.state, _EMPTIED)
@@ -85,13 +87,15 @@ class KvFold:
         if engine is None:
             engine = self._engines[place] = _Engine()
             sums.late |= message.number > 0
-        elif message.number <= engine.last:  # a recorder writes each once: the server has started anew
+        elif message.number <= engine.last:
+            if message.time <= engine.time:
+                return  # it came twice
             sums.restarts += 1
             sums.missing += message.number
             engine.empty()
         else:
             sums.missing += message.number - engine.last - 1
-        engine.last = message.number
+        engine.last, engine.time = message.number, message.time
         sums.messages += 1
         for event in message.events:
             if isinstance(event, ClearedBlocks):

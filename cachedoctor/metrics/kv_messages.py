@@ -59,7 +59,10 @@ class Blinder:
         found = [self._event(event) for event in events]
         if events and not any(known for known, _ in found):
             return None
-        kept = [event for _, event in found if event is not None]
+        kept: list[_Event] = []
+        for _, event in found:
+            if event is not None and not (kept and _joined(kept[-1], event)):
+                kept.append(event)
         return KvMessage(number, float(time), kept, source, _whole(rank))
 
     def _event(self, event: object) -> tuple[bool, _Event | None]:
@@ -108,6 +111,18 @@ class Blinder:
 
     def _hash(self, kind: bytes, content: bytes) -> str:
         return blake2b(content, digest_size=_ID_BYTES, key=self._key, person=kind).hexdigest()
+
+
+def _joined(before: _Event, event: _Event) -> bool:
+    """Put removed blocks to those that were removed just before, where both are alike: vLLM sends each on its own."""
+    if not (isinstance(before, RemovedBlocks) and isinstance(event, RemovedBlocks)):
+        return False
+    alike = (before.medium, before.group) == (event.medium, event.group) and len(before.ids) < MAX_BLOCKS - len(
+        event.ids
+    )
+    if alike:
+        before.ids += event.ids
+    return alike
 
 
 def _unpacked(payload: bytes) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.model import KvEvents, Remedy, RuledOut, Session
-from cachedoctor.rules.base import FindingText, SessionFinding, n
+from cachedoctor.rules.base import FindingText, SessionFinding, n, said_by
 from cachedoctor.rules.shared_beginnings import WORTH
 
 _CHANGED = (
@@ -49,7 +49,8 @@ def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> Sessio
         if events.changed
         else [RuledOut("prefix-not-shared", "KV events: no block came back behind another beginning")]
     )
-    return SessionFinding(FindingText(claim, _PUSHED, remedies(), others), "events", [], "warning", "high")
+    size = said_by(session.settings.get("kv_tokens"), "the size of the cache")
+    return SessionFinding(FindingText(claim, _PUSHED, remedies(), others), "events", size, "warning", "high")
 
 
 def kept(session: Session) -> bool:

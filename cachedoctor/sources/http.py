@@ -15,6 +15,7 @@ MAX_PAGE = 64 * 1024 * 1024
 """Bytes; /metrics of vLLM has about 50 KB for each engine."""
 _PIECE = 64 * 1024
 _HINTS = {
+    400: "it does not understand what it is asked for; labels are written as in --match 'job=\"vllm\"'",
     401: "it wants credentials: http://USER:PASSWORD@HOST",
     403: "it wants credentials: http://USER:PASSWORD@HOST",
     404: "is there /metrics, or Prometheus, at this address?",

@@ -41,6 +41,8 @@ class KvRecorder:
         self._blinder = blinder or Blinder()
         self._last: dict[int, int] = {}
         """Number of the last message of an endpoint."""
+        self._times: dict[int, float] = {}
+        """Its time."""
         self._unread: dict[int, int] = {}
         self.messages = 0
         self.missing = 0
@@ -84,8 +86,8 @@ class KvRecorder:
         if last is not None and message.number > last + 1 and subscription is not None:
             self._catch_up(subscription, source, last + 1)
             last = self._last[source]
-            if message.number <= last:
-                return
+        if last is not None and message.number <= last and message.time <= self._times[source]:
+            return  # it was among those that were asked for; a server that has started anew counts from 0 again, later
         if last is not None and message.number > last + 1:
             lost = message.number - last - 1
             self.missing += lost
@@ -103,7 +105,7 @@ class KvRecorder:
                 self._keep(message)
 
     def _keep(self, message: KvMessage) -> None:
-        self._last[message.source] = message.number
+        self._last[message.source], self._times[message.source] = message.number, message.time
         self.messages += 1
         self._write(message)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -102,7 +101,7 @@ def _recorded(folder: Path, options: tuple[str, ...], faulty: bool) -> Recorded:
         try:
             traffic(_sender(server, folder, responses), faulty)
         finally:
-            recorder.send_signal(signal.SIGINT)
+            recorder.terminate()
             recorder.wait(_WAIT_SECONDS)
     (folder / RESPONSES).write_text(json.dumps(responses) + "\n", "utf-8")
     cached, prompt = shares(truth(responses))
