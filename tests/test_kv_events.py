@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import kv_messages as kv
 import msgspec
 import pytest
 import zmq
+from command import run
+from conftest import FIXTURES
 
+import cachedoctor
 from cachedoctor.account.from_kv_events import KvFold
 from cachedoctor.doctor.extras.kv_recorder import KvRecorder
 from cachedoctor.metrics import kv_recording
@@ -328,3 +333,92 @@ def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
     ):
         pass
     publisher.context.destroy(linger=0)
+
+
+# ---- real servers
+
+MEASURED = FIXTURES / "measured"
+
+
+def server(name: str) -> tuple[KvEvents, int, int]:
+    """Events of a recording of a real vLLM, and prompt and cached tokens as its responses say."""
+    data = (MEASURED / f"vllm-kv-events-{name}.kv.jsonl").read_bytes()
+    usage = [json.loads(line)["usage"] for line in (MEASURED / f"vllm-kv-events-{name}.usage.jsonl").open()]
+    cached = sum(one["prompt_tokens_details"]["cached_tokens"] or 0 for one in usage)
+    return read(data), sum(one["prompt_tokens"] for one in usage), cached
+
+
+def test_tokens_lost_to_eviction_are_exactly_what_a_server_with_room_reuses_more() -> None:
+    """The same bodies: with 200 blocks, and with room for everything."""
+    (small, prompt, cached), (ample, same, more) = server("small"), server("ample")
+    assert prompt == same
+    assert small.evicted == more - cached > 5000
+    assert (ample.evicted, ample.removed) == (0, 0)
+    assert small.complete
+    assert ample.complete
+
+
+def test_the_clock_and_the_salts_cost_the_same_with_room_and_without() -> None:
+    """Nine of ten heads changed before 500 tokens and more; nine of ten salts, 416 tokens in whole blocks each."""
+    (small, _, _), (ample, _, _) = server("small"), server("ample")
+    assert small.salted == ample.salted == 9 * 416
+    assert small.changed == ample.changed > 9 * 500
+
+
+def test_the_account_adds_up_and_names_its_proof() -> None:
+    files = {kind: [MEASURED / f"vllm-kv-events-small.{end}"] for kind, end in BESIDE.items()}
+    report = cachedoctor.analyze(MEASURED / "vllm-kv-events-small.log", **files)
+    whole, of_server = report.accounts
+    events, prompt, cached = server("small")
+    found = {(entry.row, entry.kind): (entry.tokens, entry.proof) for entry in of_server.entries}
+    assert found["reused", None] == (cached, None)
+    assert found["server", "kv-pressure"] == (events.evicted, "kv events")
+    assert found["client", "prefix-not-shared"] == (events.changed + events.salted, "kv events")
+    assert sum(tokens for tokens, _ in found.values()) == whole.prompt_tokens == of_server.prompt_tokens == prompt
+    assert {"CD504", "CD510"} == {finding.code for finding in report.findings}
+
+
+BESIDE = {"kv_events": "kv.jsonl", "responses": "usage.jsonl"}
+
+
+# ---- the command
+
+
+def test_a_recording_stands_alone_and_beside_a_log() -> None:
+    recording = MEASURED / "vllm-kv-events-ample.kv.jsonl"
+    alone = run("analyze", "--kv-events", recording, "-f", "json")
+    assert alone.returncode == 0
+    (session,) = json.loads(alone.stdout)["sessions"]
+    assert session["kv_events"][0]["salted"] == 9 * 416
+    given = run("analyze", recording)
+    assert given.returncode == 3
+    assert b"--kv-events" in given.stderr
+
+
+@pytest.mark.sweep
+def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    for content in (b"", b"hello\n", b'{"usage":{"prompt_tokens":5}}\n', b"\0\1\2", HEAD[:20]):
+        other.write_bytes(content)
+        done = run("analyze", "--kv-events", other)
+        assert (done.returncode, done.stderr.count(b"\n"), done.stdout) == (2, 1, b""), content
+
+
+def test_record_kv_writes_a_file_that_analyze_reads(tmp_path: Path) -> None:
+    publisher, out = Publisher(), tmp_path / "kv.jsonl"
+    for event in (kv.stored("a"), kv.removed("a"), kv.stored("a")):
+        publisher.publish(event)
+    answering = threading.Thread(target=publisher.answer)
+    answering.start()
+    args = ["record-kv", publisher.endpoint, "--replay", publisher.replay, "-o", out]
+    done = run(*args, "--for", "1s")
+    answering.join()
+    publisher.context.destroy(linger=0)
+    assert done.returncode == 0, done.stderr
+    assert b"3 messages recorded" in done.stderr
+    assert rows(read(out.read_bytes())) == {"new": 1, "evicted": 1}
+    again = run(*args)
+    assert (again.returncode, again.stderr) == (
+        2,
+        f"cachedoctor: error: {out}: is there already (hint: give a new file with -o)\n".encode(),
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.model import KvEvents, Remedy, RuledOut, Session
+from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, n, said_by
 from cachedoctor.rules.shared_beginnings import WORTH
 
 _CHANGED = (
     "A block is named by its tokens and by all that comes before it. These have the tokens of blocks that were stored before, and another "
-    "beginning: a date, an id, a changed tool list or a rewritten turn stands before them. Text that moved by less than a block is not among "
-    "them, so that there may be more."
+    "beginning: a date, an id, a changed tool list or a rewritten turn stands before them. Text that did not move by whole blocks is not "
+    "among them, so that there may be more."
 )
 _SALTED = (
     "The same tokens from the beginning on were stored under another cache_salt, LoRA adapter or image, each of which is part of the "
@@ -31,11 +32,13 @@ def of(session: Session) -> KvEvents | None:
 
 def _part(events: KvEvents, tokens: int) -> str:
     least = "" if events.complete else "at least "
-    return f"{least}{n(tokens)} of {n(events.stored)} tokens that were computed"
+    return f"{least}{n(tokens)} of {n(events.stored)} computed tokens"
 
 
-def _source(events: KvEvents) -> str:
-    return f"(KV events, {events.path})"
+def _why(events: KvEvents, why: str) -> str:
+    """Say what the events are, and that some are missing."""
+    gaps = "" if events.complete else ", not all that the server published, so that it may be more"
+    return f"{why} Source: {n(events.messages)} messages in {events.path}{gaps}."
 
 
 def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> SessionFinding | None:
@@ -43,14 +46,16 @@ def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> Sessio
     events = of(session)
     if events is None or events.share(events.evicted) < WORTH:
         return None
-    claim = f"{_part(events, events.evicted)} had been in the cache before, and were pushed out before they came back {_source(events)}"
+    claim = f"{_part(events, events.evicted)} had been pushed out of the cache before they came back (KV events)"
     others = (
         []
         if events.changed
         else [RuledOut("prefix-not-shared", "KV events: no block came back behind another beginning")]
     )
     size = said_by(session.settings.get("kv_tokens"), "the size of the cache")
-    return SessionFinding(FindingText(claim, _PUSHED, remedies(), others), "events", size, "warning", "high")
+    return SessionFinding(
+        FindingText(claim, _why(events, _PUSHED), remedies(), others), "events", size, "warning", "high"
+    )
 
 
 def kept(session: Session) -> bool:
@@ -65,14 +70,23 @@ def changed(session: Session) -> SessionFinding | None:
     if events is None:
         return None
     if events.share(events.changed) >= WORTH:
-        claim = f"{_part(events, events.changed)} had been computed before behind another beginning {_source(events)}"
-        words = FindingText(claim, _CHANGED, [_bodies(session)], _not_pushed_out(session))
-        return SessionFinding(words, "changed-events", [], "warning", "high")
+        claim = f"the client changes what stands before {_part(events, events.changed)} that were computed before (KV events)"
+        words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
+        given = shared_beginnings.given(session)
+        if given is None or given.verdict != "changed":
+            return SessionFinding(words, "changed-events", [], "warning", "high")
+        words.why = f"{words.why} {given.said}. {given.why}"
+        words.remedies = given.remedies
+        return SessionFinding(words, "changed-events", [], "warning", "high", given.difference)
     if events.share(events.salted) >= WORTH:
-        claim = f"{_part(events, events.salted)} had been computed before under another salt, adapter or image {_source(events)}"
+        claim = f"{_part(events, events.salted)} had been computed under another salt, adapter or image (KV events)"
         fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
         return SessionFinding(
-            FindingText(claim, _SALTED, [fix], _not_pushed_out(session)), "salted-events", [], "note", "high"
+            FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session)),
+            "salted-events",
+            [],
+            "note",
+            "high",
         )
     return None
 

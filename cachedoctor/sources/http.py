@@ -44,7 +44,7 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> bytes:
     try:
         parts = urlsplit(url)
         connection = _connection(parts, seconds)
-    except ValueError:
+    except (ValueError, http.client.InvalidURL):
         raise SourceError(f"{name}: is no address", "write it as http://HOST:PORT/metrics") from None
     try:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
