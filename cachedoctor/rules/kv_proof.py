@@ -64,31 +64,38 @@ def kept(session: Session) -> bool:
     return events is not None and events.complete and events.share(events.evicted) < WORTH
 
 
-def changed(session: Session) -> SessionFinding | None:
-    """Say that blocks came back behind another beginning or under another salt, where the events prove it."""
+def changed(session: Session) -> list[SessionFinding]:
+    """Say that blocks came back behind another beginning, or under another salt, where the events prove it."""
     events = of(session)
     if events is None:
-        return None
+        return []
+    found = []
     if events.share(events.changed) >= WORTH:
-        claim = f"the client changes what stands before {_part(events, events.changed)} that were computed before (KV events)"
-        words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
-        given = shared_beginnings.given(session)
-        if given is None or given.verdict != "changed":
-            return SessionFinding(words, "changed-events", [], "warning", "high")
-        words.why = f"{words.why} {given.said}. {given.why}"
-        words.remedies = given.remedies
-        return SessionFinding(words, "changed-events", [], "warning", "high", given.difference)
+        found.append(_behind_another_beginning(session, events))
     if events.share(events.salted) >= WORTH:
-        claim = f"{_part(events, events.salted)} had been computed under another salt, adapter or image (KV events)"
-        fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
-        return SessionFinding(
-            FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session)),
-            "salted-events",
-            [],
-            "note",
-            "high",
-        )
-    return None
+        found.append(_salted(session, events))
+    return found
+
+
+def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFinding:
+    claim = (
+        f"{_part(events, events.changed)} were known, but behind another beginning: the client changes what stands "
+        "before them (KV events)"
+    )
+    words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
+    given = shared_beginnings.given(session)
+    if given is None or given.verdict != "changed":
+        return SessionFinding(words, "changed-events", [], "warning", "high")
+    words.why = f"{words.why} {given.said}. {given.why}"
+    words.remedies = given.remedies
+    return SessionFinding(words, "changed-events", [], "warning", "high", given.difference)
+
+
+def _salted(session: Session, events: KvEvents) -> SessionFinding:
+    claim = f"{_part(events, events.salted)} were known, but under another salt, adapter or image (KV events)"
+    fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
+    words = FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session))
+    return SessionFinding(words, "salted-events", [], "note", "high")
 
 
 def _not_pushed_out(session: Session) -> list[RuledOut]:

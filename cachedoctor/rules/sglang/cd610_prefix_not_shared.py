@@ -43,9 +43,9 @@ def inspect(session: Session) -> list[SessionFinding]:
     if caching(session) is not True:
         return []
     given = shared_beginnings.given(session)
-    events = kv_proof.changed(session) if given is None else None
-    if events is not None:
-        return [events]
+    events = kv_proof.changed(session) if given is None else []
+    if events:
+        return events
     for period in periods(session):
         requests = seen(session, period)
         if requests is None or not requests.barely or crowded(period) or stateless(period):

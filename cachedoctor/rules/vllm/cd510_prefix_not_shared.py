@@ -32,8 +32,8 @@ def inspect(session: Session) -> list[SessionFinding]:
         if told is not None:
             return [told]
     events = kv_proof.changed(session)
-    if events is not None:
-        return [events]
+    if events:
+        return events
     stretch = _barely(session, found, any_size=shared is not None)
     if stretch is None:
         return (_some(session) or _part(session, found)) if shared is None else []
@@ -225,7 +225,7 @@ def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[Rul
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
-    return None if kv_proof.changed(session) is not None else rolling.needs_traffic(session)
+    return None if kv_proof.changed(session) else rolling.needs_traffic(session)
 
 
 RULE = SessionRule(
