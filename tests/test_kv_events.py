@@ -422,3 +422,34 @@ def test_record_kv_writes_a_file_that_analyze_reads(tmp_path: Path) -> None:
         2,
         f"cachedoctor: error: {out}: is there already (hint: give a new file with -o)\n".encode(),
     )
+
+
+def test_sglang_has_the_same_proof(tmp_path: Path) -> None:
+    """Its log says nothing of what the cache gave up while it is idle."""
+    pushed = [kv.stored("a", "b"), kv.removed("b"), kv.stored("b", parent="a")]
+    changed = [kv.stored("x1", "y1", text="xy"), kv.stored("x2", "y2", text="zy")]
+
+    def claims(events: list[dict[str, Any]]) -> dict[str, str]:
+        recording = tmp_path / "kv.jsonl"
+        recording.write_bytes(recorded(*(kv.frames(at, event) for at, event in enumerate(events))))
+        report = cachedoctor.analyze(MEASURED / "sglang-healthy.log", kv_events=[recording])
+        return {finding.code: finding.claim for finding in report.findings}
+
+    assert claims(pushed)["CD603"].startswith("4 of 12 computed tokens had been pushed out")
+    assert claims(changed)["CD610"].startswith("4 of 16 computed tokens were known, but behind another beginning")
+
+
+def test_events_that_show_no_eviction_silence_what_the_log_only_suggests(tmp_path: Path) -> None:
+    """The log alone has a note about pressure, since more was computed than the cache holds."""
+    log = MEASURED / "vllm-kv-too-small.log"
+    recording = tmp_path / "kv.jsonl"
+    recording.write_bytes(recorded(kv.frames(0, kv.stored("a", "b", "c")), kv.frames(1, kv.removed("a", "b"))))
+    late = tmp_path / "late.jsonl"
+    late.write_bytes(recorded(kv.frames(7, kv.stored("a", "b", "c"))))
+
+    def codes(**more: Any) -> set[str]:
+        return {finding.code for finding in cachedoctor.analyze(log, **more).findings}
+
+    assert "CD504" in codes()
+    assert "CD504" not in codes(kv_events=[recording])
+    assert "CD504" in codes(kv_events=[late]), "a part of the events proves no absence"

@@ -25,6 +25,11 @@ LOG = FIXTURES / "vllm" / "vllm032_dense_healthy.log"
 Page = Callable[[str], tuple[int, bytes]]
 
 
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Who asked did not wait."""
+
+
 class Web:
     """A web server whose page for a path is made by ``page``."""
 
@@ -43,7 +48,7 @@ class Web:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.server = _Quiet(("127.0.0.1", 0), _Handler)
         self.host = f"127.0.0.1:{self.server.server_address[1]}"
         self.url = f"http://{self.host}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -263,3 +268,10 @@ def test_counters_of_a_running_server_stand_beside_its_log(web: Callable[[Page],
     (session,) = json.loads(done.stdout)["sessions"]
     (counters,) = session["counters"]
     assert (counters["prompt_tokens"], counters["since"]) == (5000, None)
+
+
+def test_a_counter_that_fell_while_it_was_not_there_is_unknown(web: Callable[[Page], Web]) -> None:
+    """Dumps without it lie between, so that no two neighbours tell of a restart."""
+    other = b'vllm:request_success_total{engine="0",model_name="m"} 5\n'
+    ((only,),) = polled(web, dump(900) + other, other, dump(100) + other)
+    assert (only.prompt_tokens, only.requests) == (None, 0)

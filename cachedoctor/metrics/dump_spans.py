@@ -96,7 +96,10 @@ def _spans(life: list[Dump]) -> list[Counters]:
 
 
 def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCounts) -> Counters:
-    """One engine between two dumps; since its start, where the earlier one has nothing of it."""
+    """One engine between two dumps; since its start, where the earlier one has nothing of it.
+
+    What fell between two dumps, with others without it between them, is unknown: a restart that nothing else shows.
+    """
     base = None if before is None else before.readings.get(key)
     counted = Counters(dump.path, None, dump.source, key.engine, key.model, config=reading.config)
     if before is not None and base is not None:
@@ -104,7 +107,7 @@ def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCou
     for name, value in reading.values.items():
         if base is None:
             setattr(counted, name, value)
-        elif name in base.values or name in dump.late:
+        elif (name in base.values or name in dump.late) and value >= base.values.get(name, 0):
             setattr(counted, name, value - base.values.get(name, 0))
     for name, bars in reading.buckets.items():
         earlier = {} if base is None else base.buckets.get(name, {})
