@@ -442,10 +442,11 @@ def test_sglang_has_the_same_proof(tmp_path: Path) -> None:
 def test_events_that_show_no_eviction_silence_what_the_log_only_suggests(tmp_path: Path) -> None:
     """The log alone has a note about pressure, since more was computed than the cache holds."""
     log = MEASURED / "vllm-kv-too-small.log"
-    recording = tmp_path / "kv.jsonl"
-    recording.write_bytes(recorded(kv.frames(0, kv.stored("a", "b", "c")), kv.frames(1, kv.removed("a", "b"))))
-    late = tmp_path / "late.jsonl"
-    late.write_bytes(recorded(kv.frames(7, kv.stored("a", "b", "c"))))
+    recording, late, short = tmp_path / "kv.jsonl", tmp_path / "late.jsonl", tmp_path / "short.jsonl"
+    whole = {**kv.stored("a", "b", "c"), "block_size": 40_000}  # the log says that 147,000 tokens were computed
+    recording.write_bytes(recorded(kv.frames(0, whole), kv.frames(1, kv.removed("a", "b"))))
+    late.write_bytes(recorded(kv.frames(7, whole)))
+    short.write_bytes(recorded(kv.frames(0, kv.stored("a", "b", "c"))))
 
     def codes(**more: Any) -> set[str]:
         return {finding.code for finding in cachedoctor.analyze(log, **more).findings}
@@ -453,3 +454,23 @@ def test_events_that_show_no_eviction_silence_what_the_log_only_suggests(tmp_pat
     assert "CD504" in codes()
     assert "CD504" not in codes(kv_events=[recording])
     assert "CD504" in codes(kv_events=[late]), "a part of the events proves no absence"
+    assert "CD504" in codes(kv_events=[short]), "nor do those of a part of the log"
+
+
+def test_of_very_many_blocks_the_oldest_are_forgotten() -> None:
+    """What is said of the others stays true, and is the least that can be."""
+    blinder, fold = Blinder(KEY), KvFold("x", most=3)
+    events = [
+        kv.stored("a"),
+        kv.stored("b"),
+        kv.stored("c"),
+        kv.stored("d"),
+        kv.removed("a", "d"),
+        kv.stored("d"),
+        kv.stored("a"),
+    ]
+    lines = [blinder.message(kv.frames(at, event)) for at, event in enumerate(events)]
+    found = fold.take([line for line in lines if line is not None])
+    assert rows(found) == {"new": 4, "evicted": 2}
+    assert found.forgotten
+    assert not found.complete

@@ -27,14 +27,20 @@ _AGAIN = {_GONE: "evicted", _EMPTIED: "emptied", _THERE: "present"}
 """Row of a block that was stored before, by what had become of it on the engine that stores it again."""
 _TOLD_APART = ("evicted", "emptied", "changed", "salted", "routed", "present")
 
+MAX_KNOWN = 1_000_000
+"""Different blocks that are remembered; of those unused for longest nothing is known any more."""
+
 _Place = tuple[int, int]
 """Endpoint and rank: an engine with a cache of its own."""
 
 
 class _Block(msgspec.Struct):
     parent: str | None
+    text: str | None
     whole: bytes | None
     """Its text and that of all blocks before it; None where a text is not known."""
+    size: int
+    """Tokens; 0 of one that was removed and never seen stored."""
 
 
 class _Engine(msgspec.Struct):
@@ -54,11 +60,12 @@ class _Engine(msgspec.Struct):
 class KvFold:
     """Takes the lines of a recording in their order."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, most: int = MAX_KNOWN) -> None:
         self.sums = KvEvents(path)
+        self._most = most
         self._engines: dict[_Place, _Engine] = {}
         self._blocks: dict[str, _Block] = {}
-        self._sizes: dict[str, int] = {}
+        """By id, the one unused for longest first."""
         self._texts: set[str] = set()
         self._wholes: set[bytes] = set()
         self._groups: set[int] = set()
@@ -109,45 +116,53 @@ class KvFold:
 
     def _removed(self, engine: _Engine, event: RemovedBlocks) -> None:
         for one in event.ids:
-            if engine.state.get(one) == _THERE:
-                self.sums.removed += self._sizes.get(one, 0)
-            engine.state[one] = _GONE  # one that was stored before the recording began, too
+            known = self._blocks.get(one)
+            if known is None:  # stored before the recording began
+                self._remember(one, _Block(None, None, None, 0))
+            elif engine.state.get(one) == _THERE:
+                self.sums.removed += known.size
+            engine.state[one] = _GONE
 
     def _stored(self, engine: _Engine, event: StoredBlocks) -> None:
         sums = self.sums
         self._groups.add(event.group)
         parent, unknown = event.parent, len(event.texts) != len(event.ids)
         for at, one in enumerate(event.ids):
-            text = None if unknown else event.texts[at]
-            known = self._blocks.get(one)
-            if known is None:
-                row = self._named(engine, one, parent, text)
-            else:
-                if known.parent != parent:
-                    sums.doubt = "names"
-                row = _AGAIN.get(engine.state.get(one, ""), "routed")
+            block = self._block(parent, None if unknown else event.texts[at], event.size)
+            known = self._blocks.pop(one, None)
+            if known is not None and known.size and known.parent != parent:
+                sums.doubt = "names"
+            row = self._new(block) if known is None else _AGAIN.get(engine.state.get(one, ""), "routed")
             setattr(sums, row, getattr(sums, row) + event.size)
             sums.stored += event.size
-            self._sizes[one] = event.size
+            self._remember(one, block)
             engine.state[one] = _THERE
             parent = one
 
-    def _named(self, engine: _Engine, one: str, parent: str | None, text: str | None) -> str:
-        """Take a block that is seen for the first time; give the row of its tokens."""
+    def _block(self, parent: str | None, text: str | None, size: int) -> _Block:
         before = b"" if parent is None else self._blocks[parent].whole if parent in self._blocks else None
-        whole = None if text is None or before is None else _chained(before, text)
-        self._blocks[one] = _Block(parent, whole)
-        if engine.state.get(one) == _GONE:
-            row = "evicted"
-        elif whole is not None and whole in self._wholes:
-            row = "salted"
-        else:
-            row = "changed" if text in self._texts else "new"
-        if whole is not None:
-            self._wholes.add(whole)
-        if text is not None:
-            self._texts.add(text)
-        return row
+        return _Block(parent, text, None if text is None or before is None else _chained(before, text), size)
+
+    def _new(self, block: _Block) -> str:
+        """Row of a block that is seen for the first time."""
+        if block.whole is not None and block.whole in self._wholes:
+            return "salted"
+        return "changed" if block.text in self._texts else "new"
+
+    def _remember(self, one: str, block: _Block) -> None:
+        self._blocks[one] = block
+        if block.text is not None:
+            self._texts.add(block.text)
+        if block.whole is not None:
+            self._wholes.add(block.whole)
+        if len(self._blocks) > self._most:
+            oldest = next(iter(self._blocks))
+            gone = self._blocks.pop(oldest)
+            self._texts.discard(gone.text or "")
+            self._wholes.discard(gone.whole or b"")
+            for engine in self._engines.values():
+                engine.state.pop(oldest, None)
+            self.sums.forgotten += 1
 
 
 def _chained(before: bytes, text: str) -> bytes:

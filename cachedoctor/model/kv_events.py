@@ -93,6 +93,8 @@ class KvEvents(msgspec.Struct):
     """Messages or lines that say nothing that is known."""
     late: bool = False
     """The recording began after the server had published something, so that more was stored before than it tells."""
+    forgotten: Count = 0
+    """Blocks that were unused for longest when more were known than are remembered."""
     restarts: Count = 0
     publishers: Count = 0
     """Engines that published: ranks of data parallelism, or servers."""
@@ -121,7 +123,7 @@ class KvEvents(msgspec.Struct):
     @property
     def complete(self) -> bool:
         """Whether everything that the servers published since their start is in it."""
-        return not (self.missing or self.unread or self.late)
+        return not (self.missing or self.unread or self.late or self.forgotten)
 
     def share(self, part: int) -> float:
         """What a part is of all that was stored, from 0 to 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.model import KvEvents, Remedy, RuledOut, Session
+from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 from cachedoctor.rules import shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, n, said_by
 from cachedoctor.rules.shared_beginnings import WORTH
@@ -23,6 +23,10 @@ _PUSHED = (
     "what the client sent had not changed."
 )
 
+_MOST = 0.7
+"""Share of the computed tokens of the log that a recording has at least of which it is said that it has all: of a log
+that goes on behind its end it has fewer."""
+
 
 def of(session: Session) -> KvEvents | None:
     """Return what the events of a server say, where they tell blocks apart; None without them."""
@@ -38,7 +42,7 @@ def _part(events: KvEvents, tokens: int) -> str:
 def _why(events: KvEvents, why: str) -> str:
     """Say what the events are, and that some are missing."""
     gaps = "" if events.complete else ", not all that the server published, so that it may be more"
-    return f"{why} Source: {n(events.messages)} messages in {events.path}{gaps}."
+    return f"{why} Source: {n(events.messages)} messages of KV events in {events.path}{gaps}."
 
 
 def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> SessionFinding | None:
@@ -61,7 +65,17 @@ def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> Sessio
 def kept(session: Session) -> bool:
     """Whether the events, of which none is missing, show that next to nothing was pushed out."""
     events = of(session)
-    return events is not None and events.complete and events.share(events.evicted) < WORTH
+    if events is None or not events.complete or events.share(events.evicted) >= WORTH:
+        return False
+    computed = _computed(session)
+    return computed is None or events.stored >= _MOST * computed
+
+
+def _computed(session: Session) -> int | None:
+    """Prompt tokens that the log says were computed, parts of blocks among them; None where it does not say it."""
+    told = [p.computed_tokens if isinstance(p, SamplePeriod) else p.new_tokens for p in session.periods]
+    known = [tokens for tokens in told if tokens is not None]
+    return sum(known) if told and len(known) == len(told) else None
 
 
 def changed(session: Session) -> list[SessionFinding]:
@@ -92,7 +106,7 @@ def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFind
 
 
 def _salted(session: Session, events: KvEvents) -> SessionFinding:
-    claim = f"{_part(events, events.salted)} were known, but under another salt, adapter or image (KV events)"
+    claim = f"{_part(events, events.salted)} had another salt, adapter or image"
     fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
     words = FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session))
     return SessionFinding(words, "salted-events", [], "note", "high")

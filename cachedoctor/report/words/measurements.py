@@ -40,7 +40,7 @@ def said(session: Session) -> Said:
     if not intervals and not batches and has_log(session) and session.engine in _NOTHING:
         found.append(("log", _NOTHING[s.engine]))
     found += _most([("metrics", _counted(counters)) for counters in session.counters])
-    found += _most([("KV events", _published(events)) for events in session.kv_events])
+    found += _most([("events", _published(events)) for events in session.kv_events])
     return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in session.answers])
 
 
@@ -268,10 +268,12 @@ def _published(events: KvEvents) -> str:
         gaps.append("begun after the server")
     if events.unread:
         gaps.append(f"{number(events.unread)} unread")
+    if events.forgotten:
+        gaps.append(f"{count(events.forgotten, 'block')} forgotten")
     if events.restarts:
         gaps.append(count(events.restarts, "restart"))
     said = f"{count(events.stored, 'token')} computed and stored in blocks" + (f": {why}" if why else "")
-    return f"{events.path}, {count(events.messages, 'message')}{''.join(f', {gap}' for gap in gaps)}: {said}"
+    return f"{events.path}, {count(events.messages, 'message')} of KV events{''.join(f', {gap}' for gap in gaps)}: {said}"
 
 
 def _answered(answers: Answers) -> str:
