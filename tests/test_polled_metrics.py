@@ -261,6 +261,7 @@ def test_wrong_usage_is_one_line(args: list[object], says: bytes) -> None:
     assert not done.stdout
 
 
+@pytest.mark.sweep
 def test_counters_of_a_running_server_stand_beside_its_log(web: Callable[[Page], Web]) -> None:
     server = web(lambda path: (200, dump(5000)))
     done = run("analyze", LOG, "--metrics", server.url, "-f", "json")

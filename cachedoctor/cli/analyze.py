@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.asked_counters import asked, heard, is_address
 from cachedoctor.cli.common_options import (
     COMMON,
     EVIDENCE,
@@ -54,14 +55,13 @@ from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
-from cachedoctor.sources.address import is_address
 
 if TYPE_CHECKING:
     from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
-    from cachedoctor.doctor.extras.polled_metrics import Asked, Heard
+    from cachedoctor.doctor.extras.polled_metrics import Heard
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
@@ -231,17 +231,17 @@ def analyze(
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
         chosen.announce()
-    asking = _asked(metrics or [], every, length, prometheus, match, since)
+    asking = asked(metrics or [], every, length, prometheus, match, since)
     since = None if asking is not None and asking.prometheus is not None else since
     files = [path for path in metrics or [] if not is_address(path)]
     alone = bool(metrics or responses or kv_events or prometheus)
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
     paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
-    heard = _heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
+    counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(
         paths,
         beside,
-        _extra_inputs(files, responses or [], kv_events or [], heard, max_unpacked),
+        _extra_inputs(files, responses or [], kv_events or [], counters, max_unpacked),
         follow,
         chosen,
         build,
@@ -262,7 +262,7 @@ def analyze(
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
-        if heard is not None and heard.silent and code in (0, FOUND, NOTHING):
+        if counters is not None and counters.silent and code in (0, FOUND, NOTHING):
             code = FAULT
     raise typer.Exit(code)
 
@@ -292,56 +292,16 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> Gi
     return GivenPrompts(paths, tokenizer, template)
 
 
-def _asked(
-    metrics: list[str], every: float, length: float | None, prometheus: str | None, match: str | None, since: str | None
-) -> Asked | None:
-    """Return what is to be asked of servers; None without an address."""
-    from cachedoctor.model import CacheDoctorError
-
-    urls = [url for url in metrics if is_address(url)]
-    if length is not None and not urls:
-        raise CacheDoctorError("--for: is how long --metrics URL asks", "e.g. --metrics http://localhost:8000 --for 5m")
-    if prometheus is None:
-        if match is not None:
-            raise CacheDoctorError("--match: is about --prometheus URL", "give both")
-        if not urls:
-            return None
-    elif not is_address(prometheus):
-        raise CacheDoctorError(f"--prometheus {prometheus}: is no address", "e.g. --prometheus http://localhost:9090")
-    from cachedoctor.doctor.extras.polled_metrics import RANGE_SECONDS, Asked
-
-    past = RANGE_SECONDS if prometheus is None or since is None else terminal.seconds(since)
-    return Asked(urls, every, length, prometheus, past, match)
-
-
-def _heard(asking: Asked | None, quiet: bool, lonely: bool) -> Heard | None:
-    """Ask, and say what went wrong; ``lonely``: nothing else is given, so that it must not all go wrong."""
-    if asking is None:
-        return None
-    from cachedoctor.doctor.extras.polled_metrics import ask
-
-    if asking.length is not None and not quiet:
-        terminal.complain(
-            f"asking for counters for {asking.length:.0f} s; the logs are read then", "Ctrl-C: now", "note"
-        )
-    heard = ask(asking)
-    if lonely and not heard.dumps:
-        raise heard.faults[0]
-    for fault in heard.faults:
-        terminal.complain(fault.message, fault.hint)
-    return heard
-
-
 def _extra_inputs(
-    metrics: list[str], responses: list[str], kv_events: list[str], heard: Heard | None, max_unpacked: int | None
+    metrics: list[str], responses: list[str], kv_events: list[str], counters: Heard | None, max_unpacked: int | None
 ) -> ExtraInputs | None:
-    asked = [] if heard is None else heard.dumps
-    if not metrics and not responses and not kv_events and not asked:
+    dumps = [] if counters is None else counters.dumps
+    if not metrics and not responses and not kv_events and not dumps:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events, asked)
+    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events, dumps)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:

@@ -273,7 +273,9 @@ def _published(events: KvEvents) -> str:
     if events.restarts:
         gaps.append(count(events.restarts, "restart"))
     said = f"{count(events.stored, 'token')} computed and stored in blocks" + (f": {why}" if why else "")
-    return f"{events.path}, {count(events.messages, 'message')} of KV events{''.join(f', {gap}' for gap in gaps)}: {said}"
+    return (
+        f"{events.path}, {count(events.messages, 'message')} of KV events{''.join(f', {gap}' for gap in gaps)}: {said}"
+    )
 
 
 def _answered(answers: Answers) -> str:
