@@ -15,6 +15,7 @@ import pytest
 import zmq
 from command import run
 from conftest import FIXTURES
+from e2e.server import free_port
 
 import cachedoctor
 from cachedoctor.account.from_kv_events import KvFold
@@ -474,3 +475,20 @@ def test_of_very_many_blocks_the_oldest_are_forgotten() -> None:
     assert rows(found) == {"new": 4, "evicted": 2}
     assert found.forgotten
     assert not found.complete
+
+
+def test_a_server_that_connects_is_waited_for() -> None:
+    """As vLLM does where its endpoint holds no ``*``."""
+    context, out, port = zmq.Context(), io.BytesIO(), free_port()
+    pub, deadline = context.socket(zmq.PUB), time.monotonic() + 20
+    with KvSubscription([f"tcp://127.0.0.1:{port}"], bind=True) as subscription:
+        recorder = KvRecorder(["x"], out, lambda message, hint: None, Blinder(KEY))
+        pub.connect(f"tcp://127.0.0.1:{port}")
+
+        def stop() -> bool:
+            pub.send_multipart(kv.frames(0, kv.stored("a")))
+            return recorder.messages > 0 or time.monotonic() > deadline
+
+        recorder.run(subscription, stop)
+    context.destroy(linger=0)
+    assert rows(read(out.getvalue())) == {"new": 1}
