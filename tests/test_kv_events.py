@@ -22,8 +22,10 @@ from cachedoctor.account.from_kv_events import KvFold
 from cachedoctor.doctor.extras.kv_recorder import KvRecorder
 from cachedoctor.metrics import kv_recording
 from cachedoctor.metrics.kv_messages import Blinder
-from cachedoctor.model import CacheDoctorError, KvEvents
+from cachedoctor.model import CacheDoctorError, KvEvents, Session
 from cachedoctor.model.kv_events import KvHead, KvMessage, StoredBlocks
+from cachedoctor.report.words import measurements
+from cachedoctor.rules import kv_proof
 from cachedoctor.sources.kv_subscription import KvSubscription
 
 KEY = b"k" * 32
@@ -493,3 +495,16 @@ def test_a_server_that_connects_is_waited_for() -> None:
         recorder.run(subscription, stop)
     context.destroy(linger=0)
     assert rows(read(out.getvalue())) == {"new": 1}
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [(kv.stored("b", group_idx=1), "layers of several kinds"), (kv.stored("b", medium="CPU"), "a slower memory")],
+)
+def test_what_cannot_be_told_is_said_without_a_number(event: dict[str, Any], words: str) -> None:
+    session = Session(0, "kv.jsonl", kv_events=[said(kv.stored("a"), kv.removed("a"), kv.stored("a"), event)])
+    (row,) = [text for key, text in measurements.said(session) if key == "events"]
+    assert row.startswith("kv.jsonl, 4 messages of KV events: cannot tell why blocks were stored: ")
+    assert words in row
+    assert kv_proof.of(session) is None
+    assert not kv_proof.kept(session)

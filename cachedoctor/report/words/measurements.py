@@ -251,16 +251,15 @@ _ROWS = {
     "new": "new",
 }
 _DOUBTS = {
-    "groups": "layers of several kinds have blocks of their own, so that it is not told why",
-    "tiers": "blocks may come back from a slower memory, so that it is not told why",
-    "names": "the hashes of this version do not name what comes before a block, so that it is not told why",
+    "groups": "cannot tell why blocks were stored: layers of several kinds have blocks of their own",
+    "tiers": "cannot tell why blocks were stored: some come back from a slower memory",
+    "names": "cannot tell why blocks were stored: the hashes of this version do not name what comes before a block",
 }
 
 
 def _published(events: KvEvents) -> str:
     """What recorded KV events say of the blocks that were stored."""
     rows = [f"{number(tokens)} {words}" for name, words in _ROWS.items() if (tokens := getattr(events, name))]
-    why = _DOUBTS[events.doubt] if events.doubt else ", ".join(rows)
     gaps = []
     if events.missing:
         gaps.append(f"{count(events.missing, 'message')} missing")
@@ -272,7 +271,9 @@ def _published(events: KvEvents) -> str:
         gaps.append(f"{count(events.forgotten, 'block')} forgotten")
     if events.restarts:
         gaps.append(count(events.restarts, "restart"))
-    said = f"{count(events.stored, 'token')} computed and stored in blocks" + (f": {why}" if why else "")
+    said = f"{count(events.stored, 'token')} computed and stored in blocks" + (f": {', '.join(rows)}" if rows else "")
+    if events.doubt:
+        said = _DOUBTS[events.doubt]
     return (
         f"{events.path}, {count(events.messages, 'message')} of KV events{''.join(f', {gap}' for gap in gaps)}: {said}"
     )
