@@ -1,4 +1,4 @@
-"""KV events as servers send them, made by hand: vLLM 0.32 sends maps, older versions and SGLang of 2025 arrays."""
+"""KV events as servers send them, made by hand: vLLM and SGLang of 2026 send maps, those of 2025 arrays."""
 
 from __future__ import annotations
 

@@ -152,6 +152,16 @@ def test_maps_and_arrays_say_the_same() -> None:
     assert [type(event).__name__ for event in maps.events] == ["StoredBlocks", "RemovedBlocks", "ClearedBlocks"]
 
 
+def test_some_versions_send_a_map_of_everything() -> None:
+    """vLLM between the arrays of 2025 and 0.32."""
+    topic, number, _ = kv.frames(3, kv.stored("a"))
+    batch = {"ts": 1.0, "events": [kv.stored("a")], "data_parallel_rank": 2}
+    found = Blinder(KEY).message([topic, number, msgspec.msgpack.encode(batch)])
+    assert found == Blinder(KEY).message(kv.frames(3, kv.stored("a"), rank=2))
+    assert found is not None
+    assert found.rank == 2
+
+
 def test_hashes_are_numbers_in_some_versions() -> None:
     event = {**kv.stored("a"), "block_hashes": [-(1 << 62)], "parent_block_hash": 17}
     message = Blinder(KEY).message(kv.frames(0, event))

@@ -1,7 +1,8 @@
 """KV events as they come from vLLM, SGLang and Dynamo, made into lines of a recording: tokens and hashes go at once.
 
-A message is ``[topic, number (8 bytes, big endian), msgpack]``; the payload ``[time, events, rank]``. Events are arrays
-with their name first (vLLM up to 0.31), or maps with ``type`` (0.32; SGLang since 2026). Newer versions append fields,
+A message is ``[topic, number (8 bytes, big endian), msgpack]``; the payload ``[time, events, rank]``, or in some
+versions of vLLM before 0.32 a map of them. Events are arrays with their name first (vLLM and SGLang of 2025), or maps
+with ``type`` (both of 2026). Newer versions append fields,
 and may add events: what is not known is passed over. Source: vllm/distributed/kv_events.py of 0.10.1 and 0.32.0,
 sglang/srt/disaggregation/kv_events.py of 0.5.23.
 """
