@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.asked_counters import asked, heard, is_address
 from cachedoctor.cli.common_options import (
     COMMON,
     EVIDENCE,
@@ -48,7 +49,17 @@ from cachedoctor.cli.common_options import (
     refuse_page,
     wanted_requests,
 )
-from cachedoctor.cli.ending import INTERRUPTED, SERVERS, complain, conclude, has_content, status
+from cachedoctor.cli.ending import (
+    FAULT,
+    FOUND,
+    INTERRUPTED,
+    NOTHING,
+    SERVERS,
+    complain,
+    conclude,
+    has_content,
+    status,
+)
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
@@ -61,6 +72,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.polled_metrics import Heard
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
@@ -148,9 +160,42 @@ def analyze(
         list[str] | None,
         typer.Option(
             "--metrics",
-            metavar="FILE",
-            help="Dump of /metrics of vLLM or SGLang; repeatable.",
+            metavar="FILE|URL",
+            help="Dump of /metrics of vLLM or SGLang, or where to ask for it; repeatable.",
             rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option(
+            parser=terminal.seconds,
+            metavar="TIME",
+            help="With --metrics URL and --for: ask so often.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = "10s",  # type: ignore[assignment]  # as it is typed
+    length: Annotated[
+        float | None,
+        typer.Option(
+            "--for",
+            parser=terminal.seconds,
+            metavar="TIME",
+            help="With --metrics URL: ask for so long before the logs are read, e.g. 5m.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Ask Prometheus for the counters of vLLM or SGLang since --since 2h (default 1h).",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABELS", help="With --prometheus: of these series, e.g. 'job=\"vllm\"'.", rich_help_panel=EVIDENCE
         ),
     ] = None,
     responses: Annotated[
@@ -159,6 +204,15 @@ def analyze(
             "--responses",
             metavar="FILE",
             help="Responses with usage, as the server sent them; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    kv_events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kv-events",
+            metavar="FILE",
+            help="KV events of vLLM or SGLang, as record-kv wrote them; repeatable.",
             rich_help_panel=EVIDENCE,
         ),
     ] = None,
@@ -189,11 +243,17 @@ def analyze(
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
         chosen.announce()
+    asking = asked(metrics or [], every, length, prometheus, match, since)
+    since = None if asking is not None and asking.prometheus is not None else since
+    files = [path for path in metrics or [] if not is_address(path)]
+    alone = bool(metrics or responses or kv_events or prometheus)
     beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template, hashed=hash_clients)
+    paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
+    counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(
-        _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses)), quiet),
+        paths,
         beside,
-        _extra_inputs(metrics or [], responses or [], max_unpacked),
+        _extra_inputs(files, responses or [], kv_events or [], counters, max_unpacked),
         follow,
         chosen,
         build,
@@ -205,14 +265,17 @@ def analyze(
         _start(launcher, cmdline),
         _unknown_lines(chosen.format) if unknown else None,
     )
-    beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
-    spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
+    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    beside_files = (*files, *(responses or []), *(kv_events or []))
+    spare_inputs(output, [*job.paths, follow, *beside_paths, *beside_files, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():
         terminal.ask_for_paste()
     refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
+        if counters is not None and counters.silent and code in (0, FOUND, NOTHING):
+            code = FAULT
     raise typer.Exit(code)
 
 
@@ -243,13 +306,16 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, ha
     return GivenPrompts(paths, tokenizer, template, hashed=hashed)
 
 
-def _extra_inputs(metrics: list[str], responses: list[str], max_unpacked: int | None) -> ExtraInputs | None:
-    if not metrics and not responses:
+def _extra_inputs(
+    metrics: list[str], responses: list[str], kv_events: list[str], counters: Heard | None, max_unpacked: int | None
+) -> ExtraInputs | None:
+    dumps = [] if counters is None else counters.dumps
+    if not metrics and not responses and not kv_events and not dumps:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES)
+    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events, dumps)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:

@@ -96,6 +96,20 @@ def size(text: str) -> int:
     return int(digits) * unit
 
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(text: str) -> float:
+    """Read a length of time, ``10s``, ``5m``, ``2h`` or ``1d``."""
+    import typer
+
+    word = text.strip().lower()
+    unit, digits = _SECONDS.get(word[-1:]), word[:-1]
+    if unit is None or not (digits.isascii() and digits.isdigit()) or len(digits) > 6 or not int(digits):
+        raise typer.BadParameter(f"{text!r} is no length of time; give it with a unit, e.g. 30s, 5m or 2h")
+    return float(int(digits) * unit)
+
+
 def piped() -> bool:
     """Whether something other than a person is at the standard input."""
     return sys.stdin is not None and not sys.stdin.isatty()

@@ -37,6 +37,7 @@ from cachedoctor.model.finding import (
 )
 from cachedoctor.model.fix import Fix, FixStep, Launcher, OtherFix
 from cachedoctor.model.incident import Incident, IncidentName
+from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
@@ -106,6 +107,7 @@ __all__ = [
     "InputInfo",
     "Judged",
     "KnownClient",
+    "KvEvents",
     "Launcher",
     "Level",
     "Line",

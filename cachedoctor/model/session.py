@@ -15,6 +15,7 @@ from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.fix import Launcher
 from cachedoctor.model.incident import Incident, IncidentName
+from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.period import Period
 from cachedoctor.model.sent_bodies import SentBodies
@@ -229,6 +230,8 @@ class Session(_Questions, msgspec.Struct):
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
     """What responses say of their requests, given beside the log or logged by the server."""
+    kv_events: list[KvEvents] = msgspec.field(default_factory=list)
+    """From recordings that were given."""
     program: str | None = None
     """As it writes itself, of a program that has no rules of its own."""
     incidents: dict[IncidentName, Incident] = msgspec.field(default_factory=dict)

@@ -22,6 +22,7 @@ from cachedoctor.model import (
     Finding,
     Fix,
     InputInfo,
+    KvEvents,
     Memory,
     NotEvaluated,
     PrefillBatch,
@@ -105,6 +106,8 @@ class SessionRow(Struct):
     periods: Annotated[list[SamplePeriod | BatchPeriod], Meta(extra_json_schema=_PERIODS)] = field(default_factory=list)
     """Of vLLM and SGLang: what was seen from one start or reset of the cache to the next, by engine. Added after the
     first release of v1: may be missing."""
+    kv_events: list[KvEvents] = field(default_factory=list)
+    """What recordings of KV events say that were given beside the log; missing where none was."""
 
 
 class ReportDocument(Struct):

@@ -362,7 +362,9 @@ class SessionFinding(msgspec.Struct):
 
     def proven_in(self, session: Session) -> bool:
         """Whether a line proves it, the command line, or what was given beside the log of this session."""
-        beside = bool(session.counters) or any(answers.source == "responses" for answers in session.answers)
+        beside = bool(session.counters or session.kv_events) or any(
+            answers.source == "responses" for answers in session.answers
+        )
         return bool(self.evidence) or self.of_cmdline or beside
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 import cachedoctor
+from cachedoctor.account import of_servers
 from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
@@ -492,7 +493,7 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts(names, self._told.values()),
+            self._ledger.accounts(names, self._told.values()) or of_servers.accounts(sessions, names),
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip

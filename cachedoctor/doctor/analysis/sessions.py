@@ -56,7 +56,14 @@ class Sessions:
             s
             for s in self.sessions
             if s.index not in doubled
-            and (s.n_requests or s.counters or s.answers or s.incidents or (s.seen and not _library(s, others)))
+            and (
+                s.n_requests
+                or s.counters
+                or s.answers
+                or s.kv_events
+                or s.incidents
+                or (s.seen and not _library(s, others))
+            )
         ]
 
     def _joined(self) -> set[int]:

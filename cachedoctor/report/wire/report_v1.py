@@ -109,6 +109,8 @@ def session(s: Session) -> dict[str, Any]:
     if s.program is not None:
         out["program"] = s.program
     out["periods"] = [_period(period) for period in s.periods]
+    if s.kv_events:
+        out["kv_events"] = s.kv_events
     return out
 
 

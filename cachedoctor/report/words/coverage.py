@@ -77,7 +77,7 @@ def too_little(report: Report) -> bool:
     """Whether all that was measured is one interval or batch for each engine: reuse is what several requests share."""
     if report.totals.requests or not report.sessions:
         return False
-    if any(s.engine == LLAMA or s.counters or s.answers for s in report.sessions):
+    if any(s.engine == LLAMA or s.counters or s.answers or s.kv_events for s in report.sessions):
         return False
     amounts = [_amount(period) for s in report.sessions for period in s.periods]
     return max(amounts, default=0) == 1
