@@ -60,8 +60,8 @@ task | integer | | the server's number of the request
 parent | integer | | task of which this is one of the n > 1 choices; sums leave those out
 thread | integer | | conversation, numbered in the session
 turn | integer | | 0 for the first request of its conversation
-first_line | integer | line | first line of it in the log, from 1
-last_line | integer | line | last line of it
+first_line | integer | line | first line of it in the file `path`, from 1
+last_line | integer | line | last line of it; counted on where it ends in the next rotation of the log
 time | text | ISO 8601 | when it started, by the wrapper of its first line; --MM-DDTHH:MM:SS where that has no year
 uptime_ms | number | ms | when it started, since the start of the server
 client | text | | address that asked, where the log says it without doubt

@@ -16,7 +16,7 @@ from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.fix import Launcher
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.kv_events import KvEvents
-from cachedoctor.model.log_lines import Mark
+from cachedoctor.model.log_lines import LogFile, Mark
 from cachedoctor.model.period import Period
 from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.terms import SettingName, Shows
@@ -219,6 +219,8 @@ class Session(_Questions, msgspec.Struct):
     """Lines were read that are not as the server printed them: what they prove is no more than likely."""
     first_line: Long = 1
     last_line: Long = 1
+    files: Sequence[LogFile] = ()
+    """Files of a log with rotations, as far as they were read; its lines are counted on from file to file."""
     n_requests: Count = 0
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     at_once: int = 0
@@ -247,6 +249,10 @@ class Session(_Questions, msgspec.Struct):
     """Of vLLM and SGLang: answered requests by who sent them, where access lines say it."""
     sent: SentBodies | None = None
     """What the same bodies have in common."""
+
+    def file_of(self, line: int) -> LogFile:
+        """Return the file in which one of its lines stands."""
+        return next((file for file in reversed(self.files) if line > file.before), LogFile(self.path))
 
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""

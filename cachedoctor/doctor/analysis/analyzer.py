@@ -50,6 +50,7 @@ from cachedoctor.model import (
     Setting,
     Totals,
 )
+from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.model.row import read_rows
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
@@ -127,6 +128,8 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
+        self._before = 0
+        """Lines of the open log in the rotations before its open file."""
         self.begin = b""
         """First bytes of the last input."""
         self._excerpt = self._held_back()
@@ -151,7 +154,8 @@ class Analyzer:
             self._diagnosis.forget()
             self._reuse.finish()
             self._faults.servers.clear()
-        self._servers.begin(path, continues)
+        self._before = self._before + self._inputs[-1].lines if continues else 0
+        self._servers.begin(LogFile(path, self._before), continues)
         self._measuring.begin(path, continues)
         self._intake, self.begin = Intake(path, line), b""
         self._excerpt = self._held_back()

@@ -48,7 +48,8 @@ def encode_request(judged: Judged) -> bytes:
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
-            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
+            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line - r.before,
+            r.last_line - r.before,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
             choice.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, list(said.codes),
