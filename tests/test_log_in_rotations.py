@@ -73,7 +73,7 @@ def test_the_lines_of_a_request_are_those_of_the_file_in_which_it_begins(tmp_pat
         json.loads(line) for line in run("analyze", *NAMES, "-f", "jsonl", folder=str(tmp_path)).stdout.splitlines()
     ]
     assert [line["path"] for line in streamed if line["type"] == "event"]
-    for event in (line for line in streamed if line["type"] == "event" and line["task"] >= 0):
+    for event in (line for line in streamed if line["type"] == "event" and (line["task"] or -1) >= 0):
         assert f"task {event['task']} |".encode() in lines[event["path"]][event["line"] - 1]
 
 
