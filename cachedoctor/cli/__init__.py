@@ -20,6 +20,7 @@ from cachedoctor.cli import (
     explain,
     export,
     fix,
+    fleet,
     redact,
     report,
     rules,
@@ -60,6 +61,7 @@ app.command("stats", cls=Command, short_help="Sum up requests over many logs and
 app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
     compare.compare
 )
+app.command("fleet", cls=Command, short_help="Analyze many logs side by side, into tables and a page.")(fleet.fleet)
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
 app.command("config", cls=Command)(config.config)
