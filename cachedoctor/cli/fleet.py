@@ -43,6 +43,9 @@ def fleet(
     jobs: Annotated[
         int, typer.Option("--jobs", "-j", min=0, metavar="N", help="Processes that are started; 0: one per core.")
     ] = 0,
+    reports: Annotated[
+        bool, typer.Option("--reports/--no-reports", help="A page for each log, which takes as long as its analysis.")
+    ] = True,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
@@ -63,7 +66,7 @@ def fleet(
     if address is not None and engine == "local":
         raise CacheDoctorError("--address: is that of a cluster", "give --engine ray or --engine dask with it")
     with ResultFolder(output).opened() as folder:
-        found = Fleet(paths, folder, build, max_unpacked or MAX_BYTES)
+        found = Fleet(paths, folder, build, max_unpacked or MAX_BYTES, reports=reports)
         interrupted = _read(found, engine, jobs or os.cpu_count() or 1, address, quiet)
         page = found.page()
         folder.put_page(_written(page))

@@ -267,7 +267,7 @@ path | text | | the file, as it was found; a path below which nothing was found 
 log | text | | the log that it is a part of: the name without what a rotation adds
 part | text | | name of the files of this log in the other folders, without their endings
 status | text | | read, cut (not to its end), failed (nothing was read) or no log (of a server)
-reason | text | | why it is not read; of one that is, that it changed meanwhile
+reason | text | | why it is not read, or no log; of one that is read, that it changed meanwhile
 size | integer | bytes | as it is stored
 stamp | text | | time of its last change in ns, or what the object store calls this content
 bytes | integer | bytes | unpacked

@@ -70,7 +70,7 @@ class FleetGroup(msgspec.Struct):
 
 
 class FleetFile(msgspec.Struct):
-    """A file that was not read to its end, or changed meanwhile."""
+    """A file that was not read to its end, is no log, or changed meanwhile."""
 
     path: str
     status: str

@@ -51,13 +51,23 @@ class FleetRun(msgspec.Struct):
 class Fleet:
     """The logs at some paths, and the folder for what is found in them."""
 
-    def __init__(self, paths: Sequence[str], folder: ResultFolder, build: int | None, max_unpacked: int) -> None:
-        """Look for the logs; ``max_unpacked``: bytes that each file may unpack to."""
+    def __init__(
+        self, paths: Sequence[str], folder: ResultFolder, build: int | None, max_unpacked: int, *, reports: bool = True
+    ) -> None:
+        """Look for the logs.
+
+        Args:
+            paths: files, folders, patterns, addresses.
+            folder: for the result.
+            build: of llama.cpp, of the logs that do not say it.
+            max_unpacked: bytes that each file may unpack to.
+            reports: each log gets a page of its own.
+        """
         self._folder, self._paths = folder, paths
         self.logs: list[Log]
         self._unfound: list[Unfound]
         self.logs, self._unfound = logs_at(paths, folder.path)
-        self._build, self._max_unpacked = build, max_unpacked
+        self._terms = build, max_unpacked, reports
         self.run = FleetRun()
         """What was done so far."""
 
@@ -65,7 +75,7 @@ class Fleet:
         """Return what is to be read, the largest first: a large one that came last would be waited for."""
         done = self._folder.done()
         self._forget(done)
-        tasks = [LogTask(log, self._build, self._max_unpacked) for log in self.logs]
+        tasks = [LogTask(log, *self._terms) for log in self.logs]
         due = [task for task in tasks if not is_done(task, done.get(task.log.part, []))]
         self.run.done_before = len(tasks) - len(due)
         return sorted(due, key=lambda task: -task.log.size)

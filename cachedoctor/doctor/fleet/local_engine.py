@@ -28,8 +28,13 @@ class LocalEngine:
         self._busy: dict[Future[LogResult], tuple[LogTask, ProcessPoolExecutor]] = {}
 
     def submit(self, task: LogTask) -> None:
-        """Take a task."""
-        pool = self._idle.pop() if self._idle else ProcessPoolExecutor(1, self._context, prepare)
+        """Take a task. A process may have been killed while it had none."""
+        while self._idle:
+            pool = self._idle.pop()
+            with contextlib.suppress(BrokenProcessPool):
+                self._busy[pool.submit(run_log, task)] = task, pool
+                return
+        pool = ProcessPoolExecutor(1, self._context, prepare)
         self._busy[pool.submit(run_log, task)] = task, pool
 
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:

@@ -25,6 +25,7 @@ from cachedoctor.sources.remote import StoredFile, is_remote
 
 _MISSED = 500
 """Characters of a reason."""
+_UNKNOWN = "no line of it was recognised as one of a server"
 _FACTS = ("engine", "build", "build_min", "build_max", "version", "model", "memory")
 
 
@@ -34,11 +35,14 @@ class LogTask(msgspec.Struct, frozen=True):
     log: Log
     build: int | None
     max_unpacked: int
+    reports: bool = True
+    """Each log gets a page of its own."""
 
     @property
     def options(self) -> str:
         """What has a say in the result beside the log, as it would be typed."""
-        return "" if self.build is None else f"--build {self.build}"
+        build = [] if self.build is None else [f"--build {self.build}"]
+        return " ".join([*build, *([] if self.reports else ["--no-reports"])])
 
 
 class LogResult(msgspec.Struct, frozen=True):
@@ -77,7 +81,7 @@ def run_log(task: LogTask) -> LogResult:
 def failed(task: LogTask, reason: str, seconds: float | None = None, *, is_bug: bool = False) -> LogResult:
     """Return the result of a log of which nothing is known but why."""
     infos = [InputInfo(printable(file.path), error=reason) for file in task.log.files]
-    rows = _file_rows(task, infos, seconds, has_page=False)
+    rows = _file_rows(task, infos, seconds, known=False)
     return LogResult(
         task.log.part, task.log.name, FAILED, _said(reason), task.log.size, {FILES.name: parquet(FILES, rows)}, None,
         is_bug,
@@ -104,8 +108,8 @@ def _analysed(task: LogTask, began: float) -> LogResult:
     infos = report.inputs[: len(paths)]
     known = any(info.recognised for info in infos)
     tables = {table.name: parquet(table, rows(task, report)) for table, rows in _ROWS if known and _has(table, report)}
-    page = _page(report) if known else None
-    files = _file_rows(task, infos, time.monotonic() - began, has_page=known)
+    page = _page(report) if known and task.reports else None
+    files = _file_rows(task, infos, time.monotonic() - began, known)
     tables[FILES.name] = parquet(FILES, files)
     worst = max(files, key=lambda row: _ORDER.index(row["status"]))
     return LogResult(
@@ -218,19 +222,17 @@ def _has(table: Table, report: Report) -> bool:
     return next(iter(rows[table.name]), None) is not None
 
 
-def _file_rows(task: LogTask, infos: list[InputInfo], seconds: float | None, *, has_page: bool) -> list[dict[str, Any]]:
-    """Return a row for each file of a log, ``infos`` in the same order."""
-    return [_file_row(task, file, info, seconds, has_page) for file, info in zip(task.log.files, infos, strict=True)]
+def _file_rows(task: LogTask, infos: list[InputInfo], seconds: float | None, known: bool) -> list[dict[str, Any]]:
+    """Return a row for each file of a log, ``infos`` in the same order; ``known``: one of them is of a server."""
+    return [_file_row(task, file, info, seconds, known) for file, info in zip(task.log.files, infos, strict=True)]
 
 
-def _file_row(
-    task: LogTask, file: StoredFile, info: InputInfo, seconds: float | None, has_page: bool
-) -> dict[str, Any]:
+def _file_row(task: LogTask, file: StoredFile, info: InputInfo, seconds: float | None, known: bool) -> dict[str, Any]:
     status = READ if info.error is None else CUT if info.lines else FAILED
     reason = info.error
     if status == READ:
-        reason = _changed(file)
-        status = READ if info.recognised or has_page else NO_LOG
+        status = READ if info.recognised or known else NO_LOG
+        reason = _changed(file) or (None if status == READ else _UNKNOWN if info.bytes else "is empty")
     return _blank(file.path, task.log.name, task.log.part) | {
         "status": status,
         "reason": _said(reason),
@@ -242,7 +244,7 @@ def _file_row(
         "engine": info.engine,
         "seconds": None if seconds is None else round(seconds, 3),
         "options": task.options,
-        "report": f"reports/{task.log.part}.html" if has_page else None,
+        "report": f"reports/{task.log.part}.html" if known and task.reports else None,
     }
 
 

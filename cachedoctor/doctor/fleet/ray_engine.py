@@ -72,6 +72,9 @@ def connected(jobs: int, address: str | None) -> Iterator[RayEngine]:
             said = " ".join(str(error).split())[:200]
             raise CacheDoctorError(f"Ray: {said}", "check --address; ray status says what a cluster does") from error
         try:
-            yield RayEngine(ray)
+            # What Ray prints of a process that died would stand among our own words, which tell of it as well.
+            with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+                yield RayEngine(ray)
+                ray.shutdown()
         finally:
             ray.shutdown()
