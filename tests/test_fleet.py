@@ -61,7 +61,8 @@ class Here:
 def went(paths: list[Path | str], out: Path, here: Here | None = None, **terms: Any) -> tuple[Fleet, FleetPage]:
     """One run; gives what it did, and what its page shows."""
     with ResultFolder(str(out)).opened() as folder:
-        fleet = Fleet([str(path) for path in paths], folder, terms.get("build"), LIMIT)
+        reports = terms.get("reports", False)  # a page takes as long as all else
+        fleet = Fleet([str(path) for path in paths], folder, terms.get("build"), LIMIT, reports=reports)
         fleet.note_unfound()
         fleet.read(fleet.due(), here or Here())
         return fleet, fleet.page()
@@ -92,7 +93,7 @@ def logs(tmp_path: Path) -> Path:
 
 def test_rotations_are_one_log_and_every_log_has_a_page(logs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    fleet, page = went([logs], out)
+    fleet, page = went([logs], out, reports=True)
     assert fleet.run.counts == {"read": 2}
     rows = table(out, "files")
     assert sorted(row["path"] for row in rows) == [
@@ -144,9 +145,9 @@ def test_a_log_that_is_the_same_is_not_read_again(logs: Path, tmp_path: Path) ->
     assert sorted(third.read) == ["late.log", "server.log"]
     assert files(out)["late.log"][0] == "read"
     assert page.sums.requests == 6
-    other = Here()
-    went([logs], out, other, build=9999)
-    assert len(other.read) == 2, "another build may reuse by other rules"
+    with ResultFolder(str(out)).opened() as folder:
+        other = Fleet([str(logs)], folder, 9999, LIMIT, reports=False).due()
+    assert len(other) == 2, "another build may reuse by other rules"
 
 
 def test_paths_that_led_nowhere_are_forgotten_when_they_do(tmp_path: Path) -> None:
@@ -225,6 +226,7 @@ def test_a_log_that_grows_while_it_is_read_says_so_and_is_read_again(
     assert files(out)["server.log"] == ("read", None)
 
 
+@pytest.mark.sweep
 def test_tables_are_those_of_export_and_sums_those_of_stats(logs: Path, tmp_path: Path) -> None:
     """``fleet`` and ``export`` of one log; ``stats`` and ``compare`` of the folder and of the logs."""
     out, log = tmp_path / "out", logs / "b" / "server.log"
@@ -275,9 +277,12 @@ def test_hostile_names_reach_no_page_and_no_terminal(tmp_path: Path) -> None:
 
 def test_the_result_is_no_input_of_itself(logs: Path) -> None:
     out = logs / "result"
-    went([logs], out)
-    fleet, _ = went([logs], out)
-    assert len(fleet.logs) == 2
+    (out / "files").mkdir(parents=True)
+    (out / "files" / "x.parquet").write_bytes(b"")
+    (logs / ".hidden").write_bytes(LOG)
+    found, unfound = logs_at([str(logs)], str(out))
+    assert [log.name for log in found] == [str(logs / "a" / "server.log"), str(logs / "b" / "server.log")]
+    assert unfound == []
 
 
 def test_logs_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
@@ -347,11 +352,12 @@ class NoCredentialsError(Exception):
 def test_what_an_object_store_refuses_is_a_row(
     objects: Callable[[Objects], None], tmp_path: Path, fault: Exception, words: str
 ) -> None:
+    """What becomes a row stands in ``unfound``; the rest goes on."""
     objects(Objects({}, fault))
     (tmp_path / "server.log").write_bytes(LOG)
-    _, page = went(["s3://b/", tmp_path / "server.log"], tmp_path / "out")
-    assert {(one.path, one.status, one.reason) for one in page.amiss} == {("s3://b/", "failed", words)}
-    assert page.sums.requests == 2
+    found, unfound = logs_at(["s3://b/", str(tmp_path)], str(tmp_path / "out"))
+    assert [(one.path, one.reason) for one in unfound] == [("s3://b/", words)]
+    assert [log.name for log in found] == [str(tmp_path / "server.log")]
 
 
 def test_without_the_extra_an_address_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cachedoctor.frames.columns import FILES, FINDINGS, REQUESTS, SESSIONS, Table
 from cachedoctor.frames.table_writer import schema_of
 from cachedoctor.knowledge import builds
+from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.fleet import (
     FleetCause,
     FleetCauseGroup,
@@ -38,7 +39,7 @@ _BUILD = ("engine", "version", "build", "build_min", "build_max")
 _AMISS_STATUS = ("cut", "failed")
 
 
-def scan(paths: Sequence[str], table: Table) -> Iterator[pl.LazyFrame]:
+def _scan(paths: Sequence[str], table: Table) -> Iterator[pl.LazyFrame]:
     """Yield the rows of the files of a table, some files at a time, each row with the ``part`` that it is from."""
     import polars as pl
 
@@ -53,8 +54,25 @@ def scan(paths: Sequence[str], table: Table) -> Iterator[pl.LazyFrame]:
 
 def rows_of(paths: Sequence[str], table: Table) -> Iterator[dict[str, Any]]:
     """Yield the rows of small tables."""
-    for frame in scan(paths, table):
-        yield from frame.drop("_file").collect().iter_rows(named=True)
+    yield from _collected(paths, table, lambda frame: frame.drop("_file"))
+
+
+def _collected(
+    paths: Sequence[str], table: Table, query: Callable[[pl.LazyFrame], pl.LazyFrame]
+) -> Iterator[dict[str, Any]]:
+    """Ask ``query`` of some files at a time; rows of one group from two of them stand side by side.
+
+    Raises:
+        CacheDoctorError: one of them is damaged.
+    """
+    import polars as pl
+
+    try:
+        for frame in _scan(paths, table):
+            yield from query(frame).collect(engine="streaming").iter_rows(named=True)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        what = f"{os.path.dirname(paths[0])}: a table in it cannot be read"
+        raise CacheDoctorError(what, "remove the folder, and run cachedoctor fleet again") from error
 
 
 def page(version: str, tables: dict[str, list[str]]) -> FleetPage:
@@ -88,11 +106,7 @@ def page(version: str, tables: dict[str, list[str]]) -> FleetPage:
 
 
 def _grouped(paths: Sequence[str], table: Table, query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> list[dict[str, Any]]:
-    """Ask ``query`` of some files at a time; rows of one group from two of them stand side by side."""
-    found: list[dict[str, Any]] = []
-    for frame in scan(paths, table):
-        found += query(frame).collect(engine="streaming").iter_rows(named=True)
-    return found
+    return list(_collected(paths, table, query))
 
 
 # ---- requests
@@ -214,10 +228,11 @@ def _of_files(frame: pl.LazyFrame) -> pl.LazyFrame:
 def _amiss(paths: Sequence[str]) -> Iterator[FleetFile]:
     import polars as pl
 
-    for frame in scan(paths, FILES):
-        wrong = frame.filter(pl.col("reason").is_not_null()).select("path", "status", "reason").sort("path")
-        for row in wrong.collect().iter_rows(named=True):
-            yield FleetFile(row["path"], row["status"], row["reason"])
+    def wrong(frame: pl.LazyFrame) -> pl.LazyFrame:
+        return frame.filter(pl.col("reason").is_not_null()).select("path", "status", "reason").sort("path")
+
+    for row in _collected(paths, FILES, wrong):
+        yield FleetFile(row["path"], row["status"], row["reason"])
 
 
 def _of_findings(frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -297,19 +312,21 @@ def _cause_clients(paths: Sequence[str], names: dict[str, str]) -> list[FleetCau
 
     groups: dict[tuple[str, str], FleetCauseGroup] = {}
     asked = ["_file", "client", "codes", "avoidable_tokens"]
-    for frame in scan(paths, REQUESTS):
+
+    def sums(frame: pl.LazyFrame) -> pl.LazyFrame:
         fired = frame.select(asked).filter(pl.col("client").is_not_null()).explode("codes").drop_nulls("codes")
-        sums = fired.group_by("client", "codes").agg(
+        return fired.group_by("client", "codes").agg(
             pl.len(), pl.col("avoidable_tokens").cast(pl.Int128).sum(), pl.col("_file").n_unique().alias("logs")
         )
-        for row in sums.collect(engine="streaming").iter_rows(named=True):
-            code = row["codes"]
-            group = groups.setdefault(
-                (code, row["client"]), FleetCauseGroup(code, names.get(code, ""), row["client"], 0, 0, 0)
-            )
-            group.logs += row["logs"]
-            group.requests += row["len"]
-            group.tokens += row["avoidable_tokens"] or 0
+
+    for row in _collected(paths, REQUESTS, sums):
+        code = row["codes"]
+        group = groups.setdefault(
+            (code, row["client"]), FleetCauseGroup(code, names.get(code, ""), row["client"], 0, 0, 0)
+        )
+        group.logs += row["logs"]
+        group.requests += row["len"]
+        group.tokens += row["avoidable_tokens"] or 0
     return _costliest(list(groups.values()))
 
 

@@ -28,9 +28,9 @@ class DaskEngine:
 
     @property
     def width(self) -> int:
-        """Twice the threads, so that one that is done need not wait for us; a cluster may grow and shrink."""
+        """As many as threads: what waits at a worker is lost with it. A cluster may grow and shrink."""
         threads: dict[str, int] = self._client.nthreads()
-        return max(2, 2 * sum(threads.values()))
+        return max(1, sum(threads.values()))
 
     def submit(self, task: LogTask) -> None:
         """Take a task; its key is its own, as a log that is given out once more is no result that is known."""

@@ -1,1 +1,1 @@
-"""The command ``fleet`` on real clusters of Ray and Dask and on an object store: workers are killed, tables compared."""
+"""``fleet`` on real clusters of Ray and Dask and on an object store: workers are killed, tables compared."""
