@@ -18,8 +18,10 @@ from typing import Any
 import polars as pl
 import pytest
 from command import FIRST, LOG, one_line, run
+from conftest import FIXTURES
 
 from cachedoctor.doctor.analysis import analyzer
+from cachedoctor.doctor.compare.compare import compare, report_of
 from cachedoctor.doctor.fleet.chosen_engine import engine
 from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.fleet import Fleet
@@ -27,6 +29,7 @@ from cachedoctor.doctor.fleet.fleet_inputs import logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
 from cachedoctor.doctor.fleet.result_folder import ResultFolder
 from cachedoctor.doctor.stored_fleet import StoredFleet
+from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.fleet import FleetPage
 from cachedoctor.report.html import fleet_page
@@ -257,6 +260,23 @@ def test_requests_that_are_read_back_are_those_of_the_report(tmp_path: Path) -> 
     for row, expected in zip(found, stored["requests"], strict=True):
         assert row == {key: value for key, value in expected.items() if key in row}
         assert set(expected) - set(row) <= {"identities", "bounds", "at_least"}
+
+
+@pytest.mark.sweep
+def test_servers_without_requests_are_summed_up_as_their_logs_are(tmp_path: Path) -> None:
+    """Samples of vLLM, batches of SGLang, and a program that logs numbers of each request."""
+    logs = [
+        FIXTURES / "measured" / name for name in ("ollama-restore-cut.log", "sglang-busy.log", "vllm-one-shots.log")
+    ]
+    fleet, page = went([*logs], tmp_path / "out")
+    assert fleet.run.counts == {"read": 3}
+    assert page.all_logs == 3
+    sums = [Gathering(paths, None, LIMIT).stats(["model"]) for paths in ([str(tmp_path / "out")], [*map(str, logs)])]
+    assert sums[0].measured == sums[1].measured
+    assert {row.piece for row in sums[0].measured} >= {"response", "batch"}
+    compared = compare(StoredFleet(str(tmp_path / "out")).report(), report_of(str(logs[1]), None, LIMIT), ("a", "b"))
+    assert compared is not None
+    assert compared.before.piece == compared.after.piece == "batch"
 
 
 def test_hostile_names_reach_no_page_and_no_terminal(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from cachedoctor.model import (
     read_rows,
 )
 from cachedoctor.model.row import CheckpointRow
+from cachedoctor.report.words.server_words import LLAMA
 
 MARK = "fleet.json"
 """File that tells such a folder from others."""
@@ -95,9 +96,10 @@ class StoredFleet:
 
     def measured(self) -> Iterator[Report]:
         """Yield a report of each log whose servers measured what has no requests."""
-        names = {os.path.basename(path) for table in (SAMPLES, BATCHES) for path in parts(self._folder, table.name)}
+        logs = {row["log"] for row in self._rows(SESSIONS) if row["engine"] != LLAMA}
+        names = {row["part"] for row in self._rows(FILES) if row["log"] in logs}
         for name in sorted(names):
-            yield self._report([name])
+            yield self._report([f"{name}.parquet"])
 
     def report(self) -> Report:
         """Return one report of all logs, whose requests are read as often as somebody goes through them."""

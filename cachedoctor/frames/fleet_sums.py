@@ -221,7 +221,7 @@ def _of_files(frame: pl.LazyFrame) -> pl.LazyFrame:
     import polars as pl
 
     return frame.group_by("log", "part", "status").agg(
-        pl.len().alias("files"), pl.col("size").sum(), pl.col("report").drop_nulls().first()
+        pl.len().alias("files"), pl.col("size", "recognised").sum(), pl.col("report").drop_nulls().first()
     )
 
 
@@ -255,7 +255,7 @@ def _logs(
     found: dict[str, FleetLog] = {}
     parts: dict[str, str] = {}
     for row in files:
-        if row["report"] or row["part"] in sums:
+        if row["recognised"] or row["part"] in sums:
             log = found.setdefault(row["log"], FleetLog(row["log"], None, 0, FleetSums()))
             log.report = row["report"] or log.report
             log.files += row["files"]
