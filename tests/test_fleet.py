@@ -31,7 +31,7 @@ from cachedoctor.doctor.fleet.result_folder import ResultFolder
 from cachedoctor.doctor.stored_fleet import StoredFleet
 from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.fleet import FleetPage
+from cachedoctor.model.fleet_shown import FleetPage
 from cachedoctor.report.html import fleet_page
 
 LIMIT = 1 << 30

@@ -190,7 +190,7 @@ def test_an_event_is_known_in_few_files() -> None:
         ("ray", "doctor/fleet/ray_engine.py"),
         ("dask", "doctor/fleet/dask_engine.py"),
         ("distributed", "doctor/fleet/dask_engine.py"),
-        ("fsspec", "sources/remote.py"),
+        ("fsspec", "sources/object_store.py"),
     ],
 )
 def test_an_optional_library_is_imported_in_one_place(library: str, place: str) -> None:

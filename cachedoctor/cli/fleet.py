@@ -16,7 +16,7 @@ from cachedoctor.cli.read_progress import Progress
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.fleet.fleet import Fleet, FleetRun
-    from cachedoctor.model.fleet import FleetPage
+    from cachedoctor.model.fleet_shown import FleetPage
 
 _NAMED = 3
 """Logs that are named where something is wrong with them; the table ``files`` has all."""

@@ -14,7 +14,7 @@ from cachedoctor.frames.columns import FILES, FINDINGS, REQUESTS, SESSIONS, Tabl
 from cachedoctor.frames.table_writer import schema_of
 from cachedoctor.knowledge import builds
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.fleet import (
+from cachedoctor.model.fleet_shown import (
     FleetCause,
     FleetCauseGroup,
     FleetFile,

@@ -46,7 +46,7 @@ def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
 
         return StdinSource(max_bytes=max_unpacked, told=told)
     if "://" in path:
-        from cachedoctor.sources.remote import RemoteSource, is_remote
+        from cachedoctor.sources.object_store import RemoteSource, is_remote
 
         if is_remote(path):
             return RemoteSource(path, max_unpacked, told)

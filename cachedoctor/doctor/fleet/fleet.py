@@ -20,7 +20,7 @@ from cachedoctor.doctor.fleet.result_folder import ResultFolder, is_done
 from cachedoctor.doctor.stored_fleet import CUT, FAILED, parts
 from cachedoctor.frames import fleet_sums
 from cachedoctor.frames.columns import FLEET
-from cachedoctor.model.fleet import FleetPage
+from cachedoctor.model.fleet_shown import FleetPage
 from cachedoctor.sources.base import Told, unheard
 
 _TRIES = 2

@@ -15,7 +15,7 @@ from cachedoctor.doctor.analysis.run import chains
 from cachedoctor.doctor.naming import printable
 from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.sources.remote import StoredFile, is_remote, listed, stored_at
+from cachedoctor.sources.object_store import StoredFile, is_remote, listed, stored_at
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.-]+")
 _SHOWN = 40

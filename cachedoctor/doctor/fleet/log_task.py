@@ -21,7 +21,7 @@ from cachedoctor.frames.columns import BATCHES, FILES, FINDINGS, FLEET, REQUESTS
 from cachedoctor.model import CacheDoctorError, Finding, InputInfo, Report, Session
 from cachedoctor.report import sanitize
 from cachedoctor.report.secrets import hidden
-from cachedoctor.sources.remote import StoredFile, is_remote
+from cachedoctor.sources.object_store import StoredFile, is_remote
 
 _MISSED = 500
 """Characters of a reason."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from cachedoctor.model.fleet import FleetCause, FleetCauseGroup, FleetGroup, FleetLog, FleetPage
+from cachedoctor.model.fleet_shown import FleetCause, FleetCauseGroup, FleetGroup, FleetLog, FleetPage
 from cachedoctor.report.html import html_page
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
