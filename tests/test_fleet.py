@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from command import FIRST, LOG, one_line, run
+from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
 from conftest import FIXTURES
 
 from cachedoctor.doctor.analysis import analyzer
@@ -435,6 +436,27 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
         done = run("fleet", logs, "-o", tmp_path / "out")
     assert done.returncode == 2
     one_line(done, "another run writes to it")
+
+
+@pytest.mark.sweep
+def test_an_interrupted_run_shows_what_is_done_and_goes_on(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"s{number:02}").mkdir()
+        (tmp_path / f"s{number:02}" / "server.log").write_bytes(LOG)
+    out = tmp_path / "out"
+    with start("fleet", tmp_path, "-o", out, "-j", "1") as process:
+        wait_for(lambda: len(list((out / "files").glob("*.parquet"))) > 1, "log that is done")
+        process.send_signal(signal.SIGINT)
+        said, error = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert error == b""
+    done = len(list((out / "files").glob("*.parquet")))
+    assert 1 < done < 60
+    assert said.decode().startswith(f"{done} logs: {done} read.\n")
+    assert (out / "index.html").is_file()
+    again = run("fleet", tmp_path, "-o", out, "-j", "2")
+    assert again.returncode == 0
+    assert again.stdout.decode().startswith(f"60 logs: {60 - done} read, {done} known from an earlier run.\n")
 
 
 @pytest.mark.sweep
