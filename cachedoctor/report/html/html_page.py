@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ def render(template: str = "report.html.j2", **values: Any) -> str:
     return _environment().get_template(template).render(values)
 
 
+@cache
 def _environment() -> Environment:
+    """Templates are compiled once: who writes many pages would spend most of the time on it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from cachedoctor.report.html import axis
