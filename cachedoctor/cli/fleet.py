@@ -44,7 +44,7 @@ def fleet(
         int, typer.Option("--jobs", "-j", min=0, metavar="N", help="Processes that are started; 0: one per core.")
     ] = 0,
     reports: Annotated[
-        bool, typer.Option("--reports/--no-reports", help="A page for each log, which takes as long as its analysis.")
+        bool, typer.Option("--reports/--no-reports", help="A page for each log, which takes most of the room.")
     ] = True,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,

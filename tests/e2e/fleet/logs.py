@@ -79,7 +79,7 @@ class Started:
 
     def ended(self) -> Run:
         """Wait for its end."""
-        out, error = self.process.communicate(timeout=1200)
+        out, error = self.process.communicate(timeout=4 * 3600)
         return Run(self.process.returncode, out, error, time.monotonic() - self._began)
 
     def workers(self, title: str) -> Iterator[int]:
