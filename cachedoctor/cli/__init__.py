@@ -22,6 +22,7 @@ from cachedoctor.cli import (
     export,
     exporter,
     fix,
+    fleet,
     record_kv,
     redact,
     report,
@@ -64,6 +65,7 @@ app.command("compare", cls=Command, short_help="Say whether a change helped, wit
     compare.compare
 )
 app.command("exporter", cls=Command, short_help="Serve counters for Prometheus over many live logs.")(exporter.exporter)
+app.command("fleet", cls=Command, short_help="Analyze many logs side by side, into tables and a page.")(fleet.fleet)
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
 app.command("record-kv", cls=Command, short_help="Record KV events of vLLM or SGLang.")(record_kv.record_kv)

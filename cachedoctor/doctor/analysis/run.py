@@ -43,11 +43,16 @@ _NOTHING = Beside()
 
 
 def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
-    """Return what reads the input at ``path``; ``-`` is standard input."""
+    """Return what reads the input at ``path``; ``-`` is standard input, ``s3://`` and ``gs://`` are addresses."""
     if path == "-":
         from cachedoctor.sources.stdin import StdinSource
 
         return StdinSource(max_bytes=max_unpacked, told=told)
+    if "://" in path:
+        from cachedoctor.sources.object_store import RemoteSource, is_remote
+
+        if is_remote(path):
+            return RemoteSource(path, max_unpacked, told)
     from cachedoctor.sources.file import FileSource
 
     return FileSource(path, max_unpacked, told)
