@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from cachedoctor.cli import app
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer, ProbeQuestion
-from cachedoctor.probe import asking, identity, judging, measuring
+from cachedoctor.probe import identity, judging, measuring, questioning
 from cachedoctor.probe.connection import Connection
 from cachedoctor.rules import names
 
-WANTED = asking.Wanted(None, 300, 20_000, False)
+WANTED = questioning.Wanted(None, 300, 20_000, False)
 
 
 def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
 def fault(url: str, seconds: float = 5, key: str | None = None) -> CacheDoctorError:
     """What a probe of a bad server ends with."""
     with pytest.raises(CacheDoctorError) as caught:
-        asking.probe(Connection(url, key, seconds), WANTED, lambda _: None, "0")
+        questioning.probe(Connection(url, key, seconds), WANTED, lambda _: None, "0")
     assert "\n" not in caught.value.message
     assert caught.value.hint
     return caught.value
@@ -271,8 +271,8 @@ def test_v1_at_the_end_of_an_address_is_taken_off() -> None:
 def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     with raw(b"no http\r\n\r\n") as other, served() as (url, _):
         ports = tuple(int(address.rpartition(":")[2]) for address in (other, url))
-        monkeypatch.setattr(asking, "PORTS", ports)
-        assert asking.find(None, 1).url == url
+        monkeypatch.setattr(questioning, "PORTS", ports)
+        assert questioning.find(None, 1).url == url
     assert identity.PORTS == (9931, 8080, 1234, 11434, 8000, 30000)
     with pytest.raises(CacheDoctorError, match="no server answers"):
-        asking.find(None, 1)
+        questioning.find(None, 1)

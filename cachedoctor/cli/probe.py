@@ -104,21 +104,21 @@ def _asked(
     url: str | None, key: str | None, wanted: tuple[str | None, int, int, bool], timeout: float, quiet: bool
 ) -> Probe:
     import cachedoctor
-    from cachedoctor.probe import asking
+    from cachedoctor.probe import questioning
     from cachedoctor.probe.connection import Connection
     from cachedoctor.probe.plan import MOST_REQUESTS
     from cachedoctor.report.forms import probe_forms
     from cachedoctor.report.text.text_safe import visible
 
-    at = Connection(url, key, timeout) if url is not None else asking.find(key, timeout)
-    asks = asking.Wanted(*wanted)
+    at = Connection(url, key, timeout) if url is not None else questioning.find(key, timeout)
+    asks = questioning.Wanted(*wanted)
 
     def announce(server: ProbedServer) -> None:
         if not quiet:
             said = probe_forms.announced(server, MOST_REQUESTS, asks.prompt_tokens, asks.budget, timeout)
             terminal.tell(f"cachedoctor: {visible(said)}")
 
-    return asking.probe(at, asks, announce, cachedoctor.__version__)
+    return questioning.probe(at, asks, announce, cachedoctor.__version__)
 
 
 def _key(name: str | None) -> str | None:
