@@ -38,6 +38,8 @@ class Fake(BaseHTTPRequestHandler):
         if self.key is not None and self.headers.get("Authorization") != f"Bearer {self.key}":
             return self._send(401, {"error": {"message": f"wrong key, not {self.key}"}})
         found = self._said().get(self.path)
+        if found is None and self.engine == "lmstudio":
+            return self._send(200, {"error": f"Unexpected endpoint or method. (GET {self.path})"})
         return self._send(404, {"error": "no such thing"}) if found is None else self._send(200, found)
 
     def do_POST(self) -> None:
@@ -89,6 +91,9 @@ class Fake(BaseHTTPRequestHandler):
             "vllm": {
                 "/version": {"version": "0.32.0"},
                 "/metrics": info + f"vllm:num_requests_running{{}} {int(self.busy)}.0\n",
+            },
+            "sglang": {
+                "/get_server_info": {"disable_radix_cache": not self.reuses, "page_size": 1, "version": "0.5.3"}
             },
             "ollama": {"/api/ps": {"models": [{"name": self.name}]}, "/api/version": {"version": "0.12.1"}},
             "lmstudio": {"/api/v0/models": {"data": [{"id": self.name, "state": "loaded"}]}},

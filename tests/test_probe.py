@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from cachedoctor.cli import app
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer, ProbeQuestion
-from cachedoctor.probe import identity, judging, measuring, questioning
-from cachedoctor.probe.connection import Connection
+from cachedoctor.probe import identity, judging, measuring, questioning, reply
+from cachedoctor.probe.connection import Answer, Connection
 from cachedoctor.rules import names
 
 WANTED = questioning.Wanted(None, 300, 20_000, False)
@@ -84,6 +84,14 @@ def test_vllm_leaves_a_count_of_zero_out_and_says_its_settings(reuses: bool) -> 
     assert found["questions"][0]["reused_tokens"] == (0 if reuses else None)
 
 
+@pytest.mark.parametrize(("reuses", "code"), [(True, []), (False, ["CD601"])])
+def test_sglang_says_its_settings(reuses: bool, code: list[str]) -> None:
+    with served(engine="sglang", reuses=reuses) as (url, _):
+        found = probed(url)
+    assert (found["server"]["engine"], found["server"]["block_tokens"]) == ("sglang", 1)
+    assert [one for cause in found["causes"] for one in cause["codes"]] == code
+
+
 @pytest.mark.parametrize(("engine", "reuses"), [("ollama", True), ("lmstudio", False)])
 def test_without_counts_the_time_tells(engine: str, reuses: bool) -> None:
     with served(engine=engine, reuses=reuses, second_per_token=0.0005) as (url, _):
@@ -108,6 +116,12 @@ def test_a_refusal_of_tools_is_no_fault_of_the_cache() -> None:
     assert (states(found)["tools"], "tools-again" in states(found), found["causes"]) == ("refused", False, [])
     note = next(q["note"] for q in found["questions"] if q["name"] == "tools")
     assert note == "400: no tools\\x1b[31m\\u202e here"
+
+
+def test_an_error_in_an_answer_of_status_200_is_a_refusal() -> None:
+    at = Connection("http://h", None, 1)
+    found = reply.read(at, Answer(200, {"error": "Unexpected\nendpoint"}, b"{}", 0.1))
+    assert found.refused == "200: Unexpected endpoint"
 
 
 def test_a_busy_server_is_left_alone_unless_forced() -> None:

@@ -83,11 +83,12 @@ def _others(at: Connection, found: ProbedServer, owners: set[str]) -> None:
             _whole(info.get("page_size")),
         )
         return
-    if isinstance(_value(at, "/api/ps"), dict):
+    # LM Studio answers what it does not know with 200 and an error.
+    if _listed(at, "/api/ps", "models") is not None:
         version = _value(at, "/api/version")
         found.engine = "ollama"
         found.build = at.quote(version["version"]) if isinstance(version, dict) and "version" in version else None
-    elif isinstance(_value(at, "/api/v0/models"), dict):
+    elif _listed(at, "/api/v0/models", "data") is not None:
         found.engine = "lmstudio"
     elif "vllm" in owners or "sglang" in owners:
         found.engine = "vllm" if "vllm" in owners else "sglang"
@@ -112,14 +113,9 @@ def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None
     names = [m["id"] for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str) and len(m["id"]) <= _MODEL]
     loaded: list[Any] = []
     if found.engine == "ollama":
-        running = _value(at, "/api/ps")
-        rows = running.get("models") if isinstance(running, dict) else None
-        loaded = [m.get("name") for m in rows if isinstance(m, dict)] if isinstance(rows, list) else []
+        loaded = [m.get("name") for m in _listed(at, "/api/ps", "models") or []]
     elif found.engine == "lmstudio":
-        stored = _value(at, "/api/v0/models")
-        rows = stored.get("data") if isinstance(stored, dict) else None
-        rows = rows if isinstance(rows, list) else []
-        loaded = [m.get("id") for m in rows if isinstance(m, dict) and m.get("state") == "loaded"]
+        loaded = [m.get("id") for m in _listed(at, "/api/v0/models", "data") or [] if m.get("state") == "loaded"]
     known = [name for name in names if name in loaded]
     if known or len(names) == 1:
         return str((known or names)[0])
@@ -132,6 +128,13 @@ def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None
 def _value(at: Connection, path: str) -> Any:
     answer = at.get(path)
     return None if answer is None else answer.value
+
+
+def _listed(at: Connection, path: str, key: str) -> list[dict[str, Any]] | None:
+    """Give the objects of a list below ``key``; None where there is no such list."""
+    answer = _value(at, path)
+    rows = answer.get(key) if isinstance(answer, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
 def _whole(value: Any) -> int | None:

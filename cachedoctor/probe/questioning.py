@@ -21,6 +21,8 @@ from cachedoctor.probe.reply import Reply, read
 
 _AFTER_MISS = ("first", "again", "turn", "tail", "forced", "head")
 """What is asked of a server that reuses nothing."""
+_COUNTING = {"vllm": "--enable-prompt-tokens-details", "sglang": "--enable-cache-report"}
+"""Options with which a server says what it reused."""
 _RENDERED = ("reasoning", "permuted")
 """What a server's template answers without a request."""
 
@@ -92,6 +94,8 @@ class _Run:
         refused = any(q.state == "refused" and not self.table[name].optional for name, q in self.asked.items())
         told = measure != "none" or refused or self.server.prefix_caching is False
         found = self._causes() if told else []
+        if measure != "count" and self.server.engine in _COUNTING:
+            self.notes.append(f"the server counts with {_COUNTING[self.server.engine]}: then this is exact")
         if self.left_out:
             self.notes.append(f"not asked, for lack of requests or tokens: {', '.join(self.left_out)}")
         return Probe(

@@ -30,7 +30,8 @@ def read(at: Connection, answer: Answer) -> Reply:
     Raises:
         CacheDoctorError: it is no answer of a chat endpoint.
     """
-    if answer.status != 200:
+    told_error = isinstance(answer.value, dict) and "error" in answer.value and "choices" not in answer.value
+    if answer.status != 200 or told_error:
         said = _message(answer)
         lower = said.lower()
         long = ("exceed" in lower and "context" in lower) or "maximum context length" in lower
