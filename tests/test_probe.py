@@ -208,6 +208,17 @@ def test_a_pattern_has_one_cause_which_is_a_rule(name: str) -> None:
     assert {code for cause in causes for code in cause.codes} <= {code for code, _ in names.names()}
 
 
+@pytest.mark.parametrize(
+    ("slots", "used", "pinned"), [(2, (0, 0), True), (2, (0, 1), False), (1, (0, 0), False), (2, (0, None), False)]
+)
+def test_unlike_prompts_in_one_slot_of_several_are_pinned(
+    slots: int, used: tuple[int, int | None], pinned: bool
+) -> None:
+    found = asked(tail=OK, head=OK)
+    found["tail"].slot, found["head"].slot = used
+    assert judging.one_slot(ProbedServer("u", "llama.cpp", slots=slots), found) is pinned
+
+
 def test_counts_that_cannot_be_are_trusted_by_nobody() -> None:
     causes = judging.causes(LLAMA, asked(first=OK, head=("more", 1190), again=NONE, turn=NONE), {})
     assert [(cause.question, cause.codes) for cause in causes] == [("head", [])]

@@ -198,7 +198,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return ProbeCause(
             "back", ["CD303", "CD301"], says, "--cache-ram 8192 (0 is off; builds before b6751 have none), or -np 2"
         )
-    if _one_slot(server, asked):
+    if one_slot(server, asked):
         return _pinned("back", asked)
     says = "a conversation is forgotten as soon as another one came between, though there are several slots"
     return ProbeCause(
@@ -206,7 +206,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     )
 
 
-def _one_slot(server: ProbedServer, asked: Asked) -> bool:
+def one_slot(server: ProbedServer, asked: Asked) -> bool:
     """Whether prompts that share nothing went to one slot while the server has others."""
     used = [asked[name].slot for name in ("tail", "head") if name in asked]
     return (server.slots or 0) > 1 and len(used) == 2 and used[0] is not None and used[0] == used[1]
@@ -238,7 +238,7 @@ def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     missed = [name for name in ("pair-a", "pair-b") if _less(asked, name) and little(asked[name])]
     if not missed or not _kept(asked, "back"):
         return None
-    if _one_slot(server, asked):
+    if one_slot(server, asked):
         return _pinned(missed[0], asked)
     says = "of two conversations at the same time one is computed again, though one after the other both come back"
     fix = (

@@ -96,6 +96,9 @@ class _Run:
         found = self._causes() if told else []
         if measure != "count" and self.server.engine in _COUNTING:
             self.notes.append(f"the server counts with {_COUNTING[self.server.engine]}: then this is exact")
+        if not found and judging.one_slot(self.server, self.asked):
+            slot = self.asked["head"].slot
+            self.notes.append(f"prompts that share nothing went to slot {slot} while the server has others (CD309)")
         if self.left_out:
             self.notes.append(f"not asked, for lack of requests or tokens: {', '.join(self.left_out)}")
         return Probe(

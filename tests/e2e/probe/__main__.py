@@ -32,6 +32,8 @@ class Planted(NamedTuple):
     build: int = 11549
     change: gateway.Change | None = None
     servers: int = 1
+    may_be_note: bool = False
+    """It costs nothing unless two requests meet, which is a matter of time: else a note has to name it."""
     tokens: int = 300
     """About a quarter of the prompt's tokens: one character is one here."""
 
@@ -69,7 +71,7 @@ FAULTS = [
     Planted("system-moved", "CD105", "system", change=gateway.system_moved),
     Planted("cache-prompt-false-injected", "CD109", "again", change=gateway.no_cache),
     Planted("id-slot-pinned", "CD309", "back", options=[*TWO, "--cache-ram", "0"], change=gateway.pinned),
-    Planted("id-slot-pinned-ram", "CD309", "pair-a", options=TWO, change=gateway.pinned),
+    Planted("id-slot-pinned-ram", "CD309", "pair-a", options=TWO, change=gateway.pinned, may_be_note=True),
     Planted("history-stamped", "CD105", "turn", change=gateway.history_stamped),
     Planted("round-robin", "CD508", "again", servers=2),
     Planted("honest-gateway", None, change=None, servers=1),
@@ -113,6 +115,8 @@ def wrong(case: Planted, found: dict[str, Any]) -> str | None:
     if case.code is None:
         odd = [q["name"] for q in found["questions"] if q["state"] in ("less", "more")]
         return f"not healthy: {odd} {found['causes']}" if odd or found["causes"] else None
+    if case.may_be_note and not found["causes"]:
+        return None if any(case.code in note for note in found["notes"]) else f"notes are {found['notes']}"
     first = found["causes"][0] if found["causes"] else {"codes": [], "question": None}
     right = first["codes"][:1] == [case.code] and first["question"] == case.question
     return None if right else f"first is {first}"
