@@ -27,6 +27,8 @@ class _Held(msgspec.Struct):
     number: int
     depth: int
     text: bytearray
+    stored: bytes
+    """The first record as it was stored, where it was told: the clock of the line."""
 
 
 class _Demux:
@@ -159,7 +161,8 @@ class Unwrapper:
             if piece.complete:
                 self._text(piece.text, number, origin, depth)
                 return
-            held = self._held[key] = _Held(number, depth, bytearray())
+            held = self._held[key] = _Held(number, depth, bytearray(), self._stored.get(number, b""))
+            self._held_size += len(held.stored)
         held.text += piece.text
         self._held_size += len(piece.text)
         if piece.complete or self._held_size > _HELD_MAX or len(self._held) > _HELD_LINES_MAX:
@@ -167,5 +170,7 @@ class Unwrapper:
 
     def _release(self, origin: bytes | None, stream: str) -> None:
         held = self._held.pop((origin, stream))
-        self._held_size -= len(held.text)
+        self._held_size -= len(held.text) + len(held.stored)
+        if held.stored:
+            self._stored[held.number] = held.stored
         self._text(bytes(held.text), held.number, origin, held.depth)

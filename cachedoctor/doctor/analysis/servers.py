@@ -112,14 +112,19 @@ class Servers:
         last = 0 if fork is None else max(fork.lines.last_line, fork.words.last_line)
         return max(last, self._scanner(tracker.origin).last_line)
 
+    def came(self, segments: list[Segment]) -> None:
+        """Learn the stored lines of all segments that are read next, whoever reads them."""
+        blocks = list({id(segment.stored): segment.stored for segment in segments}.values())
+        self._stored = (
+            blocks[0] if len(blocks) == 1 else {line: text for block in blocks for line, text in block.items()}
+        )
+
     def read(self, segment: Segment) -> None:
         """Take a segment of the only server that wrote to a block, with nobody listening."""
-        self._stored = segment.stored
         self._drive(segment.origin, self._scanner(segment.origin).scan(segment))
 
     def steps(self, segments: list[Segment]) -> list[Iterator[Step]]:
         """Give the events of segments one by one: of several servers the requests count in the order of the lines."""
-        self._stored = segments[0].stored if segments else {}
         return [self._steps(segment) for segment in segments]
 
     def mended(self, segments: list[Segment], *, fork: bool = False) -> tuple[list[Segment], list[Iterator[Step]]]:
