@@ -10,7 +10,7 @@ from test_ik_llama import REWRITTEN
 from wrapped import docker
 
 from cachedoctor.doctor.analysis.intake import EXCERPT_LINES
-from cachedoctor.envelope.clock import wall_time
+from cachedoctor.envelope.clock import ends, wall_time
 
 LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
 
@@ -39,6 +39,12 @@ LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
 )  # fmt: skip
 def test_the_time_of_a_wrapper(stored: str, time: str | None) -> None:
     assert wall_time(stored.encode()) == time
+
+
+@pytest.mark.parametrize("stored", [docker("x" * 2000).strip(), "2026-11-20T12:00:00.001373Z stderr P " + "x" * 2000])
+def test_the_ends_of_a_line_tell_its_time(stored: str) -> None:
+    assert len(ends(stored.encode())) < 1000
+    assert wall_time(ends(stored.encode())) == wall_time(stored.encode()) == "2026-11-20T12:00:00.001373Z"
 
 
 def request(task: int, uptime: str = "") -> str:

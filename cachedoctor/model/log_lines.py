@@ -17,7 +17,8 @@ class Segment(msgspec.Struct):
     numbers: list[int] | None = None
     """Line number of each body; None when they are consecutive from ``first``."""
     stored: dict[int, bytes] = msgspec.field(default_factory=dict)
-    """The lines that a wrapper was taken from, as they were stored, by number."""
+    """The lines that a wrapper was taken from, as they were stored, by number; the
+    ends of one that had to wait for its next part."""
 
     def number(self, index: int) -> int:
         """Line number in the input of the body with the 0-based ``index``."""
