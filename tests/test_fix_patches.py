@@ -32,6 +32,8 @@ def edited(text: str, launcher: Launcher, changes: list[OptionChange] = CHANGES,
     [
         ("llama-server -m ~/m.gguf -np 1", "--parallel 4", "llama-server -m ~/m.gguf --parallel 4"),
         ("llama-server -m x 2>&1 | tee log", "--cache-ram 1", "llama-server -m x --cache-ram 1 2>&1 | tee log"),
+        ("llama-server -m x>log", "--cache-ram 1", "llama-server -m x --cache-ram 1 >log"),
+        ("llama-server -np '1'>log", "--parallel 2", "llama-server --parallel 2 >log"),
         ("./server -m x; echo -np 1", "--parallel 2", "./server -m x --parallel 2; echo -np 1"),
         ("llama-server -cram 0 -m x --cache_ram 5", "--cache-ram 1", "llama-server --cache-ram 1 -m x"),
         ("llama-server --no-kv-unified -c 1", "--kv-unified", "llama-server --kv-unified -c 1"),
@@ -331,6 +333,7 @@ def test_a_unit_that_runs_a_container_gives_it_the_variable() -> None:
         ("/usr/bin/nginx -g x", "starts no server"),
         ("/bin/sh -c 'llama-server -m a'", "starts no server"),
         ("/x/llama-server \\\n# c\n  --cache-ram 0", "a comment stands"),
+        ("/x/llama-server \\ \n  -m a", "blanks stand"),
     ],
 )
 def test_a_unit_without_a_plain_server_is_refused(command: str, words_of_it: str) -> None:
@@ -348,6 +351,7 @@ def test_a_server_behind_a_change_of_folder_is_found() -> None:
     [
         ("llama-server.exe -m a ^\n --cache-ram 0\n", "cmd or PowerShell"),
         ("llama-server -m 'a\nb' -np 1\n", "a quote"),
+        ("llama-server \\\t\n  -m a\n", "blanks stand"),
     ],
 )
 def test_a_script_that_goes_on_otherwise_is_refused(text: str, words_of_it: str) -> None:
