@@ -82,6 +82,12 @@ def test_the_server_reads_what_was_set(parts: list[str], option: str) -> None:
     assert [(g.option, g.value) for g in parse(after) if g.option != key] == others
 
 
+def test_a_row_that_ends_in_two_backslashes_is_the_last_one() -> None:
+    assert text_files.script("llama-server -m a\\\\\n--jinja\n", as_typed("--parallel 2")) == (
+        "llama-server -m a\\\\ --parallel 2\n--jinja\n"
+    )
+
+
 def test_an_open_quote_is_no_error() -> None:
     assert words("a 'b c")[0].text == "a"
 
@@ -290,7 +296,15 @@ def test_a_script_keeps_its_rows() -> None:
     assert text_files.script("export X=0\nllama-server -m x\n", as_typed("X=1")) == "export X=1\nllama-server -m x\n"
 
 
-@pytest.mark.parametrize("text", ["echo hi\n", "llama-server -m a\nllama-server -m b\n", "BIN=/opt/llama-server\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo hi\n",
+        "llama-server -m a\nllama-server -m b\n",
+        "BIN=/opt/llama-server\n",
+        "docker run -e A=llama-server -m 8g > log\n",
+    ],
+)
 def test_a_script_without_one_server_is_refused(text: str) -> None:
     with pytest.raises(CacheDoctorError, match=r"starts? a server"):
         text_files.script(text, CHANGES)

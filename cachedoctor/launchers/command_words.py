@@ -112,7 +112,7 @@ def image_at(found: Sequence[Word]) -> int | None:
     if container is None or (program is not None and program < container):
         return None
     at = container + 1 + cmdline.image_at(texts[container + 1 :])[0]
-    return at if at < len(texts) else None
+    return at if at < end_of_command(found, container) else None
 
 
 def program_at(found: Sequence[Word]) -> int | None:

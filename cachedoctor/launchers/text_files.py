@@ -21,8 +21,10 @@ _BETWEEN = frozenset({"&&", ";"})
 """What stands between two commands of one row."""
 _OTHER_SHELL = re.compile(r"[ \t][\^`][ \t]*(?:\n|$)")
 """How cmd and PowerShell go on in the next row."""
-_GO_ON = re.compile(r"\\[ \t]*$")
-_BLANKS = re.compile(r"\\[ \t]+(?:\n|$)")
+_ODD = r"(?<!\\)(?:\\\\)*+\\"
+"""Of two backslashes the first takes its meaning from the second."""
+_GO_ON = re.compile(_ODD + r"[ \t]*$")
+_BLANKS = re.compile(_ODD + r"[ \t]+(?:\n|$)")
 """Some programs go on behind such a row, a shell does not."""
 
 
