@@ -23,6 +23,8 @@ from cachedoctor.doctor.explain.explain import explain as explained
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.fixing import patches
 from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.redact.redact import Redactor
+from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.launchers.asked_options import Asked
@@ -87,6 +89,23 @@ def log(data: bytes) -> None:
     lines = data.splitlines(keepends=True)
     if len(lines) < 400:
         assert _reported(lines) == (whole, page)
+
+
+def rows(data: bytes) -> None:
+    """A redacted log and the table of events are the same however the log is cut."""
+
+    def redacted(pieces: list[bytes]) -> bytes:
+        redactor = Redactor()
+        return b"".join(map(redactor.feed, pieces)) + redactor.finish()
+
+    def listed(pieces: list[bytes]) -> list[bytes]:
+        listing = Listing("server.log")
+        return [*(row for piece in pieces for row in listing.feed(piece)), *listing.finish()]
+
+    whole, table = redacted([data]), listed([data])
+    for pieces in (cuts_of(data), data.splitlines(keepends=True)):
+        assert redacted(pieces) == whole
+        assert listed(pieces) == table
 
 
 def messages(data: bytes) -> None:
@@ -360,6 +379,7 @@ def _indices(count: int = 1) -> list[bytes]:
 
 TARGETS = {
     "log": Target(log, seeds.logs),
+    "rows": Target(rows, seeds.logs),
     "messages": Target(messages, _indices),
     "planted": Target(planted.check, lambda: _indices(6)),
     "envelope": Target(envelope, seeds.logs),
