@@ -211,6 +211,7 @@ def test_a_file_a_pipe_and_a_followed_file_give_the_same(one: str, other: str, w
     os.close(reading)
 
 
+@pytest.mark.sweep
 def test_the_command_gives_the_same_of_a_file_a_pipe_and_several_processes(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     log = mixed("vllm", "llama.cpp", "in turns")

@@ -74,7 +74,7 @@ def test_an_input_is_never_written_over(log: Path, tmp_path: Path) -> None:
     assert log.read_bytes() == LOG
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("table", ["requests", "events"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_keeps_the_old_table(tmp_path: Path, table: str, number: signal.Signals) -> None:

@@ -327,6 +327,7 @@ def test_a_file_that_is_deleted_before_its_turn(tmp_path: Path) -> None:
     assert b"warning[CD101]" in out
 
 
+@pytest.mark.sweep
 def test_a_closed_standard_input(tmp_path: Path) -> None:
     """Its number is not mistaken for that of the output file, and an old report stays."""
     target = tmp_path / "report.txt"

@@ -46,6 +46,7 @@ def offered(env, *words):
     return run(["cachedoctor"], env, _CACHEDOCTOR_COMPLETE="complete_bash", **line).stdout.split()
 
 
+@pytest.mark.sweep
 def test_rules(env):
     assert offered(env, "explain", "CD90") == ["CD901", "CD902", "CD903", "CD904"]
     assert offered(env, "explain", "cd90") == ["cd901", "cd902", "cd903", "cd904"]

@@ -164,6 +164,7 @@ def test_every_format_says_that_it_is_filtered(format: str) -> None:
     assert "Filtered by" not in other.getvalue().decode()
 
 
+@pytest.mark.sweep
 def test_the_command_line_of_logs_and_stored_reports(tmp_path: Path) -> None:
     """A pipe is shown at its end; a stored report is filtered alike; lines that tell all as it happens are not."""
     log = CASE / "server.log"

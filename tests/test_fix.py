@@ -404,6 +404,7 @@ def test_findings_that_only_a_change_of_the_client_mends_are_named(tmp_path: Pat
     assert "no option and no variable mends what was found: CD104 reasoning-stripped (hint" in done.stderr
 
 
+@pytest.mark.sweep
 def test_nothing_to_change_and_nothing_recognised(tmp_path: Path) -> None:
     healthy = run(log_of(FIXTURES / "cases" / "wrapped-compose-two-services"))
     assert (healthy.returncode, healthy.stdout) == (0, "")

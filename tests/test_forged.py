@@ -61,7 +61,7 @@ def test_no_forgery_in_a_record_or_a_body_changes_the_report(
     assert row.ratio == 0, row.measured
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("engine", forgeries.LOGGED)
 def test_no_forgery_in_a_logged_prompt_changes_the_report(engine: str) -> None:
     made = list(forgeries.in_logged_prompts(engine))

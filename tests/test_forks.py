@@ -40,7 +40,7 @@ def test_streams_and_status(tmp_path: Path, words: str) -> None:
     assert forked.stdout or forked.stderr
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("which", ["stdout", "stderr"])
 def test_on_a_terminal(log: Path, which: str) -> None:
     """Colours, links and the row of progress go by what each stream is."""

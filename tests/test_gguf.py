@@ -118,6 +118,7 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path: Path, end: int) 
             read(tmp_path / "m.gguf", SOUND[:end])
 
 
+@pytest.mark.sweep
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.binary(min_size=1, max_size=9)), min_size=1, max_size=4))
 @example([(0, b"\xff" * 9)])

@@ -52,7 +52,7 @@ def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
         assert found <= set(leaks.CUTS)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("names", "ways"), [(("OpenAI project",), 2), (("OpenAI project",), 5), (("Slack app", "AWS secret"), 5)]
 )

@@ -120,6 +120,7 @@ def test_the_numbers_of_the_headline_are_the_totals(case: Path) -> None:
         assert said[0] == totals["cached_tokens"]
 
 
+@pytest.mark.sweep
 def test_analyze_and_report_write_the_same(tmp_path: Path) -> None:
     """The log is not needed for the page."""
     log = CASES[0] / "server.log"

@@ -22,7 +22,7 @@ def test_a_ratio_is_a_sum_by_a_sum() -> None:
     assert ratio([RatioTerms(0, 0)]) is None
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("counts", [(FEWEST, FEWEST), (8, 30), (40, 40)])
 def test_the_interval_holds_the_truth_in_95_of_100_comparisons(
     counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch

@@ -194,6 +194,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sweep
 def test_a_closed_pipe_ends_every_command_without_a_word(files: Path) -> None:
     assert {command[0] for command in COMMANDS} >= {"analyze", "report", "diff", "redact", "explain", "rules", "config",
                                                     "compare", "export", "stats", "watch"}  # fmt: skip

@@ -35,6 +35,7 @@ def test_the_examples_print_what_they_show(tmp_path, monkeypatch):
         assert printed.getvalue() == example["output"]
 
 
+@pytest.mark.sweep
 def test_a_typed_program_uses_it():
     prompts = FIXTURES / "prompts" / "billing-header"
     command = [sys.executable, ROOT / "tests/typing/api.py", LOG, prompts / "a.json", prompts / "b.json"]

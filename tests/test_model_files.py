@@ -190,6 +190,7 @@ def test_memory_is_refused(patient: None, tmp_path: Path) -> None:
         ModelFiles(template=str(path)).rendered(body(), False)
 
 
+@pytest.mark.sweep
 def test_tokens_without_measure_are_refused(patient: None, tmp_path: Path) -> None:
     path = made.write(made.TOKENIZERS["Prepend of 2 MB"](), tmp_path / "t.json")
     with pytest.raises(FailedError, match="tokens of 2 characters"):
@@ -222,7 +223,7 @@ def analyzed(template: str | None, tokenizer: str | None) -> tuple[Analyzer, obj
 
 
 @linux
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("option", ["template", "tokenizer"])
 def test_an_analysis_goes_on_without_what_failed(option: str, hurried: None, tmp_path: Path) -> None:
     path = tmp_path / "x"

@@ -16,6 +16,7 @@ PARTS = 16
 """The patterns are known when the package is imported as a whole; the tests take turns with them."""
 
 
+@pytest.mark.sweep
 def test_every_pattern_is_found() -> None:
     """Of modules, of tables and bound methods in them, and of rows of the catalogue."""
     names = set(compiled())

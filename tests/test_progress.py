@@ -173,7 +173,7 @@ def eager(args: list[str]) -> list[str]:
     return [PYTHON[0], "-c", EAGER.format(args=args)]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("command", ["stats", "compare", "export"])
 def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quiet: bool) -> None:

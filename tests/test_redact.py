@@ -140,6 +140,7 @@ SAMPLES = [line for line in LINES if line.strip()]
 
 @pytest.mark.sweep
 @settings(deadline=None, max_examples=80)
+@example("000000GGG", 0, 2, WRAPPERS[1], False)
 @given(SECRET, st.integers(0), st.integers(0), st.sampled_from(WRAPPERS), st.booleans())
 def test_a_secret_at_any_place_of_any_line_is_gone(secret: str, line: int, place: int, wrap: Any, inside: bool) -> None:
     sample = SAMPLES[line % len(SAMPLES)]
@@ -159,6 +160,16 @@ def test_a_secret_that_two_records_share_is_gone() -> None:
     assert "hunter" not in out
     assert json.loads(out.split("\n")[0])["log"] == "0.00.010.665 I srv    load_model: loading model '<path-1>'"
     assert json.loads(out.split("\n")[1])["log"] == "\n"
+
+
+def test_of_the_keys_of_a_record_only_those_of_collectors_stay() -> None:
+    """Another may be a name: it gets one for itself, under which the line is found again."""
+    records = [{"zqhunter": {"log": line}, "k8s.pod.name": "zqpod", "zqts 2": "x"} for line in LINES[194:275]]
+    log = "".join(json.dumps(record) + "\n" for record in records)
+    out = redacted(log).decode()
+    assert "zq" not in out
+    assert set(json.loads(out.split("\n")[0])) == {"key-1", "k8s.pod.name"}
+    assert same_report(log) == []
 
 
 def test_a_number_longer_than_any_of_the_server_is_none() -> None:

@@ -33,6 +33,7 @@ def test_the_log_has_two_findings(project):
     assert sorted(codes(here(project, "analyze", "server.log", "-f", "json"))) == ["CD101", "CD102"]
 
 
+@pytest.mark.sweep
 def test_each_level_comes_before_the_next(project):
     (project / "cachedoctor.toml").write_text('format = "json"\nignore = ["CD1"]\n')
     assert codes(here(project, "analyze", "server.log")) == []
@@ -45,6 +46,7 @@ def test_each_level_comes_before_the_next(project):
     assert b"CD102" not in text.stdout
 
 
+@pytest.mark.sweep
 def test_a_file_that_nobody_named_says_which_rules_it_silences(project):
     """One line on the standard error; what was given says nothing, nor does a file that silences none."""
     file, inner = project / "cachedoctor.toml", project / "inner"
@@ -64,6 +66,7 @@ def test_a_file_that_nobody_named_says_which_rules_it_silences(project):
     assert here(inner, "analyze", "server.log").stderr == b""
 
 
+@pytest.mark.sweep
 def test_words_of_a_user_are_hidden(project):
     """Wherever a report quotes, and whatever surrounds them; a pattern that would hide everything is refused."""
     log = (FIRST + SECOND).replace("/models/hybrid.gguf", "/models/Falcon-EMP-4711.gguf").encode()

@@ -192,6 +192,7 @@ def test_after_so_many_lines_no_collector_is_looked_for() -> None:
         ({"kubernetes": {"pod": {"name": "a"}, "container": {"name": "b"}}, "host": {"name": "c"}}, "a/b"),
         ({"podName": "a", "containerName": "b", "nodeName": "c"}, "a/b"),
         ({"container_name": "/llama", "host": "gpu1"}, "gpu1/llama"),
+        ({"k8s.pod.name": "a", "k8s.container.name": "b", "k8s.node.name": "c"}, "a/b"),
         ({"@logStream": "ecs/llama/1"}, "ecs/llama/1"),
         ({"_HOSTNAME": "gpu1", "_SYSTEMD_UNIT": "llama.service"}, "gpu1/llama.service"),
         ({"host": "gpu1"}, "gpu1"),
@@ -330,6 +331,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.sweep
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=8), st.integers(1, 200))
 def test_any_records_are_read(values: list[Any], size: int) -> None:

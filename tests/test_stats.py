@@ -217,6 +217,7 @@ def test_json_is_what_its_schema_says(two: list[Path], tmp_path: Path) -> None:
     assert set(found["tables"][0]["rows"][0]) == set(VALIDATOR.schema["$defs"]["StatsRow"]["properties"])
 
 
+@pytest.mark.sweep
 def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
     rows = list(csv.DictReader(io.StringIO(run("stats", *two, "--by", "model", "-f", "csv").stdout.decode())))
     assert [row["by"] for row in rows] == ["all", "model", "model"]

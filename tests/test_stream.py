@@ -223,6 +223,7 @@ def test_a_live_log_is_told_at_once_and_ctrl_c_ends_it() -> None:
     assert error == b""
 
 
+@pytest.mark.sweep
 def test_a_file_appears_when_it_is_whole_and_jobs_change_nothing(log: Path, tmp_path: Path) -> None:
     """With -o; --jobs is passed over, since events are told in their order."""
     target = tmp_path / "stream.jsonl"

@@ -82,6 +82,7 @@ def test_it_is_said_in_one_line_of_a_file_and_of_a_pipe(tmp_path: Path, content:
     assert b"<stdin>: no line of this input is a log line" in run("analyze", "-", stdin=content).stdout
 
 
+@pytest.mark.sweep
 def test_how_lines_are_numbered_is_said(tmp_path: Path) -> None:
     path = tmp_path / "events.json"
     path.write_bytes(cloudwatch_events(LINES, "llama"))

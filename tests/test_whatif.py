@@ -287,7 +287,7 @@ def of_day(name: str, models: Path) -> Evidence:
     return gather(Asking([str(run / "server.log")], [str(run / "requests.jsonl")], model, None, truth["build"], given))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [

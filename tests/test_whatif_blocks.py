@@ -163,6 +163,7 @@ def test_a_replay_that_does_not_explain_the_responses_ranks_nothing(model: Path)
         assert error.value.exit_code == 3
 
 
+@pytest.mark.sweep
 def test_bodies_of_another_server_are_not_taken(model: Path) -> None:
     asking = given_files(BATCH, model, responses=False)._replace(prompts=given_files("one-shots", model).prompts)
     with pytest.raises(CacheDoctorError, match=r"the bodies have 60,760 prompt tokens, the log 90,497"):

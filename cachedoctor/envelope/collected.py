@@ -82,7 +82,7 @@ class Collected:
         return _piece(text, self._labels.of(record), path in self._ended)
 
     def rewritten(self, line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
-        """Return the record ``line`` with another text; of all else only what ``read`` needs, and names by ``name``."""
+        """Return the record ``line`` with another text; of all else what ``read`` needs, names and keys by ``name``."""
         record = _decoded(line) or {}
         found = self.line_of(record)
         out: dict[str, Any] = {}
@@ -94,21 +94,21 @@ class Collected:
             else:
                 kept = _harmless(label)
             if kept is not _NO_VALUE:
-                labels.put(out, label.path, kept)
+                labels.put(out, labels.with_known_keys(label.path, name), kept)
         if found is not None:
             path, before = found
             end = "\n" if before.endswith("\n") else ""
-            labels.put(out, path, text.decode("utf-8", "replace") + end)
+            labels.put(out, labels.with_known_keys(path, name), text.decode("utf-8", "replace") + end)
         return msgspec.json.encode(out)
 
-    def frame(self, line: bytes) -> bytes | None:
+    def frame(self, line: bytes, name: Callable[[str, bytes], bytes]) -> bytes | None:
         """Return the record ``line`` with its time alone; None where it has none."""
         named = labels.labels(_decoded(line) or {})
         time = _harmless(named["time"]) if "time" in named else _NO_VALUE
         if time is _NO_VALUE:
             return None
         out: dict[str, Any] = {}
-        labels.put(out, named["time"].path, time)
+        labels.put(out, labels.with_known_keys(named["time"].path, name), time)
         return msgspec.json.encode(out)
 
     def line_of(self, record: dict[str, Any]) -> tuple[labels.Path, str] | None:

@@ -7,7 +7,7 @@ journald have them. Knows decoded records; must not know lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -24,12 +24,13 @@ _SHAPES = 256
 _LONGEST = 512
 """Characters of a name; a longer one names no server."""
 _NAMES: dict[str, Role] = {
-    "pod": "pod", "podname": "pod", "kpodname": "pod", "kubernetespodname": "pod",
-    "container": "container", "containername": "container", "kcontainername": "container",
+    "pod": "pod", "podname": "pod", "kspodname": "pod", "kubernetespodname": "pod",
+    "container": "container", "containername": "container", "kscontainername": "container",
     "kubernetescontainername": "container",
     "logstream": "stream name", "logstreamname": "stream name",
     "systemdunit": "unit", "unit": "unit", "composeservice": "unit",
-    "host": "host", "hostname": "host", "nodename": "host", "instanceid": "host", "instance": "host",
+    "host": "host", "hostname": "host", "nodename": "host", "ksnodename": "host",
+    "instanceid": "host", "instance": "host",
     "containerid": "id", "ecstaskarn": "id",
     "filename": "file", "file": "file",
     "timestamp": "time", "time": "time", "ts": "time", "date": "time", "realtimetimestamp": "time",
@@ -37,6 +38,13 @@ _NAMES: dict[str, Role] = {
     "stream": "stream", "source": "stream",
     "logtag": "part", "p": "part", "partialmessage": "part", "partial": "part", "partiallast": "last",
 }  # fmt: skip
+_AROUND = frozenset({
+    "attributes", "body", "content", "data", "docker", "ecs", "entry", "event", "events", "fields", "hits",
+    "jsonpayload", "kubernetes", "labels", "line", "log", "logoriginal", "message", "metadata", "msg", "name",
+    "original", "originalmessage", "payload", "record", "resource", "resourceattributes", "result",
+    "source", "structuredmetadata", "text", "textpayload", "value", "values",
+})  # fmt: skip
+"""Names of keys that hold the line, or objects, in the documents of these collectors."""
 _NO_LABELS = frozenset({"annotations"})
 _ORIGINS: tuple[tuple[Role, tuple[Role, ...]], ...] = (
     ("pod", ("pod", "container")), ("container", ("host", "container")), ("stream name", ("stream name",)),
@@ -44,6 +52,7 @@ _ORIGINS: tuple[tuple[Role, tuple[Role, ...]], ...] = (
 )  # fmt: skip
 """The role that is needed, the surest first, and all that name the server then."""
 _OTHER = re.compile(r"[^a-z]")
+_BETWEEN = re.compile(r"[._@/-]")
 
 
 class Label(NamedTuple):
@@ -149,6 +158,17 @@ def strings(record: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         text = text_of(value)
         if text:
             yield path, text
+
+
+def with_known_keys(path: Path, name: Callable[[str, bytes], bytes]) -> Path:
+    """Return a path with every key that is no collector's named by ``name``: others may hold anything."""
+    return tuple(key if _is_known(key) else name("key", key.encode("utf-8", "replace")).decode() for key in path)
+
+
+@lru_cache(4096)
+def _is_known(key: str) -> bool:
+    plain = _BETWEEN.sub("", key.lower().replace("k8s", "ks"))
+    return plain in _NAMES or plain in _AROUND
 
 
 def text_of(value: Any) -> str | None:

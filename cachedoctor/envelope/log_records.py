@@ -40,10 +40,10 @@ class LogRecords:
             self.plain = max(self.plain, depth)
         return record
 
-    def frame(self, line: bytes, depth: int) -> bytes | None:
+    def frame(self, line: bytes, depth: int, name: Callable[[str, bytes], bytes]) -> bytes | None:
         """Return the time of a record that may be the collector's and holds no line; None where it is not known."""
         collected = self._collected[depth]
-        return collected.frame(line) if collected.known or collected.undecided else None
+        return collected.frame(line, name) if collected.known or collected.undecided else None
 
     def came_without(self, line: bytes, depth: int) -> None:
         """Take a line that no wrapper is left of at this depth: nor did a collector wrap it further out."""

@@ -138,7 +138,7 @@ class Rewriter:
             if record:
                 text = self._text(record.text, origin, depth if record.nested else DEPTH_MAX)
                 return head + self._records.rewritten(line, text, depth, self._name)
-            frame = self._records.frame(line, depth) if line.startswith(b"{") else None
+            frame = self._records.frame(line, depth, self._name) if line.startswith(b"{") else None
             if frame is not None:
                 return head + frame
             match = self._prefixes.find(line)
