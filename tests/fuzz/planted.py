@@ -97,9 +97,9 @@ _VALUE = re.compile(rb'(?<=[:,\[])(?:-?\d+(?:\.\d+)?(?:e-?\d+)?|null|true|false|
 
 @cache
 def _stored() -> list[Base]:
-    """JSON reports of small logs."""
+    """JSON reports of small logs, of every engine some."""
     made = []
-    for base in logs():
+    for base in logs()[::3]:
         analyzer, out = Analyzer(), io.BytesIO()
         analyzer.open("server.log")
         analyzer.feed(base.text)
