@@ -176,8 +176,11 @@ class Fork:
         life = self._life()
         slot = life.timing if event.slot < 0 else life.slots.get(event.slot)
         seen = None if slot is None else slot.open
-        if slot is not None and seen is not None and seen.cached_tokens is not None and "cached" in seen.marks:
-            slot.sampled(seen.cached_tokens + event.fields["n_prompt_processed"])
+        computed = event.fields.get("n_prompt_processed")
+        if slot is None or seen is None or computed is None:  # an excerpt may have cut it off
+            return
+        if seen.cached_tokens is not None and "cached" in seen.marks:
+            slot.sampled(seen.cached_tokens + computed)
 
     @staticmethod
     def _as(row: R, event: Event, fields: dict[str, object]) -> Event:
