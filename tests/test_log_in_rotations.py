@@ -77,6 +77,14 @@ def test_the_lines_of_a_request_are_those_of_the_file_in_which_it_begins(tmp_pat
         assert f"task {event['task']} |".encode() in lines[event["path"]][event["line"] - 1]
 
 
+def test_requests_behind_a_rotation_have_their_time() -> None:
+    content = content_of(FIXTURES / "cases" / "wrapped-journald-short")
+    lines = content.count(b"\n")
+    times = [[row.time for row in report_of(in_files(content, *cuts)).requests] for cuts in ((), (lines // 3,))]
+    assert all(times[0])
+    assert times[1] == times[0]
+
+
 @pytest.mark.parametrize("at", [0.3, 0.5, 0.8])
 @every_case
 @pytest.mark.sweep

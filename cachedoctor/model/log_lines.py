@@ -27,17 +27,17 @@ class Segment(msgspec.Struct):
     numbers: list[int] | None = None
     """Line number of each body; None when they are consecutive from ``first``."""
     stored: dict[int, bytes] = msgspec.field(default_factory=dict)
-    """The lines that a wrapper was taken from, as they were stored, by number."""
+    """The lines that a wrapper was taken from, as they were stored, by number; the
+    ends of one that had to wait for its next part."""
 
     def number(self, index: int) -> int:
         """Line number in the input of the body with the 0-based ``index``."""
         return self.first + index if self.numbers is None else self.numbers[index]
 
     def behind(self, lines: int) -> Segment:
-        """Return the same segment with so many lines before its input."""
+        """Return the same segment, but for stored lines, with so many lines before its input."""
         numbers = None if self.numbers is None else [number + lines for number in self.numbers]
-        stored = {number + lines: line for number, line in self.stored.items()}
-        return Segment(self.origin, self.data, self.first + lines, numbers, stored)
+        return Segment(self.origin, self.data, self.first + lines, numbers)
 
 
 class Mark(msgspec.Struct, gc=False):

@@ -198,6 +198,30 @@ def templates() -> list[bytes]:
     ]
 
 
+def launchers() -> list[bytes]:
+    """What starts a server, below the name of its file."""
+    compose = "services:\n  web: {image: x}\n  llama:   # the server\n    image: ghcr.io/ggml-org/llama.cpp:server\n"
+    given = ("command: -m /m/q.gguf -np 1   # keep", 'command:\n      - -m\n      - "a b"', 'command: ["-np", "1"]')
+    pod = "containers: [{name: llama, image: 'x/llama.cpp:server', args: ['-m', 'x'], env: [{name: A, value: '1'}]}]"
+    unit = "[Service]\nEnvironment=\"LLAMA_ARG_CTX_SIZE=0\" B=2\nExecStart=/usr/bin/llama-server \\\n  -m 'a b' -np 1\n"
+    return [text.encode() for text in (
+        *(f"compose.yaml\n{compose}    {command}\n    environment:\n      - A=1\n" for command in given),
+        f"pod.yaml\napiVersion: v1\nkind: Pod\nspec:\n  {pod}\n",
+        'swap.yaml\nmodels:\n  "q":\n    cmd: |\n      llama-server -c ${C}\n      -m q.gguf\n    env: ["A=1"]\n',
+        f"llama.service\n[Unit]\nDescription=x\n{unit}Restart=always\n",
+        'run.sh\n#!/bin/sh\nexport A=0\nexec llama-server -m "$HOME/m.gguf" \\\n  -np 1 --cache-ram 0 2>&1 | tee log\n',
+        "run.sh\ndocker run --gpus all -e A=1 ghcr.io/ggml-org/llama.cpp:server -m x>log\n",
+    )]  # fmt: skip
+
+
+def settings() -> list[bytes]:
+    """Files of settings."""
+    return [
+        b'select = ["CD1"]\nfail-on = "note"\nhide = ["Falcon", "EMP-####"]\n',
+        b'format = "json"\ncolor = "never"\n',
+    ]
+
+
 def cmdlines() -> list[bytes]:
     """Command lines of a server."""
     return [

@@ -225,6 +225,7 @@ class Analyzer:
     def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:
         if not segments:
             return []
+        self._servers.came(segments)
         before, behind = self._measuring.divide(self._measuring.mended(segments) if excerpt else segments)
         forks = [(self._measuring.fork(segment.origin), segment) for segment in behind]
         before, partly = self._servers.mended(before) if excerpt else (before, [])

@@ -114,16 +114,21 @@ class Servers:
         last = 0 if fork is None else max(fork.lines.last_line, fork.words.last_line)
         return max(last, self._scanner(tracker.origin).last_line)
 
+    def came(self, segments: list[Segment]) -> None:
+        """Learn the stored lines of all segments that are read next, whoever reads them."""
+        blocks = list({id(segment.stored): segment.stored for segment in segments}.values())
+        self._stored = (
+            blocks[0] if len(blocks) == 1 else {line: text for block in blocks for line, text in block.items()}
+        )
+
     def read(self, segment: Segment) -> None:
         """Take a segment of the only server that wrote to a block, with nobody listening."""
         segment = self._counted_on(segment)
-        self._stored = segment.stored
         self._drive(segment.origin, self._scanner(segment.origin).scan(segment))
 
     def steps(self, segments: list[Segment]) -> list[Iterator[Step]]:
         """Give the events of segments one by one: of several servers the requests count in the order of the lines."""
         segments = [self._counted_on(segment) for segment in segments]
-        self._stored = segments[0].stored if segments else {}
         return [self._steps(segment) for segment in segments]
 
     def _counted_on(self, segment: Segment) -> Segment:
@@ -306,5 +311,5 @@ class Servers:
         return tracker
 
     def _time_of(self, line: int) -> str | None:
-        stored = self._stored.get(line)
+        stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)

@@ -76,6 +76,8 @@ class Tracker:
         self._build = build
         self._time_of = time_of
         self._fork: tuple[str, Fork] | None = None
+        self._late: tuple[int, str | None] | None = None
+        """A line that is told of later than it came, and its wall clock."""
         self._open(1)
 
     def _open(self, line: int) -> None:
@@ -83,7 +85,7 @@ class Tracker:
         session = self._new_session(self._files[0].path, self.origin)
         session.files = self._files
         session.first_line = session.last_line = line
-        clients = None if self._time_of is None else Clients(self._time_of)
+        clients = None if self._time_of is None else Clients(self._when)
         self.life = Life(session, self._build, self._number, self.finished.append, clients, self._scanner)
         if self._fork is not None:
             self.life.is_of(self._fork[0])
@@ -91,9 +93,19 @@ class Tracker:
     def fork(self, program: str) -> Fork:
         """From now on its lines are those of a fork; return who takes them."""
         if self._fork is None:
-            self._fork = program, Fork(self.feed, lambda: self.life)
+            self._fork = program, Fork(self.feed, self._feed_late, lambda: self.life, self._when)
             self.life.is_of(program)
         return self._fork[1]
+
+    def _when(self, line: int) -> str | None:
+        if self._late is not None and self._late[0] == line:
+            return self._late[1]
+        return None if self._time_of is None else self._time_of(line)
+
+    def _feed_late(self, event: Event, time: str | None) -> None:
+        self._late = event.line, time
+        self.feed(event)
+        self._late = None
 
     @property
     def session(self) -> Session:
