@@ -40,7 +40,6 @@ _WORDS: dict[HintKind, tuple[str, str]] = {
         "tools-reordered",
     ),
 }
-_SAME_KIND = {"clock": "timestamp", "unsorted-tools": "tools-reordered"}
 
 
 class Fragile(NamedTuple):
@@ -54,16 +53,17 @@ class Fragile(NamedTuple):
 def hints(prompts: Iterable[Prompt], errors: list[LintError], hash_text: bool = False) -> list[LintHint]:
     """List the places in the heads of all requests, each once; what an error says already is left out."""
     said = {(error.kind, error.place) for error in errors}
+    said |= {(error.kind, "tools") for error in errors if error.kind == "tools-reordered"}
     known: dict[str, list[Fragile]] = {}
     found: dict[tuple[str, str], LintHint] = {}
     for prompt in prompts:
         for spot in _of_head(prompt, known):
             key = (spot.kind, spot.place)
+            words, kind = _WORDS[spot.kind]
             if key in found:
                 found[key].requests += 1
-            elif (_SAME_KIND.get(spot.kind, spot.kind), spot.place) not in said and len(found) < _MOST:
+            elif (kind, spot.place) not in said and len(found) < _MOST:
                 shown = digest(spot.text) if hash_text else spot.text[:MAX_SHOWN]
-                words, kind = _WORDS[spot.kind]
                 advice: list[Advice] = advise(kind, "cch" if kind == "billing-header" else None)
                 found[key] = LintHint(spot.kind, prompt.path, spot.place, words, shown, advice)
     return list(found.values())

@@ -108,9 +108,9 @@ class _Run:
             raise CacheDoctorError(f"{name}: {_NO_PAIR}", _HINT)
         self._pairs = pairs
         options = run_diff.Ask(ask.tokenizer, ask.template, build=ask.build)
-        paired = {index for pair in pairs for index in pair}
+        self._paired = {index for pair in pairs for index in pair}
         self._prompts = [
-            run_diff.rendered(prompt, options, files) if index in paired else prompt
+            run_diff.rendered(prompt, options, files) if index in self._paired else prompt
             for index, prompt in enumerate(self._raw)
         ]
         self._before = {later: earlier for earlier, later in pairs}
@@ -129,9 +129,10 @@ class _Run:
             errors = [_hashed(error) for error in errors]
         hints = [*fragile.hints(self._raw, errors, self._ask.hash_text), *self._openings.values()]
         roots = {earlier for earlier, _ in self._pairs} - set(self._before)
-        alone = len(self._raw) - len({index for pair in self._pairs for index in pair})
+        alone = len(self._raw) - len(self._paired)
         name = self._cutter.name
-        return Lint(not errors, len(self._raw), len(roots), alone, name, exact, errors, hints)
+        rendered = all(prompt.rendered for index, prompt in enumerate(self._prompts) if index in self._paired)
+        return Lint(not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints)
 
     def _compared(self, earlier: int, later: int) -> PromptDiff:
         a, b = self._prompts[earlier], self._prompts[later]
@@ -182,8 +183,8 @@ class _Run:
             return
         about = "" if found.exact else "about "
         words = (
-            f"the chat template opens a reply with other tokens ({about}{cost:,}) than it shows the reply with later on: "
-            "these and the reply are computed again; hybrid and recurrent models need a checkpoint in front of it"
+            f"the chat template opens a reply with other tokens ({about}{cost:,}) than it shows "
+            "the reply with later on: these and the reply are computed again; hybrid and recurrent models need a checkpoint in front of it"
         )
         advice = [Advice("cachedoctor lint --template says what else the template changes.")]
         shown = first.a if not self._ask.hash_text else digest(first.a)
