@@ -101,6 +101,8 @@ class Lint(msgspec.Struct):
     """What counted the tokens; pieces: words and signs stand for tokens."""
     exact: bool
     """The counts are the model's own."""
+    rendered: bool
+    """The bodies were rendered with a chat template; else their parts stand in the order of templates."""
     errors: list[LintError] = msgspec.field(default_factory=list)
     hints: list[LintHint] = msgspec.field(default_factory=list)
     template: list[TrialAnswer] = msgspec.field(default_factory=list)

@@ -184,7 +184,8 @@ class _Run:
         about = "" if found.exact else "about "
         words = (
             f"the chat template opens a reply with other tokens ({about}{cost:,}) than it shows "
-            "the reply with later on: these and the reply are computed again; hybrid and recurrent models need a checkpoint in front of it"
+            "the reply with later on: these and the reply are computed again; hybrid and recurrent models need a "
+            "checkpoint in front of it"
         )
         advice = [Advice("cachedoctor lint --template says what else the template changes.")]
         shown = first.a if not self._ask.hash_text else digest(first.a)

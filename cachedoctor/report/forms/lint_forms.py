@@ -7,7 +7,6 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
-import cachedoctor
 from cachedoctor.model import Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.model.bounds import Amount, Text
 from cachedoctor.report import sanitize
@@ -34,18 +33,20 @@ class LintDocument(msgspec.Struct):
     """What counted the tokens; pieces: words and signs stand for tokens."""
     exact: bool
     """The counts are the model's own."""
+    rendered: bool
+    """The bodies were rendered with a chat template; else their parts stand in the order of templates."""
     errors: list[LintError]
     hints: list[LintHint]
     template: list[TrialAnswer]
     """Only without bodies: what the template does with scripted conversations."""
 
 
-def write(form: Form, shown: Lint, out: IO[bytes], look: Look) -> None:
+def write(form: Form, shown: Lint, out: IO[bytes], look: Look, version: str) -> None:
     """Write the answer, without what looks like a secret."""
     shown = sanitize.lint(shown)
     if form == "json":
         document = LintDocument(
-            "cachedoctor.lint/1", Tool("cachedoctor", cachedoctor.__version__),
+            "cachedoctor.lint/1", Tool("cachedoctor", version),
             **{name: getattr(shown, name) for name in Lint.__struct_fields__},
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
@@ -53,13 +54,13 @@ def write(form: Form, shown: Lint, out: IO[bytes], look: Look) -> None:
     if form == "sarif":
         from cachedoctor.report.wire.lint_wire import write_sarif
 
-        write_sarif(shown, out)
+        write_sarif(shown, out, version)
         return
     text = io.StringIO()
     if form == "github":
-        from cachedoctor.report.wire.lint_wire import annotations
+        from cachedoctor.report.wire.lint_wire import workflow_commands
 
-        text.write("".join(f"{row}\n" for row in annotations(shown)))
+        text.write("".join(f"{row}\n" for row in workflow_commands(shown)))
     else:
         from cachedoctor.report.text.lint_text import render
 

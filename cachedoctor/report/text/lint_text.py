@@ -70,9 +70,8 @@ def _hint(page: Page, hint: LintHint) -> None:
 
 
 def _answer(page: Page, answer: TrialAnswer) -> None:
-    page.prose(
-        [(f"{answer.question} ", "bold")], _VERDICT[answer.verdict], 2, WARNING if answer.verdict == "no" else ""
-    )
+    style = WARNING if answer.verdict == "no" else ""
+    page.prose([(f"{answer.question} ", "bold")], _VERDICT[answer.verdict], 2, style)
     page.prose(["  "], answer.words, 2)
     if answer.verdict == "no":
         page.row("  --> ", f"character {answer.char or 0:,}", f", {answer.place}" if answer.place else "")

@@ -65,6 +65,7 @@ def _torn(text: str) -> str:
 
 
 def property_value(text: str) -> str:
+    """Escape the value of a property of a command."""
     return data(text).replace(":", "%3A").replace(",", "%2C")
 
 

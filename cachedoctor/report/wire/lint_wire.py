@@ -8,14 +8,13 @@ from typing import IO, Any
 
 import msgspec
 
-import cachedoctor
 from cachedoctor.model import Advice, Lint, LintError, LintHint
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import github, sarif
 from cachedoctor.report.words import lint_words
 
 
-def write_sarif(shown: Lint, out: IO[bytes]) -> None:
+def write_sarif(shown: Lint, out: IO[bytes], version: str) -> None:
     """Write one run with a result for each error and hint, and for each answer about a template that is no."""
     results = [_error(error, shown.exact) for error in shown.errors] + [_hint(hint) for hint in shown.hints]
     results += [
@@ -28,7 +27,7 @@ def write_sarif(shown: Lint, out: IO[bytes]) -> None:
         result["ruleIndex"] = kinds.index(result["ruleId"])
     driver = {
         "name": "cachedoctor lint",
-        "version": visible(cachedoctor.__version__),
+        "version": visible(version),
         "rules": [_rule(kind) for kind in kinds],
     }
     run = {"tool": {"driver": driver}, "results": results}
@@ -70,7 +69,7 @@ def _result(kind: str, level: str, text: str, path: str, line: int | None) -> di
     }
 
 
-def annotations(shown: Lint) -> Iterator[str]:
+def workflow_commands(shown: Lint) -> Iterator[str]:
     """Give a workflow command for each error and hint, and a line that sums up."""
     for error in shown.errors:
         rows = [error.explanation, lint_words.place(error, shown.exact), f"cost: {lint_words.cost(error, shown.exact)}"]

@@ -45,11 +45,10 @@ def notes(shown: Lint) -> list[str]:
     if shown.alone:
         were = "was" if shown.alone == 1 else "were"
         found.append(f"{count(shown.alone, 'request')} {were} compared with none: no other of the conversation is here")
-    if not shown.template and not shown.exact:
-        how = "--template, --tokenizer MODEL.gguf or --server URL"
-        found.append(
-            f"token counts are approximate, and what the model's chat template changes shows only with {how}"
-            if shown.tokenizer == "pieces"
-            else f"the bodies were compared without the model's chat template; {how} renders them"
-        )
+    if shown.template or shown.exact:
+        return found
+    if not shown.rendered:
+        found.append("the bodies were compared without the model's chat template: --template or --server renders them")
+    if shown.tokenizer == "pieces":
+        found.append("token counts are approximate; --tokenizer MODEL.gguf (or tokenizer.json) makes them exact")
     return found
