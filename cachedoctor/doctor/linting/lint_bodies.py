@@ -23,6 +23,7 @@ _HINT = "give consecutive requests of a conversation: JSONL of bodies, or severa
 _NUMBER = re.compile(r"#(\d+)(?:#\d+)?\Z")
 _APART = ("cache-salt", "adapter")
 """Differences beside the text: nothing at all is shared."""
+_OF_BRANCHES = ("message-edited", "message-removed", "message-inserted")
 _FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing of its slot"
 _ALLOW = Advice("Leave cache_prompt out, or set it to true: that has been the default since November 2024.")
 
@@ -43,10 +44,12 @@ class Sent(msgspec.Struct):
     prompt: Prompt
     line: int | None
     """In its file; None where requests do not stand on a line each."""
+    recording: int = 0
+    """Requests of different recordings do not follow each other; files of one request each are one recording."""
 
 
 def read_files(paths: Sequence[str]) -> list[Sent]:
-    """Read the requests of files, in the order of the files and in theirs.
+    """Read the requests of files: each file of several is a recording by itself, those of one request are one.
 
     Raises:
         CacheDoctorError: one of them cannot be read, or holds no prompts.
@@ -54,15 +57,22 @@ def read_files(paths: Sequence[str]) -> list[Sent]:
     if list(paths).count("-") > 1:
         raise CacheDoctorError("standard input can be read once only", "give the others as files")
     found: list[Sent] = []
-    for path in paths:
-        if path != "-" and inputs.is_folder(path):
-            found += [Sent(prompt, None) for prompt in inputs.load(path)]
-            continue
-        data = inputs.read(path)
-        name = "<stdin>" if path == "-" else path
-        rows = _rows(data)
-        found += [Sent(prompt, _line(prompt, name, rows)) for prompt in inputs.parse(data, name)]
+    for number, path in enumerate(paths, 1):
+        requests = _of_file(path)
+        if len(requests) > 1:
+            for request in requests:
+                request.recording = number
+        found += requests
     return found
+
+
+def _of_file(path: str) -> list[Sent]:
+    if path != "-" and inputs.is_folder(path):
+        return [Sent(prompt, None) for prompt in inputs.load(path)]
+    data = inputs.read(path)
+    name = "<stdin>" if path == "-" else path
+    rows = _rows(data)
+    return [Sent(prompt, _line(prompt, name, rows)) for prompt in inputs.parse(data, name)]
 
 
 def from_dicts(bodies: Iterable[Mapping[str, Any]]) -> list[Sent]:
@@ -102,7 +112,7 @@ class _Run:
         self._cutter = _Remembering(files.cutter)
         self._lines = [request.line for request in sent]
         self._raw = [request.prompt for request in sent]
-        pairs = conversations.walk(self._raw)
+        pairs = _pairs(sent)
         if not pairs:
             name = _NUMBER.sub("", self._raw[0].path) if sent else "the input"
             raise CacheDoctorError(f"{name}: {_NO_PAIR}", _HINT)
@@ -119,12 +129,13 @@ class _Run:
     def judged(self) -> Lint:
         """Compare each request with the one before it."""
         errors: list[LintError] = []
-        exact = True
-        for earlier, later in self._pairs:
-            found = self._compared(earlier, later)
-            exact = exact and found.exact
+        compared = [(earlier, later, self._compared(earlier, later)) for earlier, later in self._pairs]
+        exact = all(found.exact for _, _, found in compared)
+        extended = {earlier for earlier, _, found in compared if run_diff.only_appended(found)}
+        for earlier, later, found in compared:
             errors += self._forbidden(earlier, later, found)
-            errors += self._changed(earlier, later, found)
+            if not (earlier in extended and _is_branch(found)):
+                errors += self._changed(earlier, later, found)
         if self._ask.hash_text:
             errors = [_hashed(error) for error in errors]
         hints = [*fragile.hints(self._raw, errors, self._ask.hash_text), *self._openings.values()]
@@ -190,6 +201,26 @@ class _Run:
         advice = [Advice("cachedoctor lint --template says what else the template changes.")]
         shown = first.a if not self._ask.hash_text else digest(first.a)
         self._openings[first.a] = LintHint("reply-opening", prompt.path, None, words, shown, advice)
+
+
+def _is_branch(found: PromptDiff) -> bool:
+    """Whether a conversation goes on in two ways where another request extends the earlier one: both keep its beginning.
+
+    An edit looks the same, but nothing goes on with what was edited away.
+    """
+    return found.first is not None and found.first.kind in _OF_BRANCHES
+
+
+def _pairs(sent: list[Sent]) -> list[tuple[int, int]]:
+    """Which request follows which, as indexes (earlier, later)."""
+    recordings: dict[int, list[int]] = {}
+    for index, request in enumerate(sent):
+        recordings.setdefault(request.recording, []).append(index)
+    return [
+        (places[earlier], places[later])
+        for places in recordings.values()
+        for earlier, later in conversations.walk([sent[index].prompt for index in places])
+    ]
 
 
 def _is_reply_opening(a: Prompt, b: Prompt, char: int) -> bool:
