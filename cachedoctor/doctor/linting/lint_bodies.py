@@ -204,7 +204,7 @@ class _Run:
 
 
 def _is_branch(found: PromptDiff) -> bool:
-    """Whether a conversation goes on in two ways where another request extends the earlier one: both keep its beginning.
+    """Whether a conversation may go on in two ways, where another request extends the earlier one as well.
 
     An edit looks the same, but nothing goes on with what was edited away.
     """
