@@ -232,6 +232,7 @@ def lint(
     Raises:
         CacheDoctorError: no two bodies are of one conversation, or an argument cannot be used.
     """
-    from cachedoctor.doctor.linting.lint_bodies import LintAsk, from_dicts, lint_requests
+    from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
+    from cachedoctor.doctor.linting.sent_requests import from_dicts
 
     return lint_requests(from_dicts(bodies), LintAsk(tokenizer, template, server, build))

@@ -10,7 +10,10 @@ from cachedoctor.model.bounds import Amount, LineNumber, Long, Text
 from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient
 
 LintKind = Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": [*DIFFERENCES, "cache-prompt-off"]}})]
-HintKind = Literal["billing-header", "clock", "uuid", "random-id", "unsorted-tools", "reply-opening"]
+HintKind = Literal[
+    "billing-header", "clock", "uuid", "random-id", "unsorted-tools", "reply-opening", "last-message-rewritten",
+    "compacted",
+]  # fmt: skip
 TrialVerdict = Literal["yes", "no", "refused", "unknown"]
 
 
@@ -49,7 +52,7 @@ class LintError(msgspec.Struct):
 
 
 class LintHint(msgspec.Struct):
-    """A place that is likely to break a conversation, though it broke none of these."""
+    """A place that is likely to break a conversation, or a change that is expected now and then. Never an error."""
 
     kind: HintKind
     path: Text

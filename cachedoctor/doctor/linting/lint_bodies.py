@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
 import msgspec
 
-from cachedoctor.doctor.linting import fragile
+from cachedoctor.doctor.linting import expected_changes, fragile
+from cachedoctor.doctor.linting.sent_requests import HINT, NUMBER, Sent, pairs_of
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
-from cachedoctor.prompts import compare_prompts, conversations, inputs, mode_switches, request_settings, run_diff
+from cachedoctor.prompts import compare_prompts, mode_switches, request_settings, run_diff
 from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+from cachedoctor.prompts.tokenizers.remembering import Remembering
 
 _NO_PAIR = "holds no two requests of one conversation"
-_HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order of sending"
-_NUMBER = re.compile(r"#(\d+)(?:#\d+)?\Z")
 _APART = ("cache-salt", "adapter")
 """Differences beside the text: nothing at all is shared."""
-_OF_BRANCHES = ("message-edited", "message-removed", "message-inserted")
 _FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing of its slot"
 _ALLOW = Advice("Leave cache_prompt out, or set it to true: that has been the default since November 2024.")
 
@@ -36,59 +28,6 @@ class LintAsk(msgspec.Struct):
     server: str | None = None
     build: int | None = None
     hash_text: bool = False
-
-
-class Sent(msgspec.Struct):
-    """A request as it was read."""
-
-    prompt: Prompt
-    line: int | None
-    """In its file; None where requests do not stand on a line each."""
-    recording: int = 0
-    """Requests of different recordings do not follow each other; files of one request each are one recording."""
-
-
-def read_files(paths: Sequence[str]) -> list[Sent]:
-    """Read the requests of files: each file of several is a recording by itself, those of one request are one.
-
-    Raises:
-        CacheDoctorError: one of them cannot be read, or holds no prompts.
-    """
-    if list(paths).count("-") > 1:
-        raise CacheDoctorError("standard input can be read once only", "give the others as files")
-    found: list[Sent] = []
-    for number, path in enumerate(paths, 1):
-        requests = _of_file(path)
-        if len(requests) > 1:
-            for request in requests:
-                request.recording = number
-        found += requests
-    return found
-
-
-def _of_file(path: str) -> list[Sent]:
-    if path != "-" and inputs.is_folder(path):
-        return [Sent(prompt, None) for prompt in inputs.load(path)]
-    data = inputs.read(path)
-    name = "<stdin>" if path == "-" else path
-    rows = _rows(data)
-    return [Sent(prompt, _line(prompt, name, rows)) for prompt in inputs.parse(data, name)]
-
-
-def from_dicts(bodies: Iterable[Mapping[str, Any]]) -> list[Sent]:
-    """Take bodies as a program has them; they are called ``bodies#1`` and so on.
-
-    Raises:
-        CacheDoctorError: one of them is no JSON, or none holds a prompt.
-    """
-    try:
-        data = "\n".join(json.dumps(body) for body in bodies)
-    except (TypeError, ValueError, RecursionError) as error:
-        hint = "give what is posted: dicts of strings, numbers, lists and dicts"
-        raise CacheDoctorError(f"bodies: are not JSON: {error}", hint) from error
-    if not data:
-        raise CacheDoctorError("bodies: there are none", _HINT)
-    return [Sent(prompt, None) for prompt in inputs.parse(data.encode(), "bodies")]
 
 
 def lint_requests(sent: list[Sent], ask: LintAsk) -> Lint:
@@ -109,13 +48,13 @@ class _Run:
 
     def __init__(self, sent: list[Sent], ask: LintAsk, files: ModelFiles) -> None:
         self._ask = ask
-        self._cutter = _Remembering(files.cutter)
+        self._cutter = Remembering(files.cutter)
         self._lines = [request.line for request in sent]
         self._raw = [request.prompt for request in sent]
-        pairs = _pairs(sent)
+        pairs = pairs_of(sent)
         if not pairs:
-            name = _NUMBER.sub("", self._raw[0].path) if sent else "the input"
-            raise CacheDoctorError(f"{name}: {_NO_PAIR}", _HINT)
+            name = NUMBER.sub("", self._raw[0].path) if sent else "the input"
+            raise CacheDoctorError(f"{name}: {_NO_PAIR}", HINT)
         self._pairs = pairs
         options = run_diff.Ask(ask.tokenizer, ask.template, build=ask.build)
         self._paired = {index for pair in pairs for index in pair}
@@ -124,7 +63,7 @@ class _Run:
             for index, prompt in enumerate(self._raw)
         ]
         self._before = {later: earlier for earlier, later in pairs}
-        self._openings: dict[str, LintHint] = {}
+        self._hints: dict[tuple[str, str], LintHint] = {}
 
     def judged(self) -> Lint:
         """Compare each request with the one before it."""
@@ -134,11 +73,11 @@ class _Run:
         extended = {earlier for earlier, _, found in compared if run_diff.only_appended(found)}
         for earlier, later, found in compared:
             errors += self._forbidden(earlier, later, found)
-            if not (earlier in extended and _is_branch(found)):
+            if not (earlier in extended and expected_changes.is_branch(found)):
                 errors += self._changed(earlier, later, found)
         if self._ask.hash_text:
             errors = [_hashed(error) for error in errors]
-        hints = [*fragile.hints(self._raw, errors, self._ask.hash_text), *self._openings.values()]
+        hints = [*fragile.hints(self._raw, errors, self._ask.hash_text), *self._hints.values()]
         roots = {earlier for earlier, _ in self._pairs} - set(self._before)
         alone = len(self._raw) - len(self._paired)
         name = self._cutter.name
@@ -162,8 +101,9 @@ class _Run:
         a, b = self._prompts[earlier], self._prompts[later]
         shared = 0 if first.kind in _APART else found.common_prefix_tokens
         cost = max(0, min(found.a.tokens, found.b.tokens) - shared)
-        if _is_reply_opening(a, b, first.char) and not request_settings.decides(found.settings):
-            self._opening(b, found, cost)
+        hint = expected_changes.hint_of(a, b, found, cost)
+        if hint is not None and not request_settings.decides(found.settings):
+            self._note(hint)
             return []
         return [
             LintError(
@@ -184,94 +124,13 @@ class _Run:
             )
         ]  # fmt: skip
 
-    def _opening(self, prompt: Prompt, found: PromptDiff, cost: int) -> None:
-        """Note that the template opens a reply in other words than it shows the reply later on."""
-        first = found.first
-        assert first is not None  # noqa: S101 - the caller looked
-        hint = self._openings.get(first.a)
-        if hint is not None:
-            hint.requests += 1
-            return
-        about = "" if found.exact else "about "
-        words = (
-            f"the chat template opens a reply with other tokens ({about}{cost:,}) than it shows "
-            "the reply with later on: these and the reply are computed again; hybrid and recurrent models need a "
-            "checkpoint in front of it"
-        )
-        advice = [Advice("cachedoctor lint --template says what else the template changes.")]
-        shown = first.a if not self._ask.hash_text else digest(first.a)
-        self._openings[first.a] = LintHint("reply-opening", prompt.path, None, words, shown, advice)
-
-
-def _is_branch(found: PromptDiff) -> bool:
-    """Whether a conversation may go on in two ways, where another request extends the earlier one as well.
-
-    An edit looks the same, but nothing goes on with what was edited away.
-    """
-    return found.first is not None and found.first.kind in _OF_BRANCHES
-
-
-def _pairs(sent: list[Sent]) -> list[tuple[int, int]]:
-    """Which request follows which, as indexes (earlier, later)."""
-    recordings: dict[int, list[int]] = {}
-    for index, request in enumerate(sent):
-        recordings.setdefault(request.recording, []).append(index)
-    return [
-        (places[earlier], places[later])
-        for places in recordings.values()
-        for earlier, later in conversations.walk([sent[index].prompt for index in places])
-    ]
-
-
-def _is_reply_opening(a: Prompt, b: Prompt, char: int) -> bool:
-    """Whether the earlier prompt differs only behind all that its request said."""
-    if not a.rendered or not a.spans or char < a.spans[-1].end:
-        return False
-    return b.place_at(char) != a.spans[-1].place
-
-
-class _Remembering:
-    """A tokenizer that remembers the last texts: each prompt is asked for as the later one, then as the earlier one."""
-
-    _MOST = 4
-
-    def __init__(self, cutter: Tokenizer) -> None:
-        self._cutter = cutter
-        self._last: dict[str, Tokens] = {}
-        self._leading: dict[str, int] = {}
-        self.name, self.exact, self.local = cutter.name, cutter.exact, cutter.local
-        self.chat_template = cutter.chat_template
-
-    def encode(self, text: str) -> Tokens:
-        """Tokenise; see ``Tokenizer``."""
-        found = self._last.pop(text, None) or self._cutter.encode(text)
-        self._last[text] = found
-        while len(self._last) > self._MOST:
-            del self._last[next(iter(self._last))]
-        return found
-
-    def leading(self, text: str) -> int:
-        """Tokens that the server puts in front, which its beginning decides."""
-        head = text[:256]
-        if head not in self._leading:
-            self._leading = {head: self._cutter.leading(text)}
-        return self._leading[head]
+    def _note(self, hint: LintHint) -> None:
+        """Keep a hint; of several that show the same the first one counts for all."""
+        hint.shown = digest(hint.shown) if self._ask.hash_text and hint.kind == "reply-opening" else hint.shown
+        kept = self._hints.setdefault((hint.kind, hint.shown), hint)
+        kept.requests += kept is not hint
 
 
 def _hashed(error: LintError) -> LintError:
     """Leave out the value that the request itself sets; the rest was hashed with its difference."""
     return msgspec.structs.replace(error, b="") if error.kind == "cache-prompt-off" else error
-
-
-def _rows(data: bytes) -> list[int]:
-    """The lines on which the values of JSONL stand; nothing where the file is something else."""
-    rows = [(number, row) for number, row in enumerate(data.split(b"\n"), 1) if row.strip()]
-    if all(row.strip()[:1] in b"{[" and row.rstrip().rstrip(b",")[-1:] in (b"}", b"]") for _, row in rows):
-        return [number for number, _ in rows]
-    return []
-
-
-def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
-    number = _NUMBER.search(prompt.path[len(name) :])
-    at = 0 if number is None else int(number.group(1)) - 1
-    return rows[at] if at < len(rows) and (number is not None or len(rows) == 1) else None
