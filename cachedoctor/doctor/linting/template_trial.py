@@ -45,6 +45,7 @@ _YEAR = "2026"
 _DAY_WORDS = (
     "the template writes today's date into the head: once a day every conversation is computed anew",
     "the template writes no date",
+    "where a request has no system prompt the template writes one with today's date: once a day it changes",
 )
 
 
@@ -103,14 +104,6 @@ SCRIPTS = (
         _REASONING, tools=True, kwargs={"preserve_thinking": True, "clear_thinking": False},
     ),
     Script(
-        "reasoning-dropped",
-        "Does the prompt survive a client that drops earlier reasoning?",
-        _LOOP, [_SYSTEM, _ASKED, _CALL, _RESULT, _REPLY, _AGAIN],
-        "it makes no difference: the template does not show that reasoning either way",
-        "a client that drops reasoning changes the prompt at the first reply that had some",
-        tools=True,
-    ),
-    Script(
         "mid-system",
         "Does a system message in the middle stay in the middle?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _MIDDLE, _AGAIN],
@@ -131,6 +124,7 @@ def try_template(ask: LintAsk) -> Lint:
         answers = [_answer(script, files) for script in SCRIPTS]
         if all(answer.verdict == "refused" for answer in answers):
             raise CacheDoctorError(f"{_name(ask)}: {answers[0].words}", "is this the chat template of a model?")
+        answers.insert(-1, _dropped(files))
         answers.append(_day(files))
         exact = files.cutter.exact
         sound = all(answer.verdict != "no" for answer in answers)
@@ -170,23 +164,46 @@ def _answer(script: Script, files: ModelFiles) -> TrialAnswer:
     if b.text.startswith(a.text) and not lost:
         return TrialAnswer(script.name, script.question, "yes", script.kept)
     if b.text.startswith(a.text):
-        words = f"{script.kept}, but the template leaves out what was said: {lost[0]!r}"
+        words = f"{_LEFT_OUT}: {lost[0]!r}"
         return TrialAnswer(script.name, script.question, "unknown", words)
-    return _parted(script, a, b, files)
+    answer = _parted(script.name, script.question, script.broken, (a, b), files)
+    if lost:
+        answer.words += f"; {_LEFT_OUT}: {lost[0]!r}"
+    return answer
 
 
-def _parted(script: Script, a: Prompt, b: Prompt, files: ModelFiles) -> TrialAnswer:
+def _dropped(files: ModelFiles) -> TrialAnswer:
+    """Whether a client that drops reasoning changes more than the template does by itself."""
+    question = "Does the prompt survive a client that drops earlier reasoning?"
+    name = "reasoning-dropped"
+    kept = Script(name, question, [], [*_LOOP, _thinking(_REPLY), _AGAIN], "", "", tools=True)
+    bare = [_SYSTEM, _ASKED, _CALL, _RESULT, _REPLY, _AGAIN]
+    try:
+        a, b = (_prompt(kept, messages, files) for messages in (kept.later, bare))
+    except CacheDoctorError as error:
+        if not _is_refusal(error):
+            raise
+        return TrialAnswer(name, question, "refused", f"the template refuses it: {_said(error, kept)}")
+    if a.text == b.text:
+        words = "it makes no difference: the template shows no reasoning of earlier turns either way"
+        return TrialAnswer(name, question, "yes", words)
+    return _parted(name, question, "a client that drops reasoning changes the first reply that had some", (a, b), files)
+
+
+def _parted(name: str, question: str, words: str, prompts: tuple[Prompt, Prompt], files: ModelFiles) -> TrialAnswer:
+    a, b = prompts
     at = common_prefix(a.text, b.text)
     tokens = len(files.cutter.encode(a.text)) - len(files.cutter.encode(a.text[:at]))
-    words, place = script.broken, b.place_at(at) or a.place_at(at)
+    place = b.place_at(at) or a.place_at(at)
     if a.spans and at >= a.spans[-1].end:
         words, place = f"{_OPENING} {a.text[a.spans[-1].end :][-_SHOWN:]!r}", None
     return TrialAnswer(
-        script.name, script.question, "no", words, place, at, max(tokens, 1),
+        name, question, "no", words, place, at, max(tokens, 1),
         a.text[at : at + _SHOWN], b.text[at : at + _SHOWN],
     )  # fmt: skip
 
 
+_LEFT_OUT = "the template leaves out what was said"
 _OPENING = "only the opening of the reply goes, and the reply with it is computed again: the template opens it with"
 
 
@@ -206,16 +223,21 @@ def _said(error: CacheDoctorError, script: Script) -> str:
 def _day(files: ModelFiles) -> TrialAnswer:
     """Whether the template writes the date of today, which moves by itself."""
     question = "Is the head free of what changes by itself?"
-    texts = []
-    for script in SCRIPTS[:2]:
+    texts: list[tuple[str, str]] = []
+    for words, messages, tools in (
+        (_DAY_WORDS[0], [_SYSTEM, _ASKED], False),
+        (_DAY_WORDS[0], [_SYSTEM, _ASKED], True),
+        (_DAY_WORDS[2], [_ASKED], False),
+    ):
         try:
-            texts.append(_prompt(script, script.earlier, files).text)
+            texts.append((words, _prompt(Script("day", question, [], [], "", "", tools=tools), messages, files).text))
         except CacheDoctorError as error:
             if not _is_refusal(error):
                 raise
-    at = next((text.find(_YEAR) for text in texts if _YEAR in text), None)
-    if at is None:
-        return TrialAnswer("day", question, "yes" if texts else "unknown", _DAY_WORDS[1])
-    text = next(text for text in texts if _YEAR in text)
-    shown = text[max(0, at - _SHOWN // 2) : at + 4]
-    return TrialAnswer("day", question, "no", _DAY_WORDS[0], None, at, 0, shown, "")
+    dated = next(((words, text) for words, text in texts if _YEAR in text), None)
+    if dated is None:
+        words = _DAY_WORDS[1] if texts else "the template renders none of the scripts for it"
+        return TrialAnswer("day", question, "yes" if texts else "unknown", words)
+    at = dated[1].find(_YEAR)
+    shown = dated[1][max(0, at - _SHOWN // 2) : at + len(_YEAR)]
+    return TrialAnswer("day", question, "no", dated[0], None, at, 0, shown, "")
