@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -90,9 +91,9 @@ def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.Monk
     changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
     try:
         found = of_file(day / "requests.jsonl", build=truth["build"])
-    except CacheDoctorError as error:
-        assert "no two requests" in error.message
+    except CacheDoctorError:  # no two requests of one conversation
         assert not changed
+        assert day.name.startswith(("dense-cold_burst", "dense-one_shots"))
         return
     kinds = numbers(found)
     assert {number for number, kind in kinds.items() if kind != "cache-prompt-off"} >= changed
@@ -350,6 +351,7 @@ class _Server(BaseHTTPRequestHandler):
             try:
                 while True:
                     self.wfile.write(b" ")
+                    time.sleep(0.02)
             except OSError:
                 return
         if "messages" in body:
@@ -394,7 +396,6 @@ def test_a_server_that_answers_badly_is_one_line(
 ) -> None:
     monkeypatch.setattr(_Server, "mode", mode)
     monkeypatch.setattr(server_calls, "DEADLINE_SECONDS", 0.2)
-    monkeypatch.setattr(server_calls, "MAX_ANSWER", 1 << 40)
     with pytest.raises(CacheDoctorError, match=says) as caught:
         cachedoctor.lint(talk(), server=server)
     assert caught.value.hint

@@ -18,6 +18,7 @@ DEADLINE_SECONDS = 60.0
 """For a whole answer, however many steps it comes in."""
 MAX_ANSWER = 256 * 1024 * 1024
 """Bytes; 250,000 tokens with their pieces are about 10 MiB."""
+_PIECE = 1 << 20
 _MAX_REASON = 200
 """Code points of what the server says of an error."""
 _HINTS = {401: "the server wants an API key", 503: "the model is still loading: try again"}
@@ -38,7 +39,7 @@ def post(url: str, value: Any) -> Any:
     try:
         connection.request("POST", path, json.dumps(value).encode(), {"Content-Type": "application/json"})
         answer = connection.getresponse()
-        data = answer.read(MAX_ANSWER + 1)
+        data = _read(answer)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise CacheDoctorError(f"cannot reach {url}: {_reason(error)}", "is llama-server running there?") from None
     finally:
@@ -64,6 +65,15 @@ def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
         return kind(host, port, timeout=TIMEOUT_SECONDS), parts.path or "/"
     except (ValueError, http.client.HTTPException) as error:
         raise CacheDoctorError(f"{url} is no address: {error}", "give it as http://host:port") from None
+
+
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    """Read an answer to its end, or a little further than it may go; memory is taken as it comes."""
+    pieces, size = [], 0
+    while size <= MAX_ANSWER and (piece := answer.read(_PIECE)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:
