@@ -51,7 +51,7 @@ def talk(turns: int = 3, system: str = "You keep the log of a lighthouse.") -> l
     roles = ("user", "assistant")
     messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(TURNS)]
     head = {"role": "system", "content": system}
-    return [{"messages": [head, *messages[: 2 * turn + 1]]} for turn in range(turns)]
+    return [copy.deepcopy({"messages": [head, *messages[: 2 * turn + 1]]}) for turn in range(turns)]
 
 
 def of_file(path: Path, **ask: Any) -> Lint:
@@ -89,12 +89,11 @@ def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.Monk
     truth = json.loads((day / "truth.json").read_text("utf-8"))
     render_here(monkeypatch, FIXTURES / "templates/qwen3.jinja" if "reasoning" in day.name else TEMPLATE)
     changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
-    try:
-        found = of_file(day / "requests.jsonl", build=truth["build"])
-    except CacheDoctorError:  # no two requests of one conversation
-        assert not changed
-        assert day.name.startswith(("dense-cold_burst", "dense-one_shots"))
+    if day.name.startswith(("dense-cold_burst", "dense-one_shots")):
+        with pytest.raises(CacheDoctorError, match="no two requests"):
+            of_file(day / "requests.jsonl")
         return
+    found = of_file(day / "requests.jsonl", build=truth["build"])
     kinds = numbers(found)
     assert {number for number, kind in kinds.items() if kind != "cache-prompt-off"} >= changed
     assert bool(kinds) == (truth["side"] == "client")
@@ -191,7 +190,7 @@ def test_fragile_places_of_the_head_are_hints_and_nothing_else_is() -> None:
         ("unsorted-tools", "tools", 3),
     ]
     assert all(hint.advice for hint in found.hints)
-    calm = "The fair was in May 2019, at 08:15 the harbour opens. Version 2.1.36, user_id names a field."
+    calm = "The fair was in May 2019. At 08:15 the harbour opens. Version 2.1.36, user_id names a field."
     sorted_tools = [{**body, "tools": tools[::-1]} for body in talk(system=calm)]
     assert cachedoctor.lint(sorted_tools).hints == []
 
@@ -301,7 +300,7 @@ def test_bad_files_are_one_line_and_status_2(tmp_path: Path, content: str, says:
     path.write_text(content)
     done = run("lint", path)
     assert done.returncode == 2
-    assert says in one_line(done)
+    one_line(done, says)
 
 
 @pytest.mark.sweep
@@ -320,7 +319,7 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
     ):
         done = run("lint", *args)
         assert done.returncode == 2, args
-        assert says in one_line(done)
+        one_line(done, says)
 
 
 def test_hostile_text_reaches_no_terminal_and_hashed_text_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from cachedoctor.doctor.linting.sent_requests import HINT, NUMBER, Sent, pairs_o
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
 from cachedoctor.prompts import compare_prompts, mode_switches, request_settings, run_diff
+from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.tokenizers.remembering import Remembering
@@ -16,6 +17,10 @@ from cachedoctor.prompts.tokenizers.remembering import Remembering
 _NO_PAIR = "holds no two requests of one conversation"
 _APART = ("cache-salt", "adapter")
 """Differences beside the text: nothing at all is shared."""
+_BESIDE = {"cache_salt": "cache-salt", "extra_key": "cache-salt", "images": "image"} | dict.fromkeys(
+    ("lora", "lora_path"), "adapter"
+)
+"""Kinds of what stands beside the text of a request."""
 _FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing of its slot"
 _ALLOW = Advice("Leave cache_prompt out, or set it to true: that has been the default since November 2024.")
 
@@ -99,7 +104,8 @@ class _Run:
         if first is None or run_diff.only_appended(found):
             return []
         a, b = self._prompts[earlier], self._prompts[later]
-        shared = 0 if first.kind in _APART else found.common_prefix_tokens
+        kind, place = _beside(found) or (first.kind, first.place)
+        shared = 0 if kind in _APART else found.common_prefix_tokens
         cost = max(0, min(found.a.tokens, found.b.tokens) - shared)
         hint = expected_changes.hint_of(a, b, found, cost)
         if hint is not None and not request_settings.decides(found.settings):
@@ -107,8 +113,9 @@ class _Run:
             return []
         return [
             LintError(
-                b.path, a.path, self._lines[later], first.kind, first.field, first.place, found.explanation,
-                first.token, first.char, cost, found.b.tokens, first.a, first.b, first.advice, first.client,
+                b.path, a.path, self._lines[later], kind, first.field, place, _explained(found, kind),
+                first.token, first.char, cost, found.b.tokens, first.a, first.b,
+                first.advice or advise(kind, first.field), first.client,
             )
         ]  # fmt: skip
 
@@ -129,6 +136,20 @@ class _Run:
         hint.shown = digest(hint.shown) if self._ask.hash_text and hint.kind == "reply-opening" else hint.shown
         kept = self._hints.setdefault((hint.kind, hint.shown), hint)
         kept.requests += kept is not hint
+
+
+def _beside(found: PromptDiff) -> tuple[str, str] | None:
+    """Kind and place of what differs beside the texts, where these were only appended to."""
+    if found.first is None or found.first.kind != "appended" or not request_settings.decides(found.settings):
+        return None
+    setting = next(setting for setting in found.settings if setting.place != "model")
+    return _BESIDE.get(setting.place.partition("[")[0], "cache-salt"), setting.place
+
+
+def _explained(found: PromptDiff, kind: str) -> str:
+    if found.first is None or found.first.kind == kind:
+        return found.explanation
+    return next(f"{setting.place} differs: {setting.words}" for setting in found.settings if setting.place != "model")
 
 
 def _hashed(error: LintError) -> LintError:
