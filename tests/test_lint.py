@@ -388,7 +388,8 @@ def test_a_running_server_renders_and_counts(server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "says"), [("refuses", "500 roles must"), ("garbage", "without a prompt"), ("drips", "cannot reach")]
+    ("mode", "says"),
+    [("refuses", "500 roles must"), ("garbage", "without a prompt"), ("drips", "cannot reach")],
 )
 def test_a_server_that_answers_badly_is_one_line(
     server: str, monkeypatch: pytest.MonkeyPatch, mode: str, says: str

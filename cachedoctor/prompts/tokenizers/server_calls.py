@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,13 +34,17 @@ def post(url: str, value: Any) -> Any:
         CacheDoctorError: it cannot be reached, takes too long, or answers an error or no JSON.
     """
     connection, path = _connection(url)
-    overdue = threading.Timer(DEADLINE_SECONDS, _cut, (connection,))
-    overdue.daemon = True
-    overdue.start()
+    overdue = threading.Timer(DEADLINE_SECONDS, lambda: None)
     try:
+        connection.connect()
+        # The connection lets go of its socket as soon as an answer without a length begins.
+        overdue = threading.Timer(DEADLINE_SECONDS, _cut, (connection.sock,))
+        overdue.daemon = True
+        overdue.start()
         connection.request("POST", path, json.dumps(value).encode(), {"Content-Type": "application/json"})
         answer = connection.getresponse()
         data = _read(answer)
+        answer.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise CacheDoctorError(f"cannot reach {url}: {_reason(error)}", "is llama-server running there?") from None
     finally:
@@ -69,18 +74,20 @@ def _connection(url: str) -> tuple[http.client.HTTPConnection, str]:
 
 def _read(answer: http.client.HTTPResponse) -> bytes:
     """Read an answer to its end, or a little further than it may go; memory is taken as it comes."""
-    pieces, size = [], 0
-    while size <= MAX_ANSWER and (piece := answer.read(_PIECE)):
+    pieces, size, began = [], 0, monotonic()
+    while size <= MAX_ANSWER and (piece := answer.read1(_PIECE)):
+        if monotonic() - began > DEADLINE_SECONDS:  # what still arrives is read even from a socket that was shut down
+            answer.close()
+            raise TimeoutError
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
+def _cut(connected: socket.socket) -> None:
     """End a connection in the middle of an answer that drips."""
-    if connection.sock is not None:
-        with contextlib.suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _reason(error: Exception) -> str:
