@@ -159,6 +159,7 @@ def test_recordings_are_judged_each_by_itself_and_single_files_together(tmp_path
     assert (found.append_only, found.requests, found.conversations) == (True, 3, 1)
 
 
+@pytest.mark.sweep
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=12), min_size=3, max_size=9), st.data())
 def test_growing_passes_and_an_edit_in_the_middle_does_not(texts: list[str], data: st.DataObject) -> None:
     texts = [f"{at} {text}" for at, text in enumerate(texts)]
@@ -322,6 +323,7 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
         one_line(done, says)
 
 
+@pytest.mark.sweep
 def test_hostile_text_reaches_no_terminal_and_hashed_text_nothing(tmp_path: Path) -> None:
     bodies = talk()
     bodies[2]["messages"][1]["content"] = "\x1b]0;owned\x07 ::error::planted \u202e secret words"
@@ -389,7 +391,7 @@ def test_a_running_server_renders_and_counts(server: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "says"),
-    [("refuses", "500 roles must"), ("garbage", "without a prompt"), ("drips", "cannot reach")],
+    [("refuses", "500 roles must"), ("garbage", "without a prompt"), ("drips", "cannot reach|did not answer")],
 )
 def test_a_server_that_answers_badly_is_one_line(
     server: str, monkeypatch: pytest.MonkeyPatch, mode: str, says: str
