@@ -1,6 +1,7 @@
 """Why was my prompt recomputed? Reads llama-server logs and answers with evidence.
 
-The whole public API: ``analyze(path) -> Report``, ``diff(a, b) -> PromptDiff``, the types of what they return, and
+The whole public API: ``analyze(path) -> Report``, ``diff(a, b) -> PromptDiff``,
+``lint(bodies) -> Lint``, the types of what they return, and
 ``CacheDoctorError``. Importing this package imports nothing heavy; a type is imported when it is asked for.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
+    from typing import Any
 
     from cachedoctor.model import (
         Account,
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
         KnownClient,
         KvEvents,
         Launcher,
+        Lint,
+        LintError,
+        LintHint,
         Memory,
         NotEvaluated,
         OptionChange,
@@ -66,6 +71,7 @@ if TYPE_CHECKING:
         SlotReuse,
         SlowTurn,
         Totals,
+        TrialAnswer,
         UnknownShape,
     )
 
@@ -100,6 +106,9 @@ __all__ = [
     "KnownClient",
     "KvEvents",
     "Launcher",
+    "Lint",
+    "LintError",
+    "LintHint",
     "Memory",
     "NotEvaluated",
     "OptionChange",
@@ -124,10 +133,12 @@ __all__ = [
     "SlotReuse",
     "SlowTurn",
     "Totals",
+    "TrialAnswer",
     "UnknownShape",
     "__version__",
     "analyze",
     "diff",
+    "lint",
 ]
 
 if not TYPE_CHECKING:  # so that mypy still finds names that are not there
@@ -208,3 +219,29 @@ def diff(
     from cachedoctor.prompts.run_diff import Ask, answer
 
     return answer(str(a), str(b), Ask(tokenizer, template, full=full, build=build))[0]
+
+
+def lint(
+    bodies: Iterable[Mapping[str, Any]],
+    *,
+    tokenizer: str | None = None,
+    template: str | None = None,
+    server: str | None = None,
+    build: int | None = None,
+) -> Lint:
+    """Demand of request bodies, in the order of sending, that each extends the one before it in its conversation.
+
+    Args:
+        bodies: what was posted: OpenAI chat, completions and responses, Anthropic messages.
+        tokenizer: as for ``diff``.
+        template: chat template of the model; shows what it changes by itself, and makes counts exact.
+        server: ``http://host:port`` of a running llama-server that renders and tokenises instead.
+        build: of llama.cpp that will read them.
+
+    Raises:
+        CacheDoctorError: no two bodies are of one conversation, or an argument cannot be used.
+    """
+    from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
+    from cachedoctor.doctor.linting.sent_requests import from_dicts
+
+    return lint_requests(from_dicts(bodies), LintAsk(tokenizer, template, server, build))

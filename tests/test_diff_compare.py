@@ -180,11 +180,11 @@ def test_hashes_stand_for_text() -> None:
 def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
     """Its model's template does not know how the prompt begins, and it cuts that into pieces."""
     prompt, words = Prompt("a", "slots", "<|im_start|>user hi"), Words()
-    run_diff._check(prompt, run_diff.Ask(), words)  # no template: nothing is known
+    run_diff.check_model(prompt, run_diff.Ask(), words)  # no template: nothing is known
     words.chat_template = "<|im_start|>{{ messages }}"
-    run_diff._check(prompt, run_diff.Ask(), words)
+    run_diff.check_model(prompt, run_diff.Ask(), words)
     words.chat_template = "[INST]{{ messages }}"
-    run_diff._check(prompt, run_diff.Ask(), words)  # a single token
+    run_diff.check_model(prompt, run_diff.Ask(), words)  # a single token
 
     class Letters(Words):
         chat_template = "[INST]{{ messages }}"
@@ -193,9 +193,9 @@ def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
             return Tokens(list(text), list(range(len(text))))
 
     with pytest.raises(CacheDoctorError, match="not of the model"):
-        run_diff._check(prompt, run_diff.Ask(), Letters())
-    run_diff._check(prompt, run_diff.Ask(template="x.jinja"), Letters())
-    run_diff._check(Prompt("a", "text", prompt.text), run_diff.Ask(), Letters())
+        run_diff.check_model(prompt, run_diff.Ask(), Letters())
+    run_diff.check_model(prompt, run_diff.Ask(template="x.jinja"), Letters())
+    run_diff.check_model(Prompt("a", "text", prompt.text), run_diff.Ask(), Letters())
 
 
 def test_the_library_gives_the_same_answer() -> None:

@@ -23,6 +23,7 @@ from cachedoctor.cli import (
     exporter,
     fix,
     fleet,
+    lint,
     probe,
     record_kv,
     redact,
@@ -57,6 +58,7 @@ app.command("watch", cls=Command, short_help="Show live what a server does with 
 app.command("report", cls=Command)(report.report)
 app.command("fix", cls=Command, short_help="Print what to change, in the form of what starts the server.")(fix.fix)
 app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
+app.command("lint", cls=Command, short_help="Check that requests only extend each other.")(lint.lint)
 app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)
 app.command("rules", cls=Command)(rules.rules)

@@ -38,6 +38,7 @@ from cachedoctor.model.finding import (
 from cachedoctor.model.fix import Fix, FixStep, Launcher, OtherFix
 from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.kv_events import KvEvents
+from cachedoctor.model.lint import Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
@@ -111,6 +112,9 @@ __all__ = [
     "Launcher",
     "Level",
     "Line",
+    "Lint",
+    "LintError",
+    "LintHint",
     "Mark",
     "MarkName",
     "Measure",
@@ -161,6 +165,7 @@ __all__ = [
     "StatsTable",
     "Threshold",
     "Totals",
+    "TrialAnswer",
     "Undecided",
     "UnknownShape",
     "Verdict",

@@ -14,13 +14,14 @@ Op = Literal["equal", "replace", "insert", "delete", "move"]
 _INPUTS = [
     "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump",
 ]  # fmt: skip
-_DIFFERENCES = [
+DIFFERENCES = [
     "billing-header", "timestamp", "uuid", "random-id", "counter", "path", "git-state", "json-key-order",
     "json-spacing", "tool-added", "tool-removed", "tools-reordered", "tool-edited", "reasoning-dropped",
     "reasoning-added", "message-edited", "message-removed", "message-inserted", "message-moved", "front-truncated",
     "compacted", "whitespace", "retokenised", "image", "template", "special-token", "appended", "other",
     "system-hoisted", "mode-switched", "compaction-request", "cache-salt", "adapter",
 ]  # fmt: skip
+"""Kinds of a first difference."""
 
 
 class Advice(msgspec.Struct):
@@ -79,7 +80,7 @@ class First(msgspec.Struct):
     column: LineNumber
     place: str | None
     """Path in the request, ``system[0].text``; None for plain text and for what the template wrote."""
-    kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": _DIFFERENCES}})]
+    kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
     """What it is (docs/diff.md): the recogniser that knew it."""
     field: str | None
     """What varies in it, such as ``cch``; with --hash-text a hash if it comes from the prompt."""

@@ -39,9 +39,18 @@ def system_prompt(prompt: Prompt) -> str:
     if prompt.kind not in CHAT or prompt.body is None:
         user = USER.search(prompt.text, 0, _LOOK)
         return prompt.text[: _LOOK if user is None else user.start()]
-    places = _HEAD + tuple(f"{name}[{number}]" for name, number in _system_messages(prompt))
+    places = _system_places(prompt)
     spans = [span for span in prompt.spans if span.place.startswith(places)]
     return "\n".join(prompt.text[span.start : span.end] for span in spans)[:_LOOK]
+
+
+def head_places(prompt: Prompt) -> tuple[str, ...]:
+    """Beginnings of the places in a body that stand in front of the conversation: tools and system prompt."""
+    return ("tools", *_system_places(prompt))
+
+
+def _system_places(prompt: Prompt) -> tuple[str, ...]:
+    return _HEAD + tuple(f"{name}[{number}]" for name, number in _system_messages(prompt))
 
 
 def _system_messages(prompt: Prompt) -> list[tuple[str, int]]:

@@ -47,7 +47,7 @@ def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt
     """
     if path != "-" and Path(path).is_dir():
         return _directory(Path(path))
-    return parse(_read(path), "<stdin>" if path == "-" else path, slot, reply)
+    return parse(read(path), "<stdin>" if path == "-" else path, slot, reply)
 
 
 def load_sent(path: str) -> list[Prompt | None]:
@@ -60,7 +60,7 @@ def load_sent(path: str) -> list[Prompt | None]:
     """
     if path != "-" and Path(path).is_dir():
         return [*_directory(Path(path))]
-    found = sent(_read(path), path)
+    found = sent(read(path), path)
     if not any(prompt is not None for prompt in found):
         raise CacheDoctorError(f"{path}: holds no request bodies", SHAPES)
     return found
@@ -78,7 +78,7 @@ def sent(data: bytes, path: str) -> list[Prompt | None]:
     return found if any(prompt is not None for prompt in found) else []
 
 
-def _read(path: str) -> bytes:
+def read(path: str) -> bytes:
     """Bytes of a file, or of standard input (``-``)."""
     try:
         if path != "-":
@@ -105,6 +105,14 @@ def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) 
     if values is None:
         return [Prompt(path, "text", text)]
     return _prompts(values, path, slot, reply)
+
+
+def is_folder(path: str) -> bool:
+    """Whether a directory of prompts was named."""
+    try:
+        return Path(path).is_dir()
+    except ValueError:  # a name that holds NUL
+        return False
 
 
 def _directory(folder: Path) -> list[Prompt]:

@@ -13,6 +13,7 @@ import msgspec
 from cachedoctor.prompts.confined.child import Child
 from cachedoctor.prompts.confined.pipe_messages import bytes_text, text_bytes
 from cachedoctor.prompts.prompt import CHAT, PlacedSpan, Prompt
+from cachedoctor.prompts.served_template import ServedTemplate
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
 
@@ -51,20 +52,22 @@ class ConfinedTokenizer:
 class ModelFiles:
     """What was given, and the one process that it runs in; none is started before it is needed."""
 
-    def __init__(self, tokenizer: str | None = None, template: str | None = None) -> None:
+    def __init__(self, tokenizer: str | None = None, template: str | None = None, server: str | None = None) -> None:
         """Load the tokenizer; the template is read when there is something to render.
 
         Args:
             tokenizer: a ``tokenizer.json``, a ``.gguf``, a directory, or ``http://host:port`` of a llama-server.
             template: a ``.jinja`` file, ``/props``, ``tokenizer_config.json``, or a ``.gguf``.
+            server: ``http://host:port`` of a llama-server that renders, and tokenises unless there is a ``tokenizer``.
 
         Raises:
             CacheDoctorError: the tokenizer cannot be used.
         """
+        self._server = None if server is None else ServedTemplate(server)
         self._child = Child()
         self._template = template
         self._subject: str | None = None
-        self.cutter = self._cutter(tokenizer)
+        self.cutter = self._cutter(server if tokenizer is None else tokenizer)
 
     def rendered(self, prompt: Prompt, mask_cch: bool) -> Prompt:
         """Render a chat body with the template that was given, or that the tokenizer's source holds.
@@ -76,6 +79,8 @@ class ModelFiles:
         """
         if prompt.kind not in CHAT or prompt.body is None:
             return prompt
+        if self._server is not None:
+            return self._server.rendered(prompt, mask_cch)
         if self._template is None and self.cutter.chat_template is None:
             return prompt
         if self._subject is None:

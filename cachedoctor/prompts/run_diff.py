@@ -79,14 +79,14 @@ def _walked(prompts: list[Prompt], path: str, ask: Ask, files: ModelFiles) -> li
     found = []
     for earlier, later in pairs:
         a, b = prompts[earlier], prompts[later]
-        tools = [mode_switches.tool_names(prompts[i]) for i in _earlier(before, earlier)]
+        tools = [mode_switches.tool_names(prompts[i]) for i in earlier_of(before, earlier)]
         answer = mode_switches.told(_compared(a, b, ask, files, False), a, b, tools)
         found.append(compare_prompts.hashed(answer) if ask.hash_text else answer)
     paired = {index for pair in pairs for index in pair}
     return _with_alone(found, [p for i, p in enumerate(prompts) if i not in paired], ask, files)
 
 
-def _earlier(before: dict[int, int], index: int) -> list[int]:
+def earlier_of(before: dict[int, int], index: int) -> list[int]:
     """The prompts before this one in its conversation, the nearest first."""
     found: list[int] = []
     while index in before and len(found) < conversations.LOOK_BACK:
@@ -98,7 +98,7 @@ def _earlier(before: dict[int, int], index: int) -> list[int]:
 def _compared(a: Prompt, b: Prompt, ask: Ask, files: ModelFiles, hashing: bool = True) -> PromptDiff:
     a = _as_asked(a, b)
     for prompt in (a, b):
-        _check(prompt, ask, files.cutter)
+        check_model(prompt, ask, files.cutter)
     options = compare_prompts.Options(ask.full, ask.context, ask.build or NEWEST)
     found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), files.cutter, options)
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
@@ -131,7 +131,7 @@ def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:
         raise CacheDoctorError(error.message, "give a readable file, a directory of prompts, or -") from error
 
 
-def _check(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> None:
+def check_model(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> None:
     """Refuse the tokenizer of a model that cannot have seen this prompt: counts that are called exact must be."""
     if cutter.chat_template is None or ask.template or prompt.kind not in ("slots", "prompt-dump"):
         return

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from cachedoctor.model import (
+    Advice,
     CacheSample,
     Comparison,
     Counters,
@@ -25,6 +26,7 @@ from cachedoctor.model import (
     Fix,
     FixStep,
     Line,
+    Lint,
     MeasuredRow,
     OptionChange,
     OtherFix,
@@ -163,6 +165,33 @@ def diff(shown: PromptDiff) -> PromptDiff:
     )
 
 
+def lint(shown: Lint) -> Lint:
+    """Return the answer of lint as it may be shown; the user gave the requests, so their text stays."""
+    replace = msgspec.structs.replace
+    return replace(
+        shown,
+        errors=[
+            replace(
+                error, field=error.field and hidden(error.field), place=error.place and hidden(error.place),
+                explanation=hidden(error.explanation), a=hidden(error.a), b=hidden(error.b),
+                advice=_advice(error.advice),
+            )
+            for error in shown.errors
+        ],
+        hints=[
+            replace(hint, place=hint.place and hidden(hint.place), shown=hidden(hint.shown)) for hint in shown.hints
+        ],
+        template=[
+            replace(answer, words=hidden(answer.words), a=hidden(answer.a), b=hidden(answer.b))
+            for answer in shown.template
+        ],
+    )  # fmt: skip
+
+
+def _advice(shown: list[Advice]) -> list[Advice]:
+    return [msgspec.structs.replace(advice, text=hidden(advice.text)) for advice in shown]
+
+
 def _like(text: str, excerpt: str, shown: str) -> str:
     """Hide what an excerpt of the same place hides because of the text around it."""
     return text if shown == hidden(excerpt) else shown
@@ -194,7 +223,7 @@ def _first(shown: First | None) -> First | None:
         field=shown.field and hidden(shown.field),
         a=hidden(shown.a),
         b=hidden(shown.b),
-        advice=[msgspec.structs.replace(advice, text=hidden(advice.text)) for advice in shown.advice],
+        advice=_advice(shown.advice),
     )
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, covering, goes_on_alike, label, value_start
 from cachedoctor.prompts.recognisers.stamps import timestamp
 
-_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
-_PREFIXED = re.compile(
+UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+PREFIXED = re.compile(
     r"(?<![A-Za-z0-9])(?:req|call|functions?|toolu|msg|chatcmpl|cmpl|resp|ses|sess|session|run|trace|span|item|fc|rs"
     r"|evt|thread|thr|asst|prt|usr|user|id|srvtoolu|tool|task|job|conv|chat|file|nonce)[_-](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{6,}"
 )
@@ -60,7 +60,7 @@ _GIT_REACH = 3000
 
 def uuid(d: Difference) -> Recognition | None:
     """A UUID."""
-    found = covering(d, _UUID)
+    found = covering(d, UUID)
     if found is None:
         return None
     a, b = (m.group() for m in found)
@@ -69,7 +69,7 @@ def uuid(d: Difference) -> Recognition | None:
 
 def random_id(d: Difference) -> Recognition | None:
     """An id that is new every time: with a known prefix, hexadecimal, of mixed letters and digits, or named as one."""
-    for pattern, is_id in ((_PREFIXED, _always), (_HEX, _mixed), (_BASE62, _scrambled)):
+    for pattern, is_id in ((PREFIXED, _always), (_HEX, _mixed), (_BASE62, _scrambled)):
         found = covering(d, pattern)
         if found and all(is_id(m.group()) for m in found):
             a, b = (m.group() for m in found)

@@ -29,7 +29,7 @@ _WORDY = (
     rf"|{_MONTH},?\s{_YEAR})"
 )
 _CLOCK = rf"(?:{_TIME}|{_HOUR}){_ZONE}"
-_STAMP = re.compile(
+STAMP = re.compile(
     rf"(?<![\w.:$€£/-])(?:(?:{_DAY},?\s)?(?:{_NUMERIC}|{_WORDY})(?:(?:T|[,\s]\s?(?:at\s)?|_){_CLOCK}(?:\s{_YEAR})?)?"
     rf"|(?:{_DAY},?\s)?{_CLOCK}|{_FULL_DAY})(?!\w|[.:/]\d)"
 )
@@ -44,19 +44,19 @@ _FIRST, _LAST = 1_300_000_000, 2_200_000_000
 """Seconds since 1970 that a clock may show: 2011 to 2039."""
 _APART = 400 * 86_400
 """Seconds; two clock values of one prompt lie no further apart, two telephone numbers do."""
-_HAS_DATE = re.compile(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
+HAS_DATE = re.compile(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
 
 
 def timestamp(d: Difference) -> Recognition | None:
     """A date, a time, a weekday, a span such as ``5 minutes ago``, or seconds since 1970."""
-    for pattern, name in ((_STAMP, ""), (_AGO, "age"), (_EPOCH, "epoch")):
+    for pattern, name in ((STAMP, ""), (_AGO, "age"), (_EPOCH, "epoch")):
         found = covering(d, pattern)
         if found is None:
             continue
         a, b = (m.group().rstrip() for m in found)
         if name == "epoch" and not _clock(a, b):
             continue
-        field = name or ("date" if _HAS_DATE.search(a) else "time")
+        field = name or ("date" if HAS_DATE.search(a) else "time")
         words = {"age": "a time span", "epoch": "a clock value in seconds since 1970"}.get(field, f"a {field}")
         return Recognition("timestamp", a, b, f"{words} changed", field)
     return None

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.tokenizers.base import Tokens, char_at, char_offsets
-
-TIMEOUT_SECONDS = 30.0
-"""For one answer; a server that is reading a prompt of 250,000 tokens still tokenises within a second."""
-_MAX_ANSWER = 256 * 1024 * 1024
-"""Bytes; 250,000 tokens with their pieces are about 10 MiB."""
+from cachedoctor.prompts.tokenizers.server_calls import post
 
 
 class ServerTokenizer:
@@ -60,7 +52,7 @@ class ServerTokenizer:
 
     def _ask(self, text: str, *, add_special: bool = False) -> list[dict[str, Any]]:
         body = {"content": text, "add_special": add_special, "parse_special": True, "with_pieces": True}
-        answer = _post(f"{self._url}/tokenize", json.dumps(body).encode())
+        answer = post(f"{self._url}/tokenize", body)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(tokens, list):
             raise CacheDoctorError(f"{self._url}/tokenize answered without tokens", "is this a llama-server?")
@@ -77,24 +69,3 @@ def _raw(piece: Any) -> bytes:
     if isinstance(piece, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in piece):
         return bytes(piece)
     return str(piece).encode("utf-8", "replace")
-
-
-def _post(url: str, body: bytes) -> Any:
-    # a proxy of the environment is for the internet, not for the user's own server
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - load() checks it
-    except ValueError as error:
-        raise CacheDoctorError(f"{url} is no address: {error}", "give it as http://host:port") from None
-    try:
-        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
-            return json.loads(response.read(_MAX_ANSWER))
-    except urllib.error.HTTPError as error:
-        hints = {401: "the server wants an API key", 503: "the model is still loading: try again"}
-        hint = hints.get(error.code, "is this a llama-server with a model loaded?")
-        raise CacheDoctorError(f"{url} answered {error.code} {error.reason}", hint) from None
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise CacheDoctorError(f"cannot reach {url}: {reason}", "is llama-server running there?") from None
-    except ValueError:
-        raise CacheDoctorError(f"{url} did not answer with JSON", "is this a llama-server?") from None

@@ -39,7 +39,7 @@ def _annotation(finding: Finding, server: str, totals: Totals, fix: Fix | None) 
     path = finding.path if primary is None else primary.path
     place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
     properties = {**place, "title": f"{finding.code} {finding.name}"}
-    named = ",".join(f"{name}={_property(value or '')}" for name, value in properties.items())
+    named = ",".join(f"{name}={property_value(value or '')}" for name, value in properties.items())
     return f"::{_COMMAND[finding.severity]} {named}::{_message(finding, server, totals, fix)}"
 
 
@@ -51,10 +51,10 @@ def _message(finding: Finding, server: str, totals: Totals, fix: Fix | None) -> 
     said = [("cost", headlines.cost(finding, totals)), ("why", finding.why)]
     rows += [f"{key}: {words}" for key, words in said if words]
     rows.append(f"more: cachedoctor explain {finding.code}")
-    return "%0A".join(map(_data, rows))
+    return "%0A".join(map(data, rows))
 
 
-def _data(text: str) -> str:
+def data(text: str) -> str:
     """Escape one row of a command."""
     return _torn(text).replace("%", "%25")
 
@@ -64,8 +64,9 @@ def _torn(text: str) -> str:
     return visible(text).replace("##[", "## [").replace("##vso[", "## vso[")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def property_value(text: str) -> str:
+    """Escape the value of a property of a command."""
+    return data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _measured(report: Report) -> Said:

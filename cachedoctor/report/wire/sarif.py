@@ -72,10 +72,10 @@ def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[st
     out: dict[str, Any] = {
         "id": visible(rule.code),
         "name": visible(rule.name),
-        "shortDescription": {"text": _message(f"{summary}.")},
-        "fullDescription": {"text": _message(f"{summary}. The page of this rule: {more}")},
+        "shortDescription": {"text": message_text(f"{summary}.")},
+        "fullDescription": {"text": message_text(f"{summary}. The page of this rule: {more}")},
         "help": {
-            "text": _message("\n".join([*plain, f"More: {more}"])),
+            "text": message_text("\n".join([*plain, f"More: {more}"])),
             "markdown": "\n\n".join([*rich, f"More: {code(more)}"]),
         },
     }
@@ -96,7 +96,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
         out["ruleIndex"] = index[finding.code]
     return out | {
         "level": finding.severity,
-        "message": {"text": _message(_claim_and_fix(finding, report.totals, do_now.fix_of(finding, report.fix)))},
+        "message": {"text": message_text(_claim_and_fix(finding, report.totals, do_now.fix_of(finding, report.fix)))},
         "locations": [_location(primary) if primary is not None else _start(path)],
         "relatedLocations": [{"id": at, **_location(e)} for at, e in enumerate(related, 1)],
         "partialFingerprints": {FINGERPRINT: mark, GITHUB_FINGERPRINT: mark},
@@ -123,7 +123,7 @@ def _claim_and_fix(finding: Finding, totals: Totals, fix: Fix | None) -> str:
     return "\n".join(rows)
 
 
-def _message(text: str) -> str:
+def message_text(text: str) -> str:
     """Escape what means something in the text of a message: placeholders in braces, links in brackets."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "\\](")
 
@@ -131,7 +131,7 @@ def _message(text: str) -> str:
 def _location(evidence: Evidence) -> dict[str, Any]:
     region = {"startLine": evidence.line, "snippet": {"text": cut(evidence.text, _SNIPPET)}}
     place = {"artifactLocation": {"uri": uri(evidence.path)}, "region": region}
-    return {"physicalLocation": place, "message": {"text": _message(visible(evidence.label))}}
+    return {"physicalLocation": place, "message": {"text": message_text(visible(evidence.label))}}
 
 
 def _start(path: str) -> dict[str, Any]:
@@ -191,4 +191,4 @@ def _open(left: NotEvaluated, index: dict[str, int]) -> dict[str, Any]:
 
 def _notice(kind: str, level: str, text: str, **more: Any) -> dict[str, Any]:
     rows = "\n".join(visible(row) for row in text.split("\n"))
-    return {"descriptor": {"id": kind}, "level": level, "message": {"text": _message(rows)}, **more}
+    return {"descriptor": {"id": kind}, "level": level, "message": {"text": message_text(rows)}, **more}

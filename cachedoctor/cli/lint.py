@@ -1,0 +1,103 @@
+"""``cachedoctor lint``: does each request extend the one before it? Knows arguments, statuses, no prompt."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import ColorOption, Width, by_name
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.sink import Sink, spare_inputs
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.linting.lint_bodies import LintAsk
+    from cachedoctor.model import Lint
+
+_FORMATS: tuple[Literal["text", "json", "sarif", "github"], ...] = ("text", "json", "sarif", "github")
+_APPEND_ONLY, _CHANGED = 0, 1
+
+
+def lint(
+    ctx: typer.Context,
+    bodies: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BODIES]...",
+            help="Request bodies in the order of sending: JSONL, a file each, or - for standard input.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="tokenizer.json, .gguf, or http://host:port; makes counts exact."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf. Without BODIES it is tried itself.",
+        ),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="A running llama-server that renders and tokenises.")
+    ] = None,
+    build: Annotated[
+        int | None,
+        typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp that will read them."),
+    ] = None,
+    hash_text: Annotated[
+        bool, typer.Option("--hash-text", help="Print no prompt text, only hashes and lengths.")
+    ] = False,
+    format: Annotated[
+        Literal["text", "json", "sarif", "github"], typer.Option("--format", "-f", help="Format of the answer.")
+    ] = "text",
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
+    color: ColorOption = "auto",
+    width: Width = None,
+) -> None:
+    """Demand that each request extends the one before it in its conversation, so that a cache can serve it.
+
+    Bodies are those of OpenAI chat, completions and responses and of Anthropic messages; conversations are told apart.
+    An error names the place, what it costs in tokens, and the fix; hints name places that are likely to change.
+    Without BODIES, --template (or --server) tries a chat template with scripted conversations.
+
+    Exit status: 0 append-only; 1 errors, or a template that changes what was said; 2 wrong usage or bad input.
+    """
+    import cachedoctor
+    from cachedoctor.doctor.linting.lint_bodies import LintAsk
+    from cachedoctor.report.forms.lint_forms import write
+
+    chosen = by_name(ctx, format, output, _FORMATS)
+    paths = bodies or []
+    spare_inputs(output, [*paths, tokenizer, template])
+    if not paths and template is None and server is None and tokenizer is None:
+        typer.echo(ctx.get_help(), err=True)
+        raise typer.Exit(2)
+    found = _answer(paths, LintAsk(tokenizer, template, server, build, hash_text))
+    with Interrupts(), Sink(output) as sink, sink.writing() as out:
+        write(chosen, found, out, terminal.look(sink.path is not None, color, width), cachedoctor.__version__)
+    sys.stdout.flush()
+    raise typer.Exit(_APPEND_ONLY if found.append_only else _CHANGED)
+
+
+def _answer(paths: list[str], ask: LintAsk) -> Lint:
+    from cachedoctor.model import CacheDoctorError
+
+    if ask.server is not None and ask.template is not None:
+        raise CacheDoctorError("--template and --server: both would render the bodies", "give one of them")
+    if not paths:
+        from cachedoctor.doctor.linting.template_trial import try_template
+
+        return try_template(ask)
+    from cachedoctor.doctor.linting.lint_bodies import lint_requests
+    from cachedoctor.doctor.linting.sent_requests import read_files
+    from cachedoctor.doctor.tables.log_heads import is_log
+
+    for path in paths:
+        if path != "-" and is_log(path):
+            from shlex import quote
+
+            raise CacheDoctorError(f"{path}: is a log, it has no request bodies", f"cachedoctor analyze {quote(path)}")
+    return lint_requests(read_files(paths), ask)

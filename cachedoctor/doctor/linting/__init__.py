@@ -1,0 +1,1 @@
+"""Answers ``cachedoctor lint``: whether request bodies only grow, and whether a chat template lets them."""

@@ -1,0 +1,403 @@
+"""Lint of request bodies: only grown conversations pass; errors name request, place, cost and fix."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from command import one_line, run
+from conftest import FIXTURES
+from hypothesis import given
+from hypothesis import strategies as st
+from in_process import render_here
+
+import cachedoctor
+from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
+from cachedoctor.doctor.linting.sent_requests import read_files
+from cachedoctor.model import CacheDoctorError, Lint
+from cachedoctor.prompts.tokenizers import server_calls
+
+ROOT = Path(__file__).parent.parent
+TEMPLATE = FIXTURES / "prompts" / "template.jinja"
+DAYS = sorted(path.parent for path in FIXTURES.glob("days/*/requests.jsonl"))
+SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/lint-v1.schema.json").read_text("utf-8")))
+SARIF = jsonschema.Draft202012Validator(json.loads((FIXTURES / "schemas/sarif-2.1.0.schema.json").read_text("utf-8")))
+TURNS = ["Which ship passed first?", "The barge.", "And which one last?", "The cutter.", "Who kept the log?"]
+CASES = {
+    "requests-billing-header": {2: "billing-header", 3: "billing-header", 4: "billing-header"},
+    "requests-history-edited": {6: "message-edited"},
+    "requests-history-truncated": {2: "front-truncated", 3: "front-truncated", 4: "front-truncated"},
+    "requests-image-changed": {4: "image", 7: "message-edited"},
+    "requests-reasoning-stripped": {4: "reasoning-dropped"},
+    "requests-slot-taken": {},
+    "requests-tail-differs-swa": {6: "message-edited", 8: "message-edited"},
+    "requests-timestamp": {2: "timestamp", 3: "timestamp", 4: "timestamp"},
+    "requests-tool-added": {3: "tool-added"},
+    "requests-tools-reordered": {2: "tools-reordered", 3: "tools-reordered", 4: "tools-reordered"},
+}
+"""What the client of each case changed, by the number of the request; what is expected now and then is none of it."""
+
+
+def talk(turns: int = 3, system: str = "You keep the log of a lighthouse.") -> list[dict[str, Any]]:
+    """Bodies of a conversation that only grows."""
+    roles = ("user", "assistant")
+    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(TURNS)]
+    head = {"role": "system", "content": system}
+    return [copy.deepcopy({"messages": [head, *messages[: 2 * turn + 1]]}) for turn in range(turns)]
+
+
+def of_file(path: Path, **ask: Any) -> Lint:
+    return lint_requests(read_files([str(path)]), LintAsk(**ask))
+
+
+def numbers(found: Lint) -> dict[int, str]:
+    return {int(error.path.rpartition("#")[2]): error.kind for error in found.errors}
+
+
+def save(folder: Path, bodies: list[Any]) -> Path:
+    path = folder / "b.jsonl"
+    path.write_text("".join(f"{json.dumps(body)}\n" for body in bodies), "utf-8")
+    return path
+
+
+# ---- verdicts
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_gets_the_verdict_of_what_its_client_did(name: str) -> None:
+    found = of_file(FIXTURES / "cases" / name / "requests.jsonl")
+    assert numbers(found) == CASES[name]
+    assert found.append_only == (not CASES[name])
+    for error in found.errors:
+        assert error.line == int(error.path.rpartition("#")[2])
+        assert error.advice
+        assert 0 < error.cost < error.tokens
+
+
+@pytest.mark.sweep
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("day", DAYS, ids=lambda day: day.name)
+def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = json.loads((day / "truth.json").read_text("utf-8"))
+    render_here(monkeypatch, FIXTURES / "templates/qwen3.jinja" if "reasoning" in day.name else TEMPLATE)
+    changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
+    if day.name.startswith(("dense-cold_burst", "dense-one_shots")):
+        with pytest.raises(CacheDoctorError, match="no two requests"):
+            of_file(day / "requests.jsonl")
+        return
+    found = of_file(day / "requests.jsonl", build=truth["build"])
+    kinds = numbers(found)
+    assert {number for number, kind in kinds.items() if kind != "cache-prompt-off"} >= changed
+    assert bool(kinds) == (truth["side"] == "client")
+
+
+def test_each_way_to_change_a_request_is_an_error_of_that_request() -> None:
+    for change, kind, place in (
+        (lambda body: body["messages"][0].update(content="You keep the log of a harbour."), "message-edited", 0),
+        (lambda body: body["messages"][1].update(content="Which boat passed first?"), "message-edited", 1),
+        (lambda body: body["messages"].pop(1), "message-removed", 1),
+    ):
+        bodies = copy.deepcopy(talk())
+        change(bodies[2])
+        found = cachedoctor.lint(bodies)
+        (error,) = found.errors
+        assert (error.path, error.before, error.line) == ("bodies#3", "bodies#2", None)
+        assert error.place is not None
+        assert error.place.startswith(f"messages[{place}]")
+        if kind == "message-edited":
+            assert error.kind == kind
+        assert not found.append_only
+
+
+def test_a_salt_an_adapter_and_a_switched_off_cache_are_errors() -> None:
+    salted = [{**body, "cache_salt": str(at)} for at, body in enumerate(talk())]
+    assert {error.kind for error in cachedoctor.lint(salted).errors} == {"cache-salt"}
+    assert all(error.cost > 10 for error in cachedoctor.lint(salted).errors)
+    off = [{**body, "cache_prompt": False} for body in talk()]
+    found = cachedoctor.lint(off)
+    assert [(error.kind, error.place) for error in found.errors] == [("cache-prompt-off", "cache_prompt")] * 2
+    assert cachedoctor.lint([{**body, "cache_prompt": True} for body in talk()]).append_only
+
+
+def test_what_is_expected_is_a_hint() -> None:
+    again = [*talk(), copy.deepcopy(talk()[2])]
+    again[3]["messages"][-1]["content"] = "Who painted the tower?"
+    found = cachedoctor.lint(again)
+    assert found.append_only
+    assert [hint.kind for hint in found.hints] == ["last-message-rewritten"]
+    # The same change, but the conversation has gone on: what was said before is another now.
+    later = [*talk(), {"messages": [*again[3]["messages"], {"role": "assistant", "content": "Nobody knows that."},
+                                    {"role": "user", "content": "Then who might?"}]}]  # fmt: skip
+    assert not cachedoctor.lint(later).append_only
+
+
+def test_a_conversation_that_goes_on_in_two_ways_is_no_edit() -> None:
+    start = talk(2)
+    messages = start[1]["messages"]
+    reply = {"role": "assistant", "content": "The cutter, at night."}
+    ways = [{"messages": [*messages, reply, {"role": "user", "content": f"Way {n}, then?"}]} for n in (1, 2)]
+    assert cachedoctor.lint([*start, *ways]).append_only
+
+
+def test_recordings_are_judged_each_by_itself_and_single_files_together(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    one, two = save(tmp_path / "1", talk()), save(tmp_path / "2", talk(system="You keep the log of a harbour."))
+    assert lint_requests(read_files([str(one), str(two)]), LintAsk()).append_only
+    paths = [tmp_path / f"{at}.json" for at in range(3)]
+    for path, body in zip(paths, talk(), strict=True):
+        path.write_text(json.dumps(body, indent=1))
+    found = lint_requests(read_files(list(map(str, paths))), LintAsk())
+    assert (found.append_only, found.requests, found.conversations) == (True, 3, 1)
+
+
+@pytest.mark.sweep
+@given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=12), min_size=3, max_size=9), st.data())
+def test_growing_passes_and_an_edit_in_the_middle_does_not(texts: list[str], data: st.DataObject) -> None:
+    texts = [f"{at} {text}" for at, text in enumerate(texts)]
+    roles = ("user", "assistant")
+    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]
+    bodies = [{"messages": messages[:count]} for count in range(1, len(messages) + 1)]
+    assert cachedoctor.lint(bodies).append_only
+    at = data.draw(st.integers(0, len(messages) - 2))
+    edited = copy.deepcopy(bodies[-1])
+    edited["messages"][at]["content"] += " and something else that nobody had said before"
+    edited["messages"].append({"role": "user", "content": "Go on."})
+    if at:  # with another first message it is another conversation
+        assert not cachedoctor.lint([*bodies, edited]).append_only
+
+
+# ---- hints
+
+
+def test_fragile_places_of_the_head_are_hints_and_nothing_else_is() -> None:
+    system = (
+        "Current time: 2026-11-20 14:02 UTC. Session 0b54f4c2-1c3c-4d52-9ad2-0f2f4f9c1a11. The fair was in May 2019."
+    )
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("b", "a")]
+    found = cachedoctor.lint([{**body, "tools": tools} for body in talk(system=system)])
+    assert found.append_only
+    assert [(h.kind, h.place, h.requests) for h in found.hints] == [
+        ("clock", "messages[0].content", 3),
+        ("uuid", "messages[0].content", 3),
+        ("unsorted-tools", "tools", 3),
+    ]
+    assert all(hint.advice for hint in found.hints)
+    calm = "The fair was in May 2019. At 08:15 the harbour opens. Version 2.1.36, user_id names a field."
+    sorted_tools = [{**body, "tools": tools[::-1]} for body in talk(system=calm)]
+    assert cachedoctor.lint(sorted_tools).hints == []
+
+
+def test_a_template_that_opens_a_reply_in_other_words_is_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    render_here(monkeypatch, FIXTURES / "templates/minimax-m2.jinja")
+    found = cachedoctor.lint(talk(), template="unused")
+    assert (found.append_only, found.rendered) == (True, True)
+    (hint,) = found.hints
+    assert (hint.kind, hint.requests) == ("reply-opening", 2)
+    edited = copy.deepcopy(talk())
+    edited[2]["messages"][3]["content"] += " Or so they say."  # the last message that the request before ends with
+    assert not cachedoctor.lint(edited, template="unused").append_only
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("bodies", "says"),
+    [
+        ([], "there are none"),
+        ([{"messages": []}], "no two requests"),
+        (talk(1), "no two requests"),
+        ([{"model": "x"}] * 2, "unknown shape"),
+        ([{"messages": {1, 2}}], "are not JSON"),
+        ([{"messages": [object()]}], "are not JSON"),
+    ],
+)
+def test_bodies_that_say_nothing_are_refused(bodies: list[Any], says: str) -> None:
+    with pytest.raises(CacheDoctorError, match=says) as caught:
+        cachedoctor.lint(bodies)
+    assert caught.value.hint
+
+
+def test_a_body_that_holds_itself_or_is_too_deep_is_refused() -> None:
+    circle: dict[str, Any] = {"messages": []}
+    circle["messages"].append(circle)
+    deep: dict[str, Any] = {}
+    for _ in range(400):
+        deep = {"messages": [deep]}
+    for body in (circle, deep):
+        with pytest.raises(CacheDoctorError):
+            cachedoctor.lint([body, body])
+
+
+ODD: list[Any] = [
+    None, 1, [], {}, "x", [None], {"role": None}, {"role": 3, "content": {"a": [1]}}, {"content": [1, None, {}]},
+    {"role": "assistant", "tool_calls": "no"}, {"role": "assistant", "tool_calls": [None, {"function": 3}]},
+    {"role": "user", "content": "\ud800 \x1b[31m ::error::x"}, {"role": "tool", "content": float("nan")},
+]  # fmt: skip
+
+
+def test_odd_messages_are_judged_or_refused_and_never_fail() -> None:
+    for odd in ODD:
+        messages = [{"role": "user", "content": "Which ship passed first?"}, odd]
+        bodies = [{"messages": messages}, {"messages": [*messages, {"role": "user", "content": "Go on."}]}]
+        assert cachedoctor.lint(bodies).append_only, odd
+        bodies[1]["tools"] = odd
+        cachedoctor.lint(bodies)
+
+
+# ---- the command
+
+
+def test_the_command_says_it_in_four_formats(tmp_path: Path) -> None:
+    path = FIXTURES / "cases" / "requests-timestamp" / "requests.jsonl"
+    text = run("lint", path)
+    assert (text.returncode, text.stderr) == (1, b"")
+    assert b"error timestamp (date): a date changed" in text.stdout
+    assert b"cost: about 1,761 tokens computed again" in text.stdout
+    done = run("lint", path, "-f", "json")
+    document = json.loads(done.stdout)
+    SCHEMA.validate(document)
+    assert [error["line"] for error in document["errors"]] == [2, 3, 4]
+    report = tmp_path / "lint.sarif"
+    assert run("lint", path, "-o", report).returncode == 1
+    log = json.loads(report.read_text("utf-8"))
+    SARIF.validate(log)
+    places = [result["locations"][0]["physicalLocation"] for result in log["runs"][0]["results"]]
+    assert [place["region"]["startLine"] for place in places] == [2, 3, 4]
+    lines = run("lint", path, "-f", "github").stdout.decode().splitlines()
+    assert [line.split(",")[1] for line in lines[:3]] == ["line=2", "line=3", "line=4"]
+
+
+def test_the_command_ends_with_0_where_all_is_appended(tmp_path: Path) -> None:
+    done = run("lint", save(tmp_path, talk()), "--template", TEMPLATE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"append-only: 3 requests of 1 conversation")
+    assert run("lint", "--template", FIXTURES / "templates/kimi-k2.jinja").returncode == 0
+    tried = run("lint", "--template", FIXTURES / "templates/qwen3.jinja", "-f", "json")
+    assert tried.returncode == 1
+    SCHEMA.validate(json.loads(tried.stdout))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is empty"),
+        ('{"messages": [', "broken JSON"),
+        ("\0\0", "binary"),
+        ('{"choices": []}\n{"choices": []}', "is a response"),
+    ],
+)
+def test_bad_files_are_one_line_and_status_2(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_text(content)
+    done = run("lint", path)
+    assert done.returncode == 2
+    one_line(done, says)
+
+
+@pytest.mark.sweep
+def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
+    bodies = save(tmp_path, talk())
+    log = FIXTURES / "cases" / "requests-timestamp" / "server.log"
+    for args, says in (
+        ((log,), "is a log"),
+        (("nowhere.jsonl",), "cannot be read"),
+        (("-", "-"), "once only"),
+        ((bodies, "--template", "nowhere.jinja"), "cannot be read"),
+        ((bodies, "--server", "ftp://x"), "is no address"),
+        ((bodies, "--server", "http://127.0.0.1:1"), "cannot reach"),
+        ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give one of them"),
+        (("--tokenizer", FIXTURES / "tokenizers/tiny.json"), "no chat template"),
+    ):
+        done = run("lint", *args)
+        assert done.returncode == 2, args
+        one_line(done, says)
+
+
+@pytest.mark.sweep
+def test_hostile_text_reaches_no_terminal_and_hashed_text_nothing(tmp_path: Path) -> None:
+    bodies = talk()
+    bodies[2]["messages"][1]["content"] = "\x1b]0;owned\x07 ::error::planted \u202e secret words"
+    path = save(tmp_path, bodies)
+    for form in ("text", "github", "sarif", "json"):
+        done = run("lint", path, "-f", form)
+        assert b"\x1b" not in done.stdout
+        assert b"\x07" not in done.stdout
+        assert not any(line.startswith(b"::error::planted") for line in done.stdout.splitlines())
+        assert b"secret words" not in run("lint", path, "-f", form, "--hash-text").stdout
+
+
+# ---- a running server
+
+
+class _Server(BaseHTTPRequestHandler):
+    """Renders and tokenises as llama-server does: a token per character."""
+
+    mode = "sound"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.mode == "drips" and "messages" in body:
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.02)
+            except OSError:
+                return
+        if "messages" in body:
+            text = "".join(f"<{m['role']}>{m['content']}" for m in body["messages"])
+            answer: Any = {"prompt": text + "<assistant>"}
+        else:
+            answer = {"tokens": [{"id": ord(char), "piece": char} for char in body["content"]]}
+        status = 500 if self.mode == "refuses" and "messages" in body else 200
+        if status == 500:
+            answer = {"error": {"message": "roles must\nalternate"}}
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(b"[1]" if self.mode == "garbage" and "messages" in body else json.dumps(answer).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Server) as running:
+        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def test_a_running_server_renders_and_counts(server: str) -> None:
+    found = cachedoctor.lint(talk(), server=server)
+    assert (found.append_only, found.exact, found.rendered, found.tokenizer) == (True, True, True, server)
+    bodies = talk()
+    bodies[2]["messages"][1]["content"] = "Which boat passed first?"
+    (error,) = cachedoctor.lint(bodies, server=server).errors
+    prefix = "<system>You keep the log of a lighthouse.<user>Which "
+    assert (error.token, error.char, error.place) == (len(prefix), len(prefix), "messages[1].content")
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [("refuses", "500 roles must"), ("garbage", "without a prompt"), ("drips", "cannot reach|did not answer")],
+)
+def test_a_server_that_answers_badly_is_one_line(
+    server: str, monkeypatch: pytest.MonkeyPatch, mode: str, says: str
+) -> None:
+    monkeypatch.setattr(_Server, "mode", mode)
+    monkeypatch.setattr(server_calls, "DEADLINE_SECONDS", 0.2)
+    with pytest.raises(CacheDoctorError, match=says) as caught:
+        cachedoctor.lint(talk(), server=server)
+    assert caught.value.hint

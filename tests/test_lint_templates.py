@@ -1,0 +1,90 @@
+"""What chat templates of twelve families do with the scripted conversations; each verdict is worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from in_process import render_here
+
+from cachedoctor.doctor.linting import template_trial
+from cachedoctor.doctor.linting.lint_bodies import LintAsk
+from cachedoctor.model import CacheDoctorError, TrialAnswer
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+NAMES = ("plain", "tools", "reasoning-kept", "reasoning-preserved", "reasoning-dropped", "mid-system", "day")
+SHORT = {"y": "yes", "n": "no", "r": "refused", "-": "unknown"}
+FAMILIES = {
+    "chatml": "y y y y n y y",  # shows all reasoning that it is sent
+    "qwen3": "y y n n y y y",  # shows reasoning behind the last user message only
+    "qwen3.5": "y y n y y r y",  # the same unless preserve_thinking is set; refuses later system messages
+    "glm-4.6": "y y n n y y y",
+    "deepseek-v3.1": "n y - - y n y",  # opens with <think>, shows </think>; joins all system messages at the front
+    "minimax-m2": "n n n n y n y",  # opens with <think>, shows none; leaves later system messages out
+    "mistral-small-3.1": "y n - - y r n",  # tools stand before the last user message; a date without system prompt
+    "kimi-k2": "y y - - y y y",
+    "phi-4-mini": "y y - - y - y",  # leaves later system messages out
+    "llama-3.1": "y y - - y y n",  # the date of today in the head
+    "gemma-4": "y y - - y y y",
+    "gpt-oss": "y y - - y - n",
+}
+
+
+def path_of(family: str) -> Path:
+    return FIXTURES / ("prompts/template.jinja" if family == "chatml" else f"templates/{family}.jinja")
+
+
+def answers(family: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, TrialAnswer]:
+    render_here(monkeypatch, path_of(family))
+    found = template_trial.try_template(LintAsk(template="unused"))
+    assert found.append_only == all(answer.verdict != "no" for answer in found.template)
+    return {answer.name: answer for answer in found.template}
+
+
+def test_every_family_is_listed() -> None:
+    assert {path.stem for path in (FIXTURES / "templates").glob("*.jinja")} | {"chatml"} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_template_is_answered_for_question_by_question(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = answers(family, monkeypatch)
+    assert tuple(found) == NAMES
+    wanted = [SHORT[letter] for letter in FAMILIES[family].split()]
+    assert {name: answer.verdict for name, answer in found.items()} == dict(zip(NAMES, wanted, strict=True))
+    for answer in found.values():
+        assert answer.words
+        assert (answer.char is not None) == (answer.verdict == "no")
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "place", "a", "b"),
+    [
+        ("qwen3", "reasoning-kept", "messages[2]", "<think>\nTwo ships", "\n<tool_call>"),
+        ("deepseek-v3.1", "mid-system", "messages[3]", "<｜User｜>", "\n\nFrom here on"),
+        ("deepseek-v3.1", "plain", None, "think>", "/think>The barge"),
+        ("mistral-small-3.1", "tools", "messages[1]", "AVAILABLE_TOOLS]", "INST]"),
+        ("llama-3.1", "day", None, "ember 2023\nToday Date: 01 Jan 2026", ""),
+    ],
+)
+def test_an_answer_says_where_the_renderings_part(
+    family: str, name: str, place: str | None, a: str, b: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = answers(family, monkeypatch)[name]
+    assert answer.a.startswith(a)
+    assert answer.b.startswith(b)
+    assert (answer.place or "").startswith(place or "")
+    assert (answer.place is None) == (place is None)
+
+
+def test_what_is_left_out_is_said_beside_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = answers("minimax-m2", monkeypatch)
+    assert "From here on" in found["mid-system"].words
+    assert "<think>" in found["plain"].words
+
+
+def test_a_template_that_refuses_everything_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.jinja"
+    path.write_text("{{ raise_exception('no such model') }}")
+    render_here(monkeypatch, path)
+    with pytest.raises(CacheDoctorError, match="no such model"):
+        template_trial.try_template(LintAsk(template=str(path)))
