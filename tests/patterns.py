@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import cachedoctor
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.knowledge.later_pattern import LaterPattern
 from cachedoctor.report import secrets
 from cachedoctor.report.hiding.contexts import CONTEXTS
 
@@ -60,6 +61,8 @@ def compiled() -> dict[str, re.Pattern[Any]]:
 
 def _collect(name: str, value: Any, found: dict[str, re.Pattern[Any]], depth: int) -> None:
     value = getattr(value, "__self__", value)
+    if isinstance(value, LaterPattern):
+        value = value.compiled
     if isinstance(value, re.Pattern):
         if all(value.pattern != known.pattern or value.flags != known.flags for known in found.values()):
             found[name] = value

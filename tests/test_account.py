@@ -12,7 +12,7 @@ from conftest import CASES, content_of, given_of, json_of, prompts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachedoctor.account.from_numbers import Placed, place
+from cachedoctor.account.from_numbers import place
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.model import Judged, Mark, Request, Verdict
 
@@ -75,7 +75,7 @@ def test_the_same_numbers_without_a_cause_blame_nobody() -> None:
 
 def test_a_prefix_that_the_server_did_not_give_back() -> None:
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
-    assert place(Judged(lost, Verdict(("CD202",)))) == [Placed("new", None, 300), Placed("server", "CD202", 2000)]
+    assert place(Judged(lost, Verdict(("CD202",)))) == [("new", None, 300), ("server", "CD202", 2000)]
 
 
 def test_each_side_has_a_cause_of_its_own() -> None:
@@ -83,11 +83,11 @@ def test_each_side_has_a_cause_of_its_own() -> None:
     both = turn(cached_tokens=30, common_prefix_tokens=58, lost_tokens=1970, outcome="reprocessed")
     for codes in (("CD202", "CD101"), ("CD901", "CD101", "CD202")):
         assert place(Judged(both, Verdict(codes, avoidable_tokens=1970))) == [
-            Placed("reused", None, 30), Placed("new", None, 300),
-            Placed("client", "CD101", 1942), Placed("server", "CD202", 28),
+            ("reused", None, 30), ("new", None, 300),
+            ("client", "CD101", 1942), ("server", "CD202", 28),
         ]  # fmt: skip
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
-    assert place(Judged(lost, Verdict(("CD901",)))) == [Placed("new", None, 300), Placed("server", None, 2000)]
+    assert place(Judged(lost, Verdict(("CD901",)))) == [("new", None, 300), ("server", None, 2000)]
 
 
 def test_what_the_build_had_to_reuse_is_unexplained() -> None:
@@ -186,7 +186,7 @@ def test_what_several_requests_computed_at_once() -> None:
         "together_tokens": 2622,
     }  # fmt: skip
     assert place(Judged(turn(**burst), Verdict(("CD312",)))) == [
-        Placed("new", None, 198), Placed("together", "CD312", 2622),
+        ("new", None, 198), ("together", "CD312", 2622),
     ]  # fmt: skip
     assert rows(turn(**{**burst, "cached_tokens": 1000})) == {"reused": 1000, "new": 198, "together": 1622}
     assert rows(turn(**{**burst, "cached_tokens": 2700})) == {"reused": 2700, "new": 120}
@@ -252,9 +252,9 @@ def test_the_rows_add_up(
     if prompt is None or cached is None or cached > prompt:
         assert placed == []
     else:
-        assert sum(row.tokens for row in placed) == prompt
-        assert all(row.tokens > 0 for row in placed)
-        assert len({(row.row, row.code) for row in placed}) == len(placed)
+        assert sum(tokens for _, _, tokens in placed) == prompt
+        assert all(tokens > 0 for _, _, tokens in placed)
+        assert len({(row, code) for row, code, _ in placed}) == len(placed)
 
 
 # ---- sums
@@ -309,7 +309,8 @@ def test_a_later_part_has_later_sessions_and_requests() -> None:
     part.add(Judged(lost(100, index=4)))
     rest.add(Judged(lost(900, index=1)))
     part.merge(rest, 5, 2)
-    assert {session: (worst.tokens, worst.request) for session, worst in part.worst.items()} == {
+    worst = {session: server.worst for session, server in part.servers.items()}
+    assert {session: found and (found.tokens, found.request) for session, found in worst.items()} == {
         0: (100, 4),
         2: (900, 6),
     }

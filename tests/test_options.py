@@ -13,7 +13,8 @@ from cachedoctor.knowledge import builds, flags
 from cachedoctor.knowledge.cmdline import parse, settings
 from cachedoctor.knowledge.log_levels import restart, show_accounting, show_text
 from cachedoctor.knowledge.server_options import Name, by_build, lacking, name_for
-from cachedoctor.model import CacheDoctorError, option_rows
+from cachedoctor.launchers.asked_options import variable
+from cachedoctor.model import CacheDoctorError, OptionChange, option_rows
 
 # ---- names
 
@@ -207,6 +208,24 @@ def test_variables_count_and_stand_behind_options() -> None:
     docker = "LLAMA_ARG_CACHE_RAM=1 docker run -e LLAMA_ARG_CACHE_RAM=2 --env=LLAMA_ARG_SWA_FULL=on img -c 64"
     assert [(g.option, g.value) for g in parse(docker)] == [("cache_ram", 2), ("swa_full", True), ("ctx_size", 64)]
     assert read("LLAMA_ARG_KV_SPLIT=1 llama-server") == [("LLAMA_ARG_KV_SPLIT", "kv_unified", None, True)]
+
+
+def test_a_switch_that_became_an_option_with_a_value_hides_nothing() -> None:
+    """--log-colors takes a value from b6451 on."""
+    for colours in ("--log-colors", "--log-colors on", "--log-colors auto"):
+        assert read(f"llama-server {colours} -c 64")[1:] == [("-c", "ctx_size", 64, False)]
+
+
+def test_a_variable_says_off_only_where_the_build_reads_it_so() -> None:
+    """LLAMA_ARG_MMPROJ is a file in every build; others are read as off from b7376 on."""
+    off = [OptionChange(name) for name in ("--no-mmproj", "--no-context-shift", "--no-slots")]
+    assert [variable(change, 8672, 8672) for change in off] == [
+        None,
+        ("LLAMA_ARG_CONTEXT_SHIFT", "0"),
+        ("LLAMA_ARG_ENDPOINT_SLOTS", "0"),
+    ]
+    assert [variable(change, 6900, 6900) for change in off] == [None, None, None]
+    assert [variable(change, None, None) for change in off] == [None, None, None]
 
 
 def test_names_as_the_server_takes_them() -> None:

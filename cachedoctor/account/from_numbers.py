@@ -21,12 +21,8 @@ _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 """History changed; the request itself asked for no cache; several requests with one beginning came at once."""
 
 
-class Placed(NamedTuple):
-    """Tokens of a row, and the code of the rule that says why."""
-
-    row: AccountRow
-    code: str | None
-    tokens: int
+Placed = tuple[AccountRow, str | None, int]
+"""A row, the code of the rule that says why, and the tokens in it; every request has two of them."""
 
 
 class _Split(NamedTuple):
@@ -53,8 +49,8 @@ def place(judged: Judged) -> list[Placed]:
     together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
     split = _split(judged, prompt, cached)
     if split is _NOTHING and not together:  # as most are
-        new = [Placed("new", None, computed)] if computed else []
-        return [Placed("reused", None, cached), *new] if cached else new
+        new: list[Placed] = [("new", None, computed)] if computed else []
+        return [("reused", None, cached), *new] if cached else new
     client, server, undecided = _decided(judged, split)
     if _OWN_WISH in judged.verdict.codes:
         client, server = client + server, 0
@@ -67,7 +63,7 @@ def place(judged: Judged) -> list[Placed]:
     if small:
         client, server, undecided, unexplained = 0, 0, 0, 0
     codes = judged.verdict.codes
-    rows: tuple[tuple[AccountRow, str | None, int], ...] = (
+    rows: tuple[Placed, ...] = (
         ("reused", None, cached),
         ("new", None, computed - client - server - undecided - rounding - together),
         ("client", _first(codes, client=True), client),
@@ -77,7 +73,7 @@ def place(judged: Judged) -> list[Placed]:
         ("unexplained", None, unexplained),
         ("undecided", None, undecided),
     )
-    return [Placed(row, code, tokens) for row, code, tokens in rows if tokens]
+    return [placed for placed in rows if placed[2]]
 
 
 @lru_cache(maxsize=1024)  # a log has few combinations of causes
@@ -103,10 +99,12 @@ def _decided(judged: Judged, split: _Split) -> _Split:
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
+    if r.outcome == "cold":
+        return _NOTHING if r.error is not None else _cold(r, prompt, cached)
+    if r.text_lcp is None and (r.reference_tokens or 0) <= cached and (r.common_prefix_tokens or 0) <= cached:
+        return _NOTHING  # all that was there was reused, as by most
     if r.error is not None:
         return _NOTHING
-    if r.outcome == "cold":
-        return _cold(r, prompt, cached)
     if r.text_lcp is not None and r.reference_tokens is not None:
         reach = min(r.reference_tokens, prompt)
         # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells

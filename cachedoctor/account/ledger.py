@@ -6,12 +6,23 @@ Whole numbers, so that the ledgers of two parts of a log add up to that of the w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
+from cachedoctor.account.asking import asker
 from cachedoctor.account.from_numbers import Placed, place, written_anew
-from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
+from cachedoctor.model import (
+    Account,
+    AccountEntry,
+    AccountRow,
+    ClientAccount,
+    ClientName,
+    Judged,
+    Mark,
+    Request,
+    Undecided,
+)  # fmt: skip
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
 SHOWN = 64
@@ -23,10 +34,9 @@ _PLAIN = frozenset({"reused", "new"})
 """Rows that leave no question."""
 
 Scope = Literal["log", "server", "conversation", "client"]
-Key = tuple[Scope, int, int, str]
-"""Scope, session, conversation and client; -1 and "" where they do not matter."""
-_LOG: Key = ("log", -1, -1, "")
-"""The sum of its servers."""
+_OTHER = ClientName("other", "")
+"""All clients that came when as many were known as are remembered."""
+_UNKNOWN = ClientName("unknown", "")
 
 
 def _open(row: AccountRow, code: str | None) -> bool:
@@ -36,7 +46,7 @@ def _open(row: AccountRow, code: str | None) -> bool:
 
 def _is_plain(placed: list[Placed]) -> bool:
     """Whether no row leaves a question; rows stand in their order."""
-    return not placed or placed[-1].row in _PLAIN
+    return not placed or placed[-1][0] in _PLAIN
 
 
 class Cell(msgspec.Struct, gc=False):
@@ -76,6 +86,11 @@ class Sum(msgspec.Struct):
             cell.tokens += found.tokens
             cell.requests += found.requests
 
+    @property
+    def counts(self) -> bool:
+        """Whether it has a request; those in it may have been taken back."""
+        return bool(self.requests or self.not_placed)
+
     def of(self, *rows: AccountRow) -> int:
         """Tokens of these rows; of all without any."""
         return sum(cell.tokens for (row, _), cell in self.cells.items() if not rows or row in rows)
@@ -108,19 +123,21 @@ class Unexplained(msgspec.Struct):
     def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
         r = judged.request
-        undecided = 0
         if not _is_plain(placed):
-            if not judged.verdict.named:
-                self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
-            undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
-        if undecided and r.slot_named:
-            self.named += sign
-        again = written_anew(r)
-        if again:
+            self._question(judged, placed, sign)
+        if r.outcome == "cold" and (again := written_anew(r)):
             self.anew += sign * again
             self.anew_at = r.marks.get("select") or r.marks["start"]
         if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
             self.returns += sign
+
+    def _question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+        r = judged.request
+        if not judged.verdict.named:
+            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.slot_named:
+            self.named += sign
         if undecided and r.outcome == "cold" and not r.other_candidates:
             self.alike += sign * undecided
             self.alike_requests += sign
@@ -141,14 +158,44 @@ def _displaced(r: Request) -> bool:
     return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
+class Server(msgspec.Struct):
+    """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
+
+    rest: Sum = msgspec.field(default_factory=Sum)
+    """Requests of no conversation, and of those that were not kept."""
+    conversations: dict[int, Sum] = msgspec.field(default_factory=dict)
+    clients: dict[str, Sum] = msgspec.field(default_factory=dict)
+    unexplained: Unexplained = msgspec.field(default_factory=Unexplained)
+    worst: Worst | None = None
+
+    def whole(self) -> Sum:
+        """Add up all of its requests."""
+        whole = Sum()
+        for found in (self.rest, *self.conversations.values()):
+            whole.merge(found)
+        return whole
+
+    def merge(self, more: Server, requests: int) -> None:
+        """Count the requests of another part; so many came before it."""
+        self.rest.merge(more.rest)
+        for thread, found in more.conversations.items():
+            self.conversations.setdefault(thread, Sum()).merge(found)
+        for client, found in more.clients.items():
+            self.clients.setdefault(client, Sum()).merge(found)
+        self.unexplained.merge(more.unexplained)
+        if more.worst is not None:
+            self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
+
+
 class Ledger(msgspec.Struct):
     """Takes every request when it is judged, and takes back those that are judged anew."""
 
-    sums: dict[Key, Sum] = msgspec.field(default_factory=dict)
-    worst: dict[int, Worst] = msgspec.field(default_factory=dict)
+    servers: dict[int, Server] = msgspec.field(default_factory=dict)
     """By session."""
-    unexplained: dict[int, Unexplained] = msgspec.field(default_factory=dict)
-    """By session."""
+    clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
+    """By who sent them, over all servers; ``KEPT`` at most, and the others together."""
+    kept: int = 0
+    """Servers, conversations and clients by address."""
 
     def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
         """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
@@ -156,48 +203,70 @@ class Ledger(msgspec.Struct):
         if r.parent is not None:
             return []
         placed = place(judged)
-        for key in _keys(r):
-            found = self.sums.get(key)
-            if found is None:
-                if len(self.sums) >= KEPT and key[0] == "conversation":
-                    continue
-                found = self.sums[key] = Sum()
-            found.add(placed, sign)
-        unexplained = self.unexplained.get(r.session)
-        if unexplained is None:
-            unexplained = self.unexplained[r.session] = Unexplained()
-        unexplained.add(judged, placed, sign)
+        server = self.servers.get(r.session) or self._begin(r.session)
+        found = None if r.thread is None else server.conversations.get(r.thread)
+        (found or self._first_of(server, r.thread)).add(placed, sign)
+        server.unexplained.add(judged, placed, sign)
         if _is_plain(placed):
             return placed
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
-        before = self.worst.get(r.session)
-        if sign > 0 and left and (before is None or left > before.tokens):
-            self.worst[r.session] = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+        if sign > 0 and left and (server.worst is None or left > server.worst.tokens):
+            server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
         return placed
+
+    def _begin(self, session: int) -> Server:
+        self.kept += 1
+        self.servers[session] = server = Server()
+        return server
+
+    def _first_of(self, server: Server, thread: int | None) -> Sum:
+        """Begin the account of a conversation, if one more is kept."""
+        if thread is None or self.kept >= KEPT:
+            return server.rest
+        self.kept += 1
+        server.conversations[thread] = found = Sum()
+        return found
 
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
-        key = _client(judged.request)
-        if key is not None and (key in self.sums or len(self.sums) < KEPT):
-            self.sums.setdefault(key, Sum()).add(placed, 1)
+        r = judged.request
+        if r.parent is not None:
+            return
+        self._of_client(asker(judged) or _UNKNOWN).add(placed, 1)
+        if r.client is None:
+            return
+        clients = self.servers[r.session].clients
+        if r.client not in clients:
+            if self.kept >= KEPT:
+                return
+            self.kept += 1
+            clients[r.client] = Sum()
+        clients[r.client].add(placed, 1)
+
+    def _of_client(self, name: ClientName) -> Sum:
+        """Return the sum of a client, or that of all who came too late to be remembered."""
+        if name not in self.clients and len(self.clients) >= KEPT and name.by != "unknown":
+            name = _OTHER
+        return self.clients.setdefault(name, Sum())
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
-        for (scope, session, thread, client), found in more.sums.items():
-            key = (scope, session + sessions if session >= 0 else session, thread, client)
-            self.sums.setdefault(key, Sum()).merge(found)
-        for session, unexplained in more.unexplained.items():
-            self.unexplained.setdefault(session + sessions, Unexplained()).merge(unexplained)
-        for session, worst in more.worst.items():
-            self.worst[session + sessions] = Worst(worst.tokens, worst.request + requests, worst.mark)
+        for session, server in more.servers.items():
+            self.servers.setdefault(session + sessions, Server()).merge(server, requests)
+        for name, found in more.clients.items():
+            self._of_client(name).merge(found)
+        self.kept += more.kept
 
     def undecided(self, session: int) -> Undecided | None:
         """What one life of a server computed and nothing explains."""
-        worst, found = self.worst.get(session), self.sums.get(("server", session, -1, ""))
-        more = self.unexplained.get(session, Unexplained())
-        mark = more.anew_at if worst is None else worst.mark
-        if mark is None or found is None:
+        server = self.servers.get(session)
+        if server is None:
             return None
+        more, worst = server.unexplained, server.worst
+        mark = more.anew_at if worst is None else worst.mark
+        if mark is None:
+            return None
+        found = server.whole()
         requests = sum(cell.requests for key, cell in found.cells.items() if _open(*key))
         return Undecided(
             found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
@@ -210,34 +279,80 @@ class Ledger(msgspec.Struct):
         ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet,
         with their rows.
         """
-        pending = Ledger()
+        whole, servers, conversations = Sum(), [], []
+        clients = self._clients(recent)
+        for session, server in sorted(self.servers.items()):
+            of_server = server.whole()
+            whole.merge(of_server)
+            servers.append(_Entry("server", session, of_server))
+            conversations += [
+                _Entry("conversation", session, found, thread) for thread, found in server.conversations.items()
+            ]
+        shown = [entry for entry in servers if entry.sum.counts]
+        if shown:
+            shown.insert(0, _Entry("log", None, whole))
+        for entries in (conversations, clients):
+            entries.sort(key=lambda entry: (-_again(entry.sum), entry.session, entry.thread, entry.client))
+            shown += [entry for entry in entries if entry.sum.counts][:SHOWN]
+        return [_account(entry, names) for entry in shown]
+
+    def _clients(self, recent: Iterable[tuple[Judged, list[Placed]]]) -> list[_Entry]:
+        """The accounts of all clients, with the requests that are not counted for them yet."""
+        found: dict[tuple[int, str], Sum] = {}
+        for session, server in self.servers.items():
+            for client, counted in server.clients.items():
+                found[session, client] = Sum()
+                found[session, client].merge(counted)
         for judged, placed in recent:
-            pending.add_client(judged, placed)
-        for key, found in pending.sums.items():
-            if key in self.sums:
-                found.merge(self.sums[key])
-        whole = Sum()
-        by_scope: dict[Scope, list[tuple[Key, Sum]]] = {}
-        for key, found in {**self.sums, **pending.sums}.items():
-            if found.requests or found.not_placed:
-                by_scope.setdefault(key[0], []).append((key, found))
-        servers = sorted(by_scope.get("server", []), key=lambda kept: kept[0])
-        for _, found in servers:
-            whole.merge(found)
-        shown = [(_LOG, whole), *servers] if servers else []
-        for scope in ("conversation", "client"):
-            some = sorted(by_scope.get(scope, []), key=lambda kept: (-_again(kept[1]), kept[0]))
-            shown += some[:SHOWN]
-        return [_account(key, found, names) for key, found in shown]
+            r = judged.request
+            if r.client is not None and r.parent is None:
+                found.setdefault((r.session, r.client), Sum()).add(placed, 1)
+        return [_Entry("client", session, one, client=client) for (session, client), one in found.items()]
+
+    def by_client(
+        self,
+        names: Mapping[str, str],
+        recent: Iterable[tuple[Judged, list[Placed]]] = (),
+        callers: Iterable[Mapping[ClientName, int]] = (),
+    ) -> list[ClientAccount]:
+        """The clients that computed most again, then all others together, then requests of nobody that is known.
+
+        Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``; ``callers``: requests of
+        servers whose logs have none, by who sent them.
+        """
+        whole = Ledger()
+        for name, found in self.clients.items():
+            whole.clients.setdefault(name, Sum()).merge(found)
+        for one, rows_of_it in recent:
+            if one.request.parent is None:
+                whole._of_client(asker(one) or _UNKNOWN).add(rows_of_it, 1)
+        for counted in callers:
+            for name, requests in counted.items():
+                whole._of_client(name).not_placed += requests
+        known = [(name, found) for name, found in whole.clients.items() if name not in (_OTHER, _UNKNOWN)]
+        if not known and _OTHER not in whole.clients:
+            return []
+        known.sort(key=_rank)
+        rest = whole.clients.get(_OTHER, Sum())
+        others = len(known) - SHOWN if len(known) > SHOWN else 0
+        for _, found in known[SHOWN:]:
+            rest.merge(found)
+        rows = [_client_account(name, 1, found, names) for name, found in known[:SHOWN]]
+        if rest.requests or rest.not_placed:
+            rows.append(_client_account(_OTHER, others, rest, names))
+        if _UNKNOWN in whole.clients:
+            rows.append(_client_account(_UNKNOWN, 0, whole.clients[_UNKNOWN], names))
+        return rows
 
 
-def _keys(r: Request) -> tuple[Key, ...]:
-    server: Key = ("server", r.session, -1, "")
-    return (server,) if r.thread is None else (server, ("conversation", r.session, r.thread, ""))
+class _Entry(NamedTuple):
+    """An account, and whose it is."""
 
-
-def _client(r: Request) -> Key | None:
-    return None if r.client is None or r.parent is not None else ("client", r.session, -1, r.client)
+    scope: Scope
+    session: int | None
+    sum: Sum
+    thread: int | None = None
+    client: str | None = None
 
 
 def _again(found: Sum) -> int:
@@ -245,15 +360,29 @@ def _again(found: Sum) -> int:
     return found.of() - found.of("reused", "new")
 
 
-def _account(key: Key, found: Sum, names: Mapping[str, str]) -> Account:
-    scope, session, thread, client = key
+def _account(entry: _Entry, names: Mapping[str, str]) -> Account:
+    found = entry.sum
+    return Account(
+        entry.scope, entry.session, entry.thread, entry.client,
+        found.requests, found.not_placed, found.of(), _entries(found, names),
+    )  # fmt: skip
+
+
+def _rank(one: tuple[ClientName, Sum]) -> tuple[int, int, int, str, str]:
+    name, found = one
+    return -_again(found), -found.of(), -found.requests - found.not_placed, name.by, name.name
+
+
+def _client_account(name: ClientName, clients: int, found: Sum, names: Mapping[str, str]) -> ClientAccount:
+    return ClientAccount(
+        name.by, name.name or None, clients, found.requests, found.not_placed, found.of(), _entries(found, names)
+    )
+
+
+def _entries(found: Sum, names: Mapping[str, str]) -> list[AccountEntry]:
     entries = [
         AccountEntry(row, None if code is None else names.get(code, code), cell.tokens, cell.requests)
         for (row, code), cell in found.cells.items()
         if cell.tokens
     ]
-    entries.sort(key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))
-    return Account(
-        scope, None if session < 0 else session, None if thread < 0 else thread, client or None,
-        found.requests, found.not_placed, found.of(), entries,
-    )  # fmt: skip
+    return sorted(entries, key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))

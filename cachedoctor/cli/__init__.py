@@ -5,8 +5,9 @@ Knows commands, exit statuses and the words of errors. Knows no log.
 
 from __future__ import annotations
 
-import gc
 import signal
+import sys
+from copy import copy
 from typing import Annotated
 
 import typer
@@ -19,7 +20,10 @@ from cachedoctor.cli import (
     diff,
     explain,
     export,
+    exporter,
     fix,
+    fleet,
+    record_kv,
     redact,
     report,
     rules,
@@ -60,8 +64,11 @@ app.command("stats", cls=Command, short_help="Sum up requests over many logs and
 app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
     compare.compare
 )
+app.command("exporter", cls=Command, short_help="Serve counters for Prometheus over many live logs.")(exporter.exporter)
+app.command("fleet", cls=Command, short_help="Analyze many logs side by side, into tables and a page.")(fleet.fleet)
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
+app.command("record-kv", cls=Command, short_help="Record KV events of vLLM or SGLang.")(record_kv.record_kv)
 app.command("config", cls=Command)(config.config)
 
 
@@ -82,15 +89,23 @@ def _options(
     """Take the options that stand before a command."""
 
 
+def _with_one(words: list[str]) -> typer.Typer:
+    """Give the application with the command that is asked for: typer works out the options of every one that it has."""
+    asked = [command for command in app.registered_commands if command.name in words]
+    if not asked:
+        return app
+    alone = copy(app)
+    alone.registered_commands = asked
+    return alone
+
+
 def main() -> None:
     """Run the command line; never ends in a traceback unless CACHEDOCTOR_DEBUG is set."""
     if hasattr(signal, "SIGPIPE"):
         # A reader that went away (| head) ends us silently, as it ends every Unix tool.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # Requests hold no cycles: looking for some at every turn costs a tenth of the time.
-    gc.set_threshold(25_000, 20, 20)
     try:
-        status = app(standalone_mode=False)
+        status = _with_one(sys.argv[1:2])(standalone_mode=False)
     except TyperException as error:
         raise SystemExit(_refused(error)) from None
     except Exception as error:

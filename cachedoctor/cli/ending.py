@@ -84,7 +84,7 @@ def status(
         terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    if _tells_nothing(report) and not _causes(report):
+    if not _causes(report) and _tells_nothing(report):
         return NOTHING
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
 
@@ -125,7 +125,7 @@ def expected(begin: bytes, size: int = 0) -> str:
 
 
 def _begin(path: str) -> bytes:
-    from cachedoctor.doctor.analysis.resemblance import BEGIN
+    from cachedoctor.doctor.analysis.intake import BEGIN
     from cachedoctor.model import CacheDoctorError
     from cachedoctor.sources.file import FileSource
 
@@ -142,4 +142,4 @@ def has_content(report: Report) -> bool:
 
 def _extras(report: Report) -> bool:
     """Whether anything is known from beside the logs."""
-    return any(session.counters or session.answers for session in report.sessions)
+    return any(session.counters or session.answers or session.kv_events for session in report.sessions)

@@ -62,7 +62,7 @@ class Chain(msgspec.Struct):
                 goes_on |= isinstance(record, Piece) and not record.complete
                 line = record.text
                 continue
-            match = (step.row.loose or step.row.strict).match(line)
+            match = (step.row.loose or step.row.strict).compiled.match(line)
             if match is None:
                 return line if step.row.name in _ONCE else None, goes_on
             if _names(match) != step.names:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from cachedoctor.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS, WRITTEN
+from cachedoctor.knowledge.later_pattern import LaterPattern
 
 _KNOWN_MAX = 256
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL|stdout|stderr)"
@@ -29,16 +30,16 @@ class Prefix(NamedTuple):
     name: str
     starts: bytes
     """First bytes that a line wrapped so can have."""
-    strict: re.Pattern[bytes]
+    strict: LaterPattern[bytes]
     """Matches where the prefix is certain; the group ``origin`` names the server, if any.
 
     Other groups name what a person may not want to show: ``host``, ``process``, ``zone``, ``data``."""
-    loose: re.Pattern[bytes] | None = None
+    loose: LaterPattern[bytes] | None = None
     """Matches the prefix before any text: trusted once ``strict`` has matched with the same origin."""
 
 
 def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) -> Prefix:
-    return Prefix(name, starts, re.compile(strict), None if loose is None else re.compile(loose))
+    return Prefix(name, starts, LaterPattern(strict), None if loose is None else LaterPattern(loose))
 
 
 HEADER = re.compile(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[(?P<logger>[^\]]*)\])?[ \t]*")
@@ -138,11 +139,11 @@ class Prefixes:
         if not line or _BODY.match(line):
             return None
         for row in _BY_FIRST_BYTE.get(line[0], ()):
-            if match := row.strict.match(line):
+            if match := row.strict.compiled.match(line):
                 if row.loose and len(self._known) < _KNOWN_MAX:
                     self._known.add((row.name, origin_of(match)))
                 return match
-            if row.loose and (match := row.loose.match(line)) and (row.name, origin_of(match)) in self._known:
+            if row.loose and (match := row.loose.compiled.match(line)) and (row.name, origin_of(match)) in self._known:
                 return match
         return None
 
@@ -163,4 +164,4 @@ def within(outer: bytes | None, inner: bytes | None) -> bytes | None:
 
 def row_of(match: re.Match[bytes]) -> Prefix:
     """Row of the table that a matched prefix belongs to."""
-    return next(row for row in TABLE if match.re in (row.strict, row.loose))
+    return next(row for row in TABLE if match.re in (row.strict.compiled, row.loose and row.loose.compiled))

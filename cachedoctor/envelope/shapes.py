@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from cachedoctor.knowledge.later_pattern import LaterPattern
+
 _FUNCTION = rb"[\w()~]{1,40}"
 HEAD = (
     rb"(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} [A-Z] "
@@ -34,10 +36,10 @@ WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
 MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
-_SHAPED = re.compile(SHAPED)
-_NEXT_SHAPED = re.compile(rb"\n(?=" + SHAPED + rb")")
-_WRITTEN = re.compile(WRITTEN)
-_NEXT_WRITTEN = re.compile(rb"\n(?=" + WRITTEN + rb")")
+_SHAPED = LaterPattern(SHAPED)
+_NEXT_SHAPED = LaterPattern(rb"\n(?=" + SHAPED + rb")")
+_WRITTEN = LaterPattern(WRITTEN)
+_NEXT_WRITTEN = LaterPattern(rb"\n(?=" + WRITTEN + rb")")
 
 _RANKED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){1,6}\] (?!" + SHAPED + rb")"
 """The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, behind which SGLang writes: no wrapper, and every line has it."""
@@ -62,30 +64,30 @@ _LATER = re.compile(rb"\n(?=" + _CANDIDATE + rb")")
 _ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])"
 )
-_PROGRESS = re.compile(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
+_PROGRESS = LaterPattern(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
 
 
 def is_shaped(body: bytes) -> bool:
     """Whether a llama.cpp server may have written ``body``, as those see it who take wrappers off."""
-    return _SHAPED.match(body) is not None
+    return _SHAPED.compiled.match(body) is not None
 
 
 def shaped(lines: bytes) -> list[int]:
     """Offsets of the lines that are shaped so."""
-    starts = [match.end() for match in _NEXT_SHAPED.finditer(lines)]
+    starts = [match.end() for match in _NEXT_SHAPED.compiled.finditer(lines)]
     return [0, *starts] if is_shaped(lines) else starts
 
 
 def is_written(body: bytes) -> bool:
     """Whether a server of any kind may have written ``body``."""
-    return _WRITTEN.match(body) is not None
+    return _WRITTEN.compiled.match(body) is not None
 
 
 def first_written(lines: bytes) -> bytes | None:
     """Return the first of these lines that a server of any kind may have written."""
     start = 0
     if not is_written(lines):
-        found = _NEXT_WRITTEN.search(lines)
+        found = _NEXT_WRITTEN.compiled.search(lines)
         if found is None:
             return None
         start = found.end()
@@ -108,7 +110,7 @@ def drop_progress(text: bytes) -> bytes:
 
     Any other carriage return stays: what stands before it may be the record, and what follows it a prompt's text.
     """
-    return _PROGRESS.sub(b"", text) if b"\r" in text else text
+    return _PROGRESS.compiled.sub(b"", text) if b"\r" in text else text
 
 
 def candidates(block: bytes) -> list[int]:

@@ -46,6 +46,7 @@ _ENDS = frozenset({"|", "||", "&&", "&", ";", "|&"})
 _WHOLE, _DECIMAL = re.compile(r"-?\d{1,18}"), re.compile(r"-?\d{0,18}\.\d{1,18}")
 _GIVE = "give what started the server: --cmdline 'llama-server -m ...'"
 _TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "false", "off", "disabled"})
+_COLOURS = _TRUE | _FALSE | {"auto", "-1"}
 
 
 def parse(line: str) -> list[Given]:
@@ -161,7 +162,9 @@ def _options(words: list[str]) -> Iterator[Given]:
         elif name in flags.BY_NAME and not name.startswith("LLAMA_"):
             option, _, on = flags.BY_NAME[name]
             value: Value = on
-            if option.kind != "switch" and on:
+            if option is flags.LOG_COLORS and not _COLOURS.intersection(words[at : at + 1]):
+                value = True  # of old builds, a switch
+            elif option.kind != "switch" and on:
                 value = read_value(option, words[at]) if at < len(words) else None
                 at += 1
             yield Given(word, option.key, value)

@@ -22,8 +22,8 @@ def _log(key: str, *names: Name, kind: str = "text", env: str, env_first: int | 
 # ---- what is reused
 
 CACHE_PROMPT = Option(
-    "cache_prompt", _names(7964, "--cache-prompt"), off=_names(7964, "--no-cache-prompt"),
-    env=_names(7964, "LLAMA_ARG_CACHE_PROMPT"), defaults=((None, True),),
+    "cache_prompt", _names(7827, "--cache-prompt"), off=_names(7827, "--no-cache-prompt"),
+    env=_names(7827, "LLAMA_ARG_CACHE_PROMPT"), defaults=((None, True),),
 )  # fmt: skip
 """Before it there was only the request field, with the same default."""
 CACHE_REUSE = Option(
@@ -87,7 +87,7 @@ CTX_SIZE = Option(
 """Tokens; 0 is what the model was trained with."""
 KV_UNIFIED = Option(
     "kv_unified", _names(5937, "--kv-unified", "-kvu"), off=_names(7964, "--no-kv-unified", "-no-kvu"),
-    env=(Name("LLAMA_ARG_KV_UNIFIED", 7376), Name("LLAMA_ARG_KV_SPLIT", 6180, 7079)), defaults=((5937, False),),
+    env=(Name("LLAMA_ARG_KV_UNIFIED", 7376), Name("LLAMA_ARG_KV_SPLIT", 5937, 7079)), defaults=((5937, False),),
 )  # fmt: skip
 """Forced on where the number of slots is left to the server (b7079 and newer)."""
 KV_UNIFIED_PER_SLOT = Option(
@@ -96,7 +96,7 @@ KV_UNIFIED_PER_SLOT = Option(
 )  # fmt: skip
 CONTEXT_SHIFT = Option(
     "context_shift", _names(6301, "--context-shift"), off=_names(None, "--no-context-shift"),
-    env=(Name("LLAMA_ARG_CONTEXT_SHIFT"), Name("LLAMA_ARG_NO_CONTEXT_SHIFT", None, 7079)),
+    env=(Name("LLAMA_ARG_CONTEXT_SHIFT", 6301), Name("LLAMA_ARG_NO_CONTEXT_SHIFT", None, 7079)),
     defaults=((None, True), (6301, False)),
 )  # fmt: skip
 KEEP = Option("keep", _names(None, "--keep"), "number", defaults=((None, 0),))
@@ -126,7 +126,7 @@ SLEEP = Option(
 
 MMPROJ = Option(
     "mmproj", (Name("--mmproj"), Name("-mm", 7376)), "text", off=_names(None, "--no-mmproj"),
-    env=_names(5833, "LLAMA_ARG_MMPROJ"),
+    env=_names(5353, "LLAMA_ARG_MMPROJ"),
 )  # fmt: skip
 JINJA = Option(
     "jinja", _names(None, "--jinja"), env=_names(None, "LLAMA_ARG_JINJA"), defaults=((None, False), (7376, True))
@@ -137,8 +137,8 @@ REASONING = Option(
 )  # fmt: skip
 """PR #25105; on by default since PR #28174, before that the template decided."""
 TEMPLATE_KWARGS = Option(
-    "chat_template_kwargs", _names(None, "--chat-template-kwargs"), "text",
-    env=(Name("LLAMA_ARG_CHAT_TEMPLATE_KWARGS", 9538), Name("LLAMA_CHAT_TEMPLATE_KWARGS", None, 9294)),
+    "chat_template_kwargs", _names(5833, "--chat-template-kwargs"), "text",
+    env=(Name("LLAMA_ARG_CHAT_TEMPLATE_KWARGS", 9538), Name("LLAMA_CHAT_TEMPLATE_KWARGS", 5833, 9294)),
 )  # fmt: skip
 
 # ---- what can be seen
@@ -153,6 +153,7 @@ VERBOSITY = _log("verbosity", *_names(None, "--verbosity", "-lv"), kind="number"
 """b7376 to b9093: 3 is the default, 4 is debug; b9294 and newer: 4 is trace, 5 is debug."""
 LOG_FILE = _log("log_file", Name("--log-file"), env="FILE", env_first=7376)
 LOG_COLORS = _log("log_colors", Name("--log-colors"), env="COLORS")
+"""A switch without a value up to b6301."""
 LOG_JSONL = Option("log_jsonl", _names(11063, "--log-jsonl"), env=_names(11063, "LLAMA_ARG_LOG_JSONL"))
 LOG_PROMPTS_DIR = Option("log_prompts_dir", _names(9713, "--log-prompts-dir"), "text")
 """One text file per rendered prompt."""
@@ -208,6 +209,10 @@ INSTEAD = {
     "least distance between two of them in tokens, so a smaller N means more",
 }
 """What took the place of a removed option that has no other name, for the builds after it."""
+
+READ_BOTH_WAYS = 7376
+"""From here on a switch and its switch-off are one option, whose variable is read as off, too. Before, a variable that
+said off did nothing."""
 
 UNREAD_ENV = {"LLAMA_ARG_KV_SPLIT", "LLAMA_ARG_NO_CONTEXT_SHIFT", "LLAMA_ARG_NO_ENDPOINT_SLOTS"}
 """Variables whose value says the opposite of their option, or whose sense is not certain: their value is not read."""

@@ -81,5 +81,6 @@ def variable(change: OptionChange, low: int | None, high: int | None) -> tuple[s
 
 
 def _read_both_ways(option: Option, off: Name, low: int | None, high: int | None) -> bool:
-    """Whether the variable of a switch is read as off, too: where the switch has a name for that."""
-    return bool(option.names) and off.exists(low, high) is True
+    """Whether the variable of an option is read as off, too: that of a switch which has a name for it in new builds."""
+    paired = option.kind == "switch" and low is not None and low >= flags.READ_BOTH_WAYS
+    return paired and off.exists(low, high) is True

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+
+
+class LogFile(NamedTuple):
+    """One of the rotations of a log."""
+
+    path: str
+    before: int = 0
+    """Lines of the log in the files before it: a server counts its lines on from file to file."""
 
 
 class Segment(msgspec.Struct):
@@ -23,6 +33,12 @@ class Segment(msgspec.Struct):
     def number(self, index: int) -> int:
         """Line number in the input of the body with the 0-based ``index``."""
         return self.first + index if self.numbers is None else self.numbers[index]
+
+    def behind(self, lines: int) -> Segment:
+        """Return the same segment with so many lines before its input."""
+        numbers = None if self.numbers is None else [number + lines for number in self.numbers]
+        stored = {number + lines: line for number, line in self.stored.items()}
+        return Segment(self.origin, self.data, self.first + lines, numbers, stored)
 
 
 class Mark(msgspec.Struct, gc=False):

@@ -40,13 +40,14 @@ def in_order(rules: list[AnyRule]) -> list[AnyRule]:
     """
     ordered: list[AnyRule] = []
     waiting = list(rules)
+    open_codes = {rule.code for rule in waiting}
     while waiting:
-        open_codes = {rule.code for rule in waiting}
         ready = next((rule for rule in waiting if open_codes.isdisjoint(_first(rule))), None)
         if ready is None:
             raise ValueError(f"rules wait for each other: {', '.join(rule.code for rule in waiting)}")
         ordered.append(ready)
         waiting.remove(ready)
+        open_codes.remove(ready.code)
     return ordered
 
 

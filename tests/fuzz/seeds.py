@@ -9,6 +9,7 @@ import lzma
 from itertools import pairwise
 from pathlib import Path
 
+import kv_messages as kv
 from tokenizer_files import SPEC, TINY
 from wrapped import LOG, docker, jsonl
 
@@ -96,6 +97,18 @@ def metrics() -> list[bytes]:
         text.replace("vllm:", "sglang:").encode(),
         text.encode("utf-16"),
     ]
+
+
+def ranges() -> list[bytes]:
+    """What Prometheus answers to a question about a range."""
+    return [(FIXTURES / "vllm" / "prometheus_range.json").read_bytes()]
+
+
+def kv_events() -> list[bytes]:
+    """Recordings of KV events, and what servers send."""
+    recorded = (FIXTURES / "measured" / "vllm-kv-events-small.kv.jsonl").read_bytes().split(b"\n")
+    events = [kv.stored("a", "b"), kv.as_arrays(kv.removed("b")), kv.CLEARED]
+    return [b"\n".join(recorded[:4]), b"\n".join(recorded[:1] + recorded[28:31]), kv.frames(0, *events)[-1]]
 
 
 def responses() -> list[bytes]:

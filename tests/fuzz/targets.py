@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor import config
+from cachedoctor.account.from_kv_events import KvFold
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.compare import compare as comparing
 from cachedoctor.doctor.explain.explain import explain as explained
@@ -28,12 +29,14 @@ from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.launchers.asked_options import Asked
-from cachedoctor.metrics import dump_spans, dumps
+from cachedoctor.metrics import dump_spans, dumps, kv_recording, prometheus_range
 from cachedoctor.metrics.dump import Dump
+from cachedoctor.metrics.kv_messages import Blinder
 from cachedoctor.metrics.responses import Given
 from cachedoctor.metrics.responses import read as read_responses
-from cachedoctor.model import CacheDoctorError, PromptDiff, as_typed
+from cachedoctor.model import CacheDoctorError, KvEvents, PromptDiff, as_typed
 from cachedoctor.model.bounds import MOST as MANY
+from cachedoctor.model.kv_events import KvLine
 from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
@@ -241,6 +244,45 @@ def _counted(pieces: list[bytes]) -> list[Dump]:
 _DUMP = seeds.metrics()[0]
 
 
+def kv_events(data: bytes) -> None:
+    """A recording adds up, however it is cut; a message of anything is a line that can be read back, or none."""
+    found = _recorded([data])
+    assert _recorded(cuts_of(data)) == found
+    if found is not None:
+        rows = (found.new, found.evicted, found.emptied, found.changed, found.salted, found.routed, found.present)
+        assert sum(rows) == found.stored
+    message = _BLINDER.message([b"", bytes(8), data], 0)
+    if message is not None:
+        assert msgspec.json.decode(msgspec.json.encode(message), type=KvLine) == message
+
+
+def _recorded(pieces: list[bytes]) -> KvEvents | None:
+    try:
+        return KvFold("f").take(kv_recording.lines(pieces, "f"))
+    except CacheDoctorError as error:
+        one_line(error)
+        return None
+
+
+_BLINDER = Blinder(bytes(32))
+
+
+def prometheus(data: bytes) -> None:
+    """An answer of Prometheus gives dumps that can be counted, or is an error in one line."""
+    try:
+        moments = prometheus_range.moments(data, "f")
+    except CacheDoctorError as error:
+        one_line(error)
+        return
+    found = [dump for moment, exposition in moments for dump in dumps.of(exposition, f"f at {moment}")]
+    for dump in found:
+        dump.asked = "f"
+    lives = [life for server in dump_spans.lives(found) for life in server]
+    for counted in (counted for life in lives for counted in life):
+        numbers = [value for value in msgspec.structs.astuple(counted) if isinstance(value, int)]
+        assert all(0 <= value <= MANY for value in numbers), counted
+
+
 def responses(data: bytes) -> None:
     """Responses are answers that add up, however they are cut, or an error in one line."""
     found = _answered([data])
@@ -389,6 +431,8 @@ TARGETS = {
     "diff": Target(diff, seeds.pairs),
     "beside": Target(beside, seeds.prompts),
     "metrics": Target(metrics, seeds.metrics),
+    "prometheus": Target(prometheus, seeds.ranges),
+    "kv_events": Target(kv_events, seeds.kv_events),
     "responses": Target(responses, seeds.responses),
     "tokenizer": Target(tokenizer, lambda: [*seeds.tokenizers(), *seeds.models()]),
     "template": Target(template, seeds.templates),

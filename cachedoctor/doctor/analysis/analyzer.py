@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import cachedoctor
+from cachedoctor.account import of_servers
 from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
-from cachedoctor.doctor.analysis.intake import HeldBack, Intake
+from cachedoctor.doctor.analysis.intake import BEGIN, HeldBack, Intake
 from cachedoctor.doctor.analysis.line_order import take_all
-from cachedoctor.doctor.analysis.resemblance import BEGIN
 from cachedoctor.doctor.analysis.reuse import Reuse
 from cachedoctor.doctor.analysis.rows import RowSpool
 from cachedoctor.doctor.analysis.servers import Servers
@@ -25,13 +28,13 @@ from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
 from cachedoctor.doctor.diagnosis.session_findings import restart
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.doctor.naming import printable
-from cachedoctor.engines.llamacpp.pasted_issue import Issue, read_issue
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
+    ClientName,
     Finding,
     Fix,
     Given,
@@ -47,6 +50,7 @@ from cachedoctor.model import (
     Setting,
     Totals,
 )
+from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.model.row import read_rows
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
+    from cachedoctor.doctor.fixing.fixes import Told
+    from cachedoctor.model import Launcher
 
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
@@ -75,6 +81,7 @@ class Analyzer:
         listener: Listener | None = None,
         options: Options = DEFAULTS,
         extras: ExtraInputs | None = None,
+        told: Told | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -85,8 +92,10 @@ class Analyzer:
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
             listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
-            aside: dumps of /metrics and responses; the servers of the logs get them in the end.
+            extras: dumps of /metrics and responses; the servers of the logs get them in the end.
+            told: what somebody says of the start of the servers.
         """
+        self._told_start = told
         self._extras = extras
         self._lives = Sessions(given or [])
         self._prompts = prompts
@@ -101,11 +110,12 @@ class Analyzer:
         self._sessions = self._lives.sessions
         self._sums = Sums()
         self._ledger = Ledger()
-        self._told: dict[int, tuple[Judged, list[Placed]]] = {}
+        self._told: OrderedDict[int, tuple[Judged, list[Placed]]] = OrderedDict()
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
+        self._askers: dict[int, ClientName] = {}
         """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
         self._settled = False
         self._number = 0
@@ -118,6 +128,8 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
+        self._before = 0
+        """Lines of the open log in the rotations before its open file."""
         self.begin = b""
         """First bytes of the last input."""
         self._excerpt = self._held_back()
@@ -135,14 +147,15 @@ class Analyzer:
             line: number of the first line; behind the first one of its file another life of the server came before.
         """
         self.close()
-        self._lives.follows, self._lives.issue = line > 1, Issue()
+        self._lives.follows, self._lives.issue = line > 1, None
         path = printable(path)
         if not continues:
             self._close_trackers()
             self._diagnosis.forget()
             self._reuse.finish()
             self._faults.servers.clear()
-        self._servers.begin(path, continues)
+        self._before = self._before + self._inputs[-1].lines if continues else 0
+        self._servers.begin(LogFile(path, self._before), continues)
         self._measuring.begin(path, continues)
         self._intake, self.begin = Intake(path, line), b""
         self._excerpt = self._held_back()
@@ -188,9 +201,20 @@ class Analyzer:
         if info.launcher is None and info.recognised:
             info.launcher = delivered_by(self.begin)
 
+    def _note_start(self, session: Session, launcher: Launcher | None) -> None:
+        """Say of a server what started it: advice goes by that."""
+        told = self._told_start
+        session.launcher = (told and told.launcher) or launcher
+        if told is not None and told.line is not None:
+            session.cmdline = told.line
+
     def _read_excerpt(self, segments: list[Segment]) -> None:
         """Read an input that is no more than an excerpt, after the text above its log."""
+        if not segments:
+            return
         if len({segment.origin for segment in segments} - {None}) <= 1:
+            from cachedoctor.engines.llamacpp.pasted_issue import read_issue
+
             above = [line for segment in segments if segment.origin is None for line in segment.data.split(b"\n")]
             self._lives.issue = read_issue(above)
         self._segments(segments, excerpt=True)
@@ -259,6 +283,10 @@ class Analyzer:
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._listener is not None:
+            if opened:
+                self._note_launcher()
+                for one in judged:
+                    self._note_start(self._sessions[one.request.session], self._inputs[-1].launcher)
             told = [(one, self._sessions[one.request.session]) for one in judged]
             self._listener.examined(told, self.findings() if opened else [])
         for one in judged:
@@ -285,13 +313,14 @@ class Analyzer:
             self._ledger.add(before[0], -1)
         self._told[number] = judged, self._ledger.add(judged)
         if len(self._told) > OPEN:
-            self._ledger.add_client(*self._told.pop(next(iter(self._told))))
+            self._ledger.add_client(*self._told.popitem(last=False)[1])
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
         turn = self._turns.get(request.index)
         session = self._sessions[request.session]
-        return self._diagnosis.revise(_by_text(request, turn), session, None if turn is None else turn.difference)
+        text = None if turn is None else turn.difference
+        return self._asked_by(self._diagnosis.revise(_by_text(request, turn), session, text))
 
     def _ask(self, request: Request) -> Judged:
         session, turn = self._sessions[request.session], None
@@ -299,13 +328,23 @@ class Analyzer:
             turn = self._turn(request, session, self._prompts)
             request = _by_text(request, turn)
         self._returns.note(request, session)
-        return self._diagnosis.examine(request, session, None if turn is None else turn.difference)
+        judged = self._diagnosis.examine(request, session, None if turn is None else turn.difference)
+        return self._asked_by(judged)
+
+    def _asked_by(self, judged: Judged) -> Judged:
+        """The request with the client that its body names."""
+        asker = self._askers.get(judged.request.index)
+        return judged if asker is None else replace(judged, asker=asker)
 
     def _turn(self, request: Request, session: Session, prompts: GivenPrompts) -> TextTurn | None:
         """Which turn of which conversation it is by its text, remembered as long as the request may be revised."""
         turn = prompts.turn(request)
         if prompts.matched:
             session.settings.setdefault("prompts_given", Setting(True, None))
+        if prompts.asker is not None:
+            self._askers[request.index] = prompts.asker
+            if len(self._askers) > OPEN:
+                del self._askers[next(iter(self._askers))]
         if turn is not None:
             self._turns[request.index] = turn
             if len(self._turns) > OPEN:
@@ -426,6 +465,7 @@ class Analyzer:
         if not last.parted:
             last.parted = self._prompts.successive()
             last.sent = self._prompts.summed(last)
+            last.callers = self._prompts.callers() or last.callers
 
     def _name_faults(self) -> None:
         """Name the files beside the log that failed at their work among the inputs, each once."""
@@ -439,6 +479,11 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
+        if self._intake is not None:
+            self._note_launcher()
+        launchers = {info.path: info.launcher for info in self._inputs}
+        for session in self._sessions:
+            self._note_start(session, launchers.get(session.path))
         sessions = self._lives.reported()
         self._compare_bodies(sessions)
         self._name_faults()
@@ -446,26 +491,28 @@ class Analyzer:
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
-        if self._intake is not None:
-            self._note_launcher()
         left = self._diagnosis.not_evaluated(sessions, findings)
+        names = {rule.code: rule.name for rule in by_code}
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
-            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs),
+            self._ledger.accounts(names, self._told.values()) or of_servers.accounts(sessions, names),
+            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
+            clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
 
 
-def _fixes(findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo]) -> list[Fix]:
+def _fixes(
+    findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: Told | None
+) -> list[Fix]:
     """What mends the findings; the launchers are imported where there is something to mend."""
     if not findings:
         return []
     from cachedoctor.doctor.fixing.fixes import fixes
 
-    return fixes(findings, sessions, inputs)
+    return fixes(findings, sessions, inputs, told)
 
 
 def _by_text(request: Request, turn: TextTurn | None) -> Request:

@@ -15,6 +15,8 @@ from cachedoctor.model import InputInfo, Segment
 MAX_LINE = 1 << 20
 """Bytes of one line that are kept; no message is longer, only printed prompts and bodies are."""
 
+BEGIN = 1 << 14
+"""First bytes of an input, by which it is said what it looks like, or what started the server."""
 EXCERPT_LINES = 500
 EXCERPT_BYTES = 1 << 18
 """An input with no more is an excerpt."""

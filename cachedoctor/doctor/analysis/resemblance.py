@@ -9,11 +9,10 @@ import re
 
 import msgspec
 
+from cachedoctor.doctor.analysis.intake import BEGIN
 from cachedoctor.envelope import MOST
 from cachedoctor.knowledge.texts import sound_json
 
-BEGIN = 1 << 14
-"""Bytes that are looked at."""
 _KEYS = 4
 """Keys of a record that are named."""
 _KEY = re.compile(r"[\w@.-]{1,40}")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cachedoctor.doctor.analysis.cmdline_facts import add_cmdline_facts
-from cachedoctor.engines.llamacpp.pasted_issue import Issue
 from cachedoctor.model import Given, Session, Setting
 from cachedoctor.report.words.server_words import LLAMA
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.llamacpp.pasted_issue import Issue
 
 _LATEST = 16
 """Sessions among which one with requests is looked for: it says that the server was restarted."""
@@ -17,7 +21,7 @@ class Sessions:
     def __init__(self, given: list[Given]) -> None:
         """``given``: options of the command line that started llama-server."""
         self._given = given
-        self.issue = Issue()
+        self.issue: Issue | None = None
         """What the text above the log of the open input says."""
         self.sessions: list[Session] = []
         self.follows = False
@@ -36,9 +40,12 @@ class Sessions:
         session = self.begin(path, origin)
         if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
             session.settings["restarted"] = Setting(True, None)
-        add_cmdline_facts(session, self._given or self.issue.given)
-        if self.issue.build is not None:
-            session.build, session.build_source = self.issue.build, "paste"
+        issue = self.issue
+        add_cmdline_facts(session, self._given or ([] if issue is None else issue.given))
+        if issue is not None:
+            session.cmdline = None if self._given else issue.cmdline
+            if issue.build is not None:
+                session.build, session.build_source = issue.build, "paste"
         return session
 
     def reported(self) -> list[Session]:
@@ -49,7 +56,14 @@ class Sessions:
             s
             for s in self.sessions
             if s.index not in doubled
-            and (s.n_requests or s.counters or s.answers or s.incidents or (s.seen and not _library(s, others)))
+            and (
+                s.n_requests
+                or s.counters
+                or s.answers
+                or s.kv_events
+                or s.incidents
+                or (s.seen and not _library(s, others))
+            )
         ]
 
     def _joined(self) -> set[int]:

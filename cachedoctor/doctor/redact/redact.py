@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import IO
 
-from cachedoctor.doctor.analysis.intake import Blocks
-from cachedoctor.doctor.analysis.resemblance import BEGIN
+from cachedoctor.doctor.analysis.intake import BEGIN, Blocks
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import fork_lines
 from cachedoctor.doctor.redact import program_lines

@@ -16,6 +16,7 @@ import msgspec
 from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.client_errors import refusals
+from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED, Change, first_change
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
@@ -293,17 +294,6 @@ def _changed(change: Change, segment: Segment) -> Event:
         "line": segment.number(change.before), "was": b"-" + change.was, "kind": change.kind, "place": change.place,
     }  # fmt: skip
     return Event(CHANGED.id, CHANGED, fields, -1, -1, segment.number(change.after), b"+" + change.is_now, 0)
-
-
-class Partly(dict[str, object]):
-    """Fields of a line of which some are missing."""
-
-    def __missing__(self, name: str) -> object:
-        raise LacksFieldError(name)
-
-
-class LacksFieldError(Exception):
-    """A field that is needed was left out."""
 
 
 def plain_of(line: bytes) -> bytes:

@@ -6,7 +6,7 @@ life.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,12 +14,13 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp import blocks, fused, lines
 from cachedoctor.engines.llamacpp.client_addresses import ANSWERED, Clients
-from cachedoctor.engines.llamacpp.excerpts import LacksFieldError
 from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.partly import LacksFieldError
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
+from cachedoctor.model.log_lines import LogFile
 
 PLAN = Plan(
     frozenset(lines.ON) | STARTUP,
@@ -45,7 +46,7 @@ class Tracker:
 
     def __init__(
         self,
-        path: str,
+        files: Sequence[LogFile],
         origin: str | None,
         new_session: Callable[[str, str | None], Session],
         number: Callable[[], int],
@@ -56,8 +57,8 @@ class Tracker:
         """Begin without a line.
 
         Args:
-            path: of the input.
-            origin: of the lines in it.
+            files: of the log, as they are read; the last one is open.
+            origin: of the lines in them.
             new_session: makes one for a path and an origin.
             number: gives the next number of a request.
             scanner: that reads the lines.
@@ -65,7 +66,7 @@ class Tracker:
             time_of: wall clock of the line with this number, where its wrapper has one; left out where no request is
                 listed, since then nobody asks when one began and for whom.
         """
-        self.path = path
+        self._files = files
         self.origin = origin
         self.finished: list[Request] = []
         """Requests that ended, and those given before that turned out to belong to another conversation."""
@@ -81,7 +82,8 @@ class Tracker:
 
     def _open(self, line: int) -> None:
         """Begin a life at ``line``."""
-        session = self._new_session(self.path, self.origin)
+        session = self._new_session(self._files[0].path, self.origin)
+        session.files = self._files
         session.first_line = session.last_line = line
         clients = None if self._time_of is None else Clients(self._when)
         self.life = Life(session, self._build, self._number, self.finished.append, clients, self._scanner)

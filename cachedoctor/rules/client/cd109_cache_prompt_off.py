@@ -59,10 +59,10 @@ def say(g: Group) -> FindingText:
             Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
             *(
                 []
-                if g.session.at_least(7964) is False
+                if g.session.at_least(7827) is False
                 else [
                     Remedy(
-                        _ON_THE_SERVER + (", as the command line has it." if told else ", b7964 and newer."),
+                        _ON_THE_SERVER + (", as the command line has it." if told else ", b7827 and newer."),
                         options=left_out("--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT") if told else [],
                     )
                 ]

@@ -1,4 +1,4 @@
-"""CD605: the pool of states of a hybrid model is full while its KV pool has room."""
+"""CD605: the memory for the states of a hybrid model is full while its KV cache has room."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def _note(
 ) -> SessionFinding:
     held = session.setting("mamba_states")
     of = f" (of {n(held)})" if isinstance(held, int) else ""
-    beside = "" if tokens is None else f", while the KV pool was used to {100 * tokens:.0f} %"
+    beside = "" if tokens is None else f", while the KV cache was used to {100 * tokens:.0f} %"
     claim = (
-        f"running requests held {100 * (period.mamba_usage or 0):.0f} % of the states{of}{beside}; "
+        f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of "
+        f"them{of}, next to none were left for reuse{beside}; "
         f"of {n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
     return SessionFinding(
@@ -59,13 +60,19 @@ def _note(
     )
 
 
+def _more_states(session: Session) -> Remedy:
+    what = "Give states more of the memory, at the cost of KV cache: "
+    if session.since("0.5.4") is False:
+        return Remedy(f"{what}a larger number of states (--max-mamba-cache-size).")
+    return Remedy(
+        f"{what}a higher ratio than the default of 0.9 (0.5.4 and newer), or a number of states (--max-mamba-cache-size).",
+        options=as_typed("--mamba-full-memory-ratio 1.5"),
+    )
+
+
 def _remedies(session: Session) -> list[Remedy]:
     out = [
-        Remedy(
-            "Give states more of the memory, at the cost of KV cache: a higher ratio than the default of 0.9 (0.5.4 and newer), or a "
-            "number of states (--max-mamba-cache-size).",
-            options=as_typed("--mamba-full-memory-ratio 1.5"),
-        ),
+        _more_states(session),
         Remedy(
             "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
             options=as_typed("--mamba-ssm-dtype bfloat16"),
@@ -89,7 +96,7 @@ def _remedies(session: Session) -> list[Remedy]:
 RULE = SessionRule(
     "CD605",
     "mamba-state-pressure",
-    "The pool of states of a hybrid model is full while the KV pool has room",
+    "The memory for the states of a hybrid model is full while the KV cache has room",
     severity="warning",
     inspect=inspect,
     engine="sglang",

@@ -57,7 +57,9 @@ def _remedies(session: Session, hybrid: bool, short: bool, prompt: float) -> lis
     found = []
     if hybrid and not short:
         found.append(Remedy("Put what all prompts share in front, as long as a block at least."))
-    if hybrid:
+    if hybrid and session.since("0.26") is False:
+        found.append(Remedy("Use 0.26 or newer, which can let prompts that come back whole match at shorter lengths."))
+    elif hybrid:
         newer = "" if session.since("0.26") is True else " From 0.26 on."
         found.append(
             Remedy(
