@@ -9,6 +9,7 @@ from conftest import json_of, report_of
 from test_ik_llama import REWRITTEN
 from wrapped import docker
 
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.intake import EXCERPT_LINES
 from cachedoctor.envelope.clock import ends, wall_time
 
@@ -97,6 +98,17 @@ def test_a_launch_that_is_told_of_later_has_its_own_time(before: list[str]) -> N
     lines = REWRITTEN.splitlines(True)
     at = [index for index, line in enumerate(lines) if "launch_slot_with_task" in line]
     assert times([*before, *stamped(lines)]) == [f"--11-20T12:00:{index:02}" for index in at]
+
+
+def test_a_launch_in_one_rotation_is_told_of_in_the_next() -> None:
+    """Each file's lines are counted from 1; the time is that of the launch."""
+    lines = stamped(REWRITTEN.splitlines(True))
+    at = next(index for index, line in enumerate(lines) if "launch_slot_with_task" in line) + 1
+    analyzer = Analyzer()
+    for part, continues in ((lines[:at], False), (lines[at:], True)):
+        analyzer.open("server.log", continues=continues)
+        analyzer.feed("".join(part).encode())
+    assert [json.loads(row)["time"] for row in analyzer.finish().requests.lines()] == times(lines)
 
 
 def answer(address: str, path: str = "/v1/messages", method: str = "POST") -> str:
