@@ -85,9 +85,9 @@ def test_requests_behind_a_rotation_have_their_time() -> None:
     assert times[1] == times[0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("at", [0.3, 0.5, 0.8])
 @every_case
-@pytest.mark.sweep
 def test_a_case_in_two_files(case: Path, at: float) -> None:
     content = content_of(case)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
