@@ -21,6 +21,7 @@ from cachedoctor.cli import (
     explain,
     export,
     fix,
+    proxy,
     redact,
     report,
     rules,
@@ -53,6 +54,7 @@ app.command("watch", cls=Command, short_help="Show live what a server does with 
 app.command("report", cls=Command)(report.report)
 app.command("fix", cls=Command, short_help="Print what to change, in the form of what starts the server.")(fix.fix)
 app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
+app.command("proxy", cls=Command, short_help="Pass requests to a server, and say what each reused.")(proxy.proxy)
 app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)
 app.command("rules", cls=Command)(rules.rules)
