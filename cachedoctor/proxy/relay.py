@@ -8,7 +8,6 @@ leaves, that connection is closed at once, by which servers know that nobody wai
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -38,10 +37,10 @@ _CONNECT = 30.0
 """Seconds for a connection to the server; for its answer there is no limit, as a direct client may have none."""
 _SERVER_ONLY = frozenset({b"host", b"expect"})
 """Fields that are said anew: the proxy has answered what was expected."""
-_MADE_UP = (hdrs.CONTENT_TYPE, hdrs.DATE, hdrs.SERVER)
-"""Fields that aiohttp adds to an answer which has none."""
-_ADDED = "cachedoctor.added"
-"""Key of a request: which of them its answer did not have."""
+_FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
+"""Fields by which aiohttp says how an answer goes over this connection."""
+_FIELDS = "cachedoctor.fields"
+"""Key of a request: the fields of its answer, as the server sent them."""
 _PIECE = 1 << 18
 """Bytes that are written at a time of a body that was held."""
 
@@ -173,8 +172,9 @@ class _Passage:
         """Pass the answer to the client."""
         self._status = answer.status
         out = web.StreamResponse(status=answer.status, reason=answer.reason or "")
-        out.headers.extend(_decoded(passing(answer.raw_headers)))
-        self.request[_ADDED] = {name for name in _MADE_UP if name not in out.headers}
+        fields = _decoded(passing(answer.raw_headers))
+        out.headers.extend(fields)
+        self.request[_FIELDS] = fields
         self._answer_coding = answer.headers.get(hdrs.CONTENT_ENCODING, "")
         is_stream = answer.content_type == "text/event-stream" and not self._answer_coding
         self._answer = AnswerCopy(is_stream)
@@ -268,7 +268,10 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def as_sent(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Drop what aiohttp added to the head of an answer; a signal of the server."""
-    with contextlib.suppress(KeyError):
-        for name in request[_ADDED]:
-            response.headers.pop(name, None)
+    """Take back what aiohttp added to the head of an answer, or dropped from it; a signal of the server."""
+    fields: CIMultiDict[str] | None = request.get(_FIELDS)
+    if fields is not None:
+        framing = [(name, response.headers[name]) for name in _FRAMING if name in response.headers]
+        response.headers.clear()
+        response.headers.extend(fields)
+        response.headers.extend(framing)
