@@ -15,8 +15,11 @@ def unpacked(data: bytes, coding: str) -> bytes | None:
     match coding.strip().lower():
         case "" | "identity":
             return data
-        case "gzip" | "x-gzip" | "deflate":
-            return _inflated(data, _ANY) or _inflated(data, -zlib.MAX_WBITS)
+        case "gzip" | "x-gzip":
+            return _inflated(data, _ANY)
+        case "deflate":  # zlib by the standard, bare by what some servers send
+            found = _inflated(data, _ANY)
+            return _inflated(data, -zlib.MAX_WBITS) if found is None else found
         case _:
             return None
 
