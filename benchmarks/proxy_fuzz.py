@@ -4,7 +4,7 @@ usage: proxy_fuzz.py [--exchanges 2000] [--first 0] [--jobs 4]
 
 What a client is given (status, reason, fields in their order, body, whether it is whole) and what the server is sent
 (method, target, fields, body) must be the same; only fields about one connection and Via may differ, and an answer that
-is no HTTP becomes a 502 of one line. Exit status 1 when anything else does. ``tests/proxy_exchanges.py`` has the server.
+is no HTTP becomes a 502 of one line. Exit status 1 when anything else does. The server is ``tests/proxy_exchanges.py``.
 """
 
 from __future__ import annotations

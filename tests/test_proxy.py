@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from proxy_exchanges import Server, differences, free_port
 
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
 from cachedoctor.proxy import record_file
@@ -290,8 +291,7 @@ def test_digests_keep_shape_beginning_and_length() -> None:
     tool = {"name": "read", "parameters": {"type": "object", "properties": {"secret_key": {"default": 12345}}}}
     a, b = (without_texts(chat(long + end, tools=[tool], temperature=0.5)) for end in ("one", "two"))
     x, y = (found["messages"][0]["content"] for found in (a, b))
-    same = os.path.commonprefix([x, y])
-    assert 0.8 * len(x) < len(same) < len(x)
+    assert 0.8 * len(x) < common_prefix(x, y) < len(x)
     assert a["temperature"] == 0.5
     assert a["messages"][0]["role"] == "system"
     text = json.dumps(a)
@@ -313,7 +313,7 @@ def test_a_record_that_does_not_fit_is_not_there_at_all(tmp_path: Path, monkeypa
             return real(file, data[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(record_file.os, "write", lambda file, data: full(file, data))
+    monkeypatch.setattr(record_file.os, "write", full)
     assert records.add(one) == f"{path}: cannot be written: No space left on device; requests pass on"
     assert records.add(one) == ""  # it is said once
     assert path.read_bytes() == one + b"\n"
