@@ -33,6 +33,7 @@ EVENTS, PAUSE = 16, 0.25
 CONFIG = """
 defaults
   mode http
+  option http-no-delay
   timeout connect 5s
   timeout client 60s
   timeout server 60s
@@ -41,6 +42,7 @@ frontend f
   default_backend b
 backend b
   option http-server-close
+  option http-no-delay
   http-reuse never
   server s 127.0.0.1:%d
 """
@@ -56,7 +58,7 @@ def serve(port: int) -> None:
             await reader.readexactly(int(length))
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             for _ in range(EVENTS):
-                writer.write(b"d\r\ndata: {\"a\":1\n\r\n")
+                writer.write(b'd\r\ndata: {"a":1\n\r\n')
                 await writer.drain()
                 await asyncio.sleep(PAUSE)
             writer.write(b"0\r\n\r\n")
@@ -124,7 +126,9 @@ def main() -> None:
     print(f"{given.streams} streams at a time, {given.rounds} rounds; milliseconds to the first byte")
     for name, cuts in marks.items():
         added = [1000 * (cuts[at] - marks["direct"][at]) for at in (49, 98)]
-        print(f"{name:18} median {1000 * cuts[49]:6.2f}  99th {1000 * cuts[98]:6.2f}  added {added[0]:6.2f} {added[1]:6.2f}")
+        print(
+            f"{name:18} median {1000 * cuts[49]:6.2f}  99th {1000 * cuts[98]:6.2f}  added {added[0]:6.2f} {added[1]:6.2f}"
+        )
     print(f"ratio to haproxy: median {marks['cachedoctor proxy'][49] / marks['haproxy'][49]:.2f}")
 
 

@@ -30,6 +30,7 @@ _API_KEYS = frozenset(
     {"type", "text", "role", "content", "name", "id", "properties", "required", "items", "description", "enum"}
     | {"tool_calls", "function", "call_id", "output", "summary", "source", "data", "media_type", "image_url", "url"}
 )  # fmt: skip
+_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "function"})
 _MOST_DEPTH = 200
 
 
@@ -61,6 +62,8 @@ class _Digester:
 
     def _string(self, text: str, key: str, free: bool) -> str:
         if key in _KEPT and not free and len(text) <= PIECE:
+            return text
+        if key == "type" and text in _SCHEMA_TYPES:
             return text
         if key in _MEDIA:
             return f"sha256:{_short(text)}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import queue
 import signal
 import threading
@@ -96,6 +97,8 @@ def _main(pipe: Connection, asked: bytes) -> None:
     """Look at what comes through the pipe, until it is empty or its other side is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the main process says when it is over
         signal.signal(number, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(10)  # whoever waits for an answer comes first
     from cachedoctor.proxy.looking import Looking, looked
 
     try:
