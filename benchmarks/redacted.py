@@ -45,11 +45,15 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
         session["origin"] = session["origin"] and "origin"
     for request in report["requests"]:
         request["client"] = request["client"] and "client"
+        request["client_name"] = request["client_name"] and "client"
     for account in report.get("accounts", []):
         account["client"] = account["client"] and "client"
+    for client in report.get("clients", []):
+        client["name"] = client["name"] and "client"
     for fix in report.get("fix", []):
         # the steps are in the form of the launcher, and name its service
         fix["origin"], fix["launcher"], fix["steps"] = fix["origin"] and "origin", None, len(fix["steps"])
+        fix["others"] = None
     for cause in report.get("causes", []):
         cause["servers"] = len(cause["servers"])
     for finding in report["findings"]:

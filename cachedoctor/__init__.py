@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         CacheDoctorError,
         CacheSample,
         CheckpointRow,
+        ClientAccount,
+        ClientName,
         ClientSetting,
         Confidence,
         Cost,
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
         Incident,
         InputInfo,
         KnownClient,
+        KvEvents,
         Launcher,
         Memory,
         NotEvaluated,
         OptionChange,
+        OtherFix,
         Outcome,
         PrefillBatch,
         PromptDiff,
@@ -77,6 +81,8 @@ __all__ = [
     "CacheDoctorError",
     "CacheSample",
     "CheckpointRow",
+    "ClientAccount",
+    "ClientName",
     "ClientSetting",
     "Confidence",
     "Cost",
@@ -92,10 +98,12 @@ __all__ = [
     "Incident",
     "InputInfo",
     "KnownClient",
+    "KvEvents",
     "Launcher",
     "Memory",
     "NotEvaluated",
     "OptionChange",
+    "OtherFix",
     "Outcome",
     "PrefillBatch",
     "PromptDiff",
@@ -146,6 +154,7 @@ def analyze(
     template: str | None = None,
     metrics: Sequence[str | PathLike[str]] = (),
     responses: Sequence[str | PathLike[str]] = (),
+    kv_events: Sequence[str | PathLike[str]] = (),
     select: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
 ) -> Report:
@@ -162,6 +171,7 @@ def analyze(
         template: chat template for request bodies.
         metrics: dumps of ``/metrics`` of vLLM or SGLang; of several of one server the differences count.
         responses: files of responses that have ``usage``. With these or ``metrics``, ``paths`` may be empty.
+        kv_events: recordings of ``cachedoctor record-kv``; with these ``paths`` may be empty, too.
         select: rules to report: codes, beginnings of codes, names; None is all of them.
         ignore: rules not to report.
 
@@ -170,9 +180,8 @@ def analyze(
     """
     from cachedoctor.doctor.analysis.run import Beside, analyze_paths
 
-    beside = Beside(
-        cmdline, [str(p) for p in prompts], tokenizer, template, [str(p) for p in metrics], [str(p) for p in responses]
-    )
+    files = [[str(p) for p in given] for given in (metrics, responses, kv_events)]
+    beside = Beside(cmdline, [str(p) for p in prompts], tokenizer, template, *files)
     return analyze_paths([str(p) for p in paths], build, beside, select, ignore)
 
 

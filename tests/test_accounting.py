@@ -9,7 +9,7 @@ from conftest import FIXTURES, content_of, report_of
 from made import joined, observed, recorded, request
 from msgspec.structs import replace
 
-from cachedoctor.engines.llamacpp import accounting
+from cachedoctor.engines.llamacpp import accounting, startup
 from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix
 from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, Conversations
 from cachedoctor.knowledge import builds
@@ -434,6 +434,31 @@ def test_builds_in_words() -> None:
     assert builds.describe(None, 9714, None) == "b9714 or newer"
     assert builds.describe(None, None, 6628) == "b6628 or older"
     assert builds.describe(None, None, None) == "unknown build"
+    assert builds.describe(12110, None, None) == "b12110 (v0.9.0)"
+    assert builds.describe(12111, None, None) == "b12111"
+
+
+def test_a_build_by_number_and_by_release() -> None:
+    """A release whose build is not known is none, and no other text is."""
+    known = {"6900": 6900, "b6900": 6900, "v0.6.0": 11429, "0.7.0": 11669, "v0.9.0": 12110}
+    assert {text: builds.number(text) for text in known} == known
+    for text in ("v1.0.0", "0.9.1", "v0.9", "0", "b0", "", "x", "0.9.0-dev", "v0.9.0.1", "12345678", "\u0663"):
+        assert builds.number(text) is None, text
+    assert [text for text in ("v1.0.0", "0.8.0", "b6900", "6900", "1.0") if builds.is_release(text)] == [
+        "v1.0.0",
+        "0.8.0",
+    ]
+
+
+def test_a_log_that_names_a_release() -> None:
+    """Mapped to its build where that is known; a build between releases by its number; else the wordings tell."""
+    named = {
+        "b11549-0a1b2c3": 11549, "v0.9.0": 12110, "0.7.0": 11669, "v0.6.0-0a1b2c3": 11429, "v1.0.0": None,
+        "v0.9.0-dev": None,
+        "0.6.0-dev (build 11457, commit 5ad1c5da0)": 11457, "1.0.0 (build 12375, commit 5ad1c5da0)": 12375,
+        "b0-unknown": None, "v0.9.01234567": None,
+    }  # fmt: skip
+    assert {text: startup.build_number(text) or None for text in named} == named
 
 
 def test_a_session_knows_what_it_can_know() -> None:

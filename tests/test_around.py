@@ -143,7 +143,7 @@ def llama_swap(lines: list[str]) -> list[str]:
     return wrapped
 
 
-PLACES = {"line", "first_line", "last_line", "time", "path", "inputs"}
+PLACES = {"line", "first_line", "last_line", "time", "path", "inputs", "files", "launcher"}
 
 
 def told(report: Report) -> Any:

@@ -116,7 +116,7 @@ def test_missing_file_directory_and_typo(log: Path) -> None:
     folder = run("analyze", log.parent / "empty", log)
     assert folder.returncode == 2
     assert b"warning[CD101]" in folder.stdout
-    one_line(folder, "is a directory")
+    one_line(folder, "empty: holds no log of llama-server, vLLM or SGLang", "with any name")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

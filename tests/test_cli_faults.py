@@ -268,7 +268,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (lambda folder: folder / "empty", "is a directory"),
+        (lambda folder: folder / "empty", "empty: holds no log of llama-server, vLLM or SGLang"),
         (lambda folder: folder / "gone.log", "no such file"),
         (lambda folder: Path("/proc/self/mem"), "cannot be read further (Input/output error, after 0 bytes)"),
     ],

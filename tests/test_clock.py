@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from conftest import report_of
+import json
 
-from cachedoctor.envelope.clock import wall_time
+import pytest
+from conftest import json_of, report_of
+from test_ik_llama import REWRITTEN
+from wrapped import docker
+
+from cachedoctor.doctor.analysis.intake import EXCERPT_LINES
+from cachedoctor.envelope.clock import ends, wall_time
 
 LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
 
@@ -36,6 +41,12 @@ def test_the_time_of_a_wrapper(stored: str, time: str | None) -> None:
     assert wall_time(stored.encode()) == time
 
 
+@pytest.mark.parametrize("stored", [docker("x" * 2000).strip(), "2026-11-20T12:00:00.001373Z stderr P " + "x" * 2000])
+def test_the_ends_of_a_line_tell_its_time(stored: str) -> None:
+    assert len(ends(stored.encode())) < 1000
+    assert wall_time(ends(stored.encode())) == wall_time(stored.encode()) == "2026-11-20T12:00:00.001373Z"
+
+
 def request(task: int, uptime: str = "") -> str:
     at = f"slot {{}}: id  0 | task {task} | "
     return (
@@ -44,6 +55,48 @@ def request(task: int, uptime: str = "") -> str:
         f"{uptime}{at.format('update_slots')}n_tokens = 0, memory_seq_rm [0, end)\n"
         f"{uptime}{at.format('release')}stop processing: n_tokens = 1905, truncated = 0\n"
     )
+
+
+MORE = ["a line of nobody\n"] * (EXCERPT_LINES + 1)
+"""With these it is no excerpt, which is read when all of it has come."""
+
+
+def stamped(lines: list[str], first: int = 0) -> list[str]:
+    return [f"Nov 20 12:{at // 60:02}:{at % 60:02} box llama-server[7]: {line}" for at, line in enumerate(lines, first)]
+
+
+def times(log: list[str]) -> list[str | None]:
+    """Of a log that arrives line by line; as a whole it has the same report."""
+    lines = [line.encode() for line in log]
+    report = json_of(lines)
+    assert report == json_of([b"".join(lines)])
+    return [request["time"] for request in json.loads(report)["requests"]]
+
+
+@pytest.mark.parametrize("more", [[], MORE], ids=["excerpt", "log"])
+@pytest.mark.parametrize("ours", [0, 1])
+def test_each_of_two_servers_has_its_times(more: list[str], ours: int) -> None:
+    """The first is silent when the second begins."""
+    first, second = stamped(request(1).splitlines(True)), stamped(request(9).splitlines(True), 4)
+    wrapped = [f"web  | {line}" for line in (second if ours else first)]
+    log = [*first, *wrapped] if ours else [*wrapped, *second]
+    assert times([*log, *more]) == ["--11-20T12:00:00", "--11-20T12:00:04"]
+
+
+@pytest.mark.parametrize("before", [[], MORE], ids=["excerpt", "log"])
+def test_a_line_in_parts_has_the_time_of_its_first(before: list[str]) -> None:
+    parts = [
+        docker(part).replace("12:00:00", f"12:00:0{at}") for at, part in enumerate((LAUNCH[:30], LAUNCH[30:] + "\n"))
+    ]
+    assert times([*map(docker, before), *parts]) == ["2026-11-20T12:00:00.001373Z"]
+
+
+@pytest.mark.parametrize("before", [[], MORE], ids=["excerpt", "log"])
+def test_a_launch_that_is_told_of_later_has_its_own_time(before: list[str]) -> None:
+    """Requests of a fork are known for such by a line about the memory."""
+    lines = REWRITTEN.splitlines(True)
+    at = [index for index, line in enumerate(lines) if "launch_slot_with_task" in line]
+    assert times([*before, *stamped(lines)]) == [f"--11-20T12:00:{index:02}" for index in at]
 
 
 def answer(address: str, path: str = "/v1/messages", method: str = "POST") -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 
 import msgspec
 import pytest
+from answered import report_of
 from conftest import FIXTURES, ROOT
+from reports import written
 from test_text_report import finding
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import first_screen
 
+from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
 from cachedoctor.report import sanitize
+from cachedoctor.report.text.text_report import render
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.cause_words import shared
 
@@ -54,9 +60,104 @@ def test_the_change_has_the_form_of_the_launcher(launcher: Launcher, change: str
 
 
 def test_what_cannot_be_set_there_is_not_told_to_be_done() -> None:
+    """What ollama's llama-server does not read from its environment; an option with a variable it does."""
+    found = finding(remedies=[Remedy("Match more.", options=[OptionChange("--slot-prompt-similarity", "0.5")])])
+    fix = fixes([found], [Session(0, "server.log", build=8672)], [], Told("ollama"))
+    (one,) = fix
+    cannot = do_now.of_finding(found, one)
+    assert cannot is not None
+    assert (cannot.kind, cannot.text) == ("no fix", "Ollama has no setting for --slot-prompt-similarity 0.5")
     shown = rows("cases/cache-ram-evicts-b9294/server.log", "ollama")
-    assert "no fix Ollama has no setting for --cache-ram 256" in shown
-    assert shown[-1] == "1 cause."
+    assert shown[-2:] == [
+        "1 cause. Do now: in the environment of ollama serve, then restart it:", "  export LLAMA_ARG_CACHE_RAM=256"
+    ]  # fmt: skip
+
+
+def lm_studio(name: str, begin: str = "") -> Report:
+    """A log of a case as LM Studio's developer log has it, from the first line on that holds ``begin``."""
+    lines = (FIXTURES / "cases" / name / "server.log").read_text("utf-8").splitlines()
+    lines = lines[next(at for at, line in enumerate(lines) if begin in line) :]
+    return report_of("".join(f"2026-07-04 14:15:37 [DEBUG]\n{line}\n" for line in lines))
+
+
+def text_of(report: Report) -> list[str]:
+    out = io.StringIO()
+    render(sanitize.report(report), out)
+    return out.getvalue().splitlines()
+
+
+def test_a_healthy_paste_reads_healthy() -> None:
+    """It begins inside a request, which is told, and not what to do first; a lost reuse still comes first."""
+    report = lm_studio("healthy-hybrid-b9294", "created context checkpoint 3")
+    assert [found.code for found in report.findings] == ["CD902"]
+    shown = text_of(report)
+    assert shown[0].startswith("cache works   every request reused all it could")
+    assert "1 request is not whole in this log" in " ".join(" ".join(shown[:3]).split())
+    assert not any("Do now" in row or "server.log" in row for row in shown)
+    assert " ".join(shown[-2:]).startswith("No cause found. ")
+    assert "No cause found" in written("html", report).decode()
+    assert written("markdown", report).decode().startswith("## llama-server: no cause found\n")
+    ill = text_of(lm_studio("billing-header-without-text", "n_tokens = 1901"))
+    assert "computed again" in ill[0]
+    assert "Do now" in " ".join(ill[-2:])
+
+
+def test_rows_of_a_file_are_rows_in_what_the_page_copies() -> None:
+    """Their ends are no control characters to be shown."""
+    found = first_screen.found_in(FIXTURES / "cases/cache-ram-evicts-b9294/server.log")
+    found.fix = fixes(found.findings, found.sessions, found.inputs, Told("compose"))
+    page = written("html", found).decode()
+    assert "<code data-copy>environment:\n  LLAMA_ARG_CACHE_RAM: &#34;256&#34;</code>" in page
+    assert "\\x0a" not in page
+
+
+def test_lines_that_are_no_message_are_counted() -> None:
+    """A log of known messages alone has no such row."""
+    shown = text_of(lm_studio("healthy-hybrid-b9294"))
+    (read,) = (row for row in shown if row.startswith("read "))
+    lines, known, others = (int(number) for number in re.findall(r"\d+", read))
+    assert (lines, known + others) == (186, 186)
+    assert others > 93, "every record begins with a row of its own"
+    assert read.endswith("others such as dates on rows of their own")
+    (read,) = (row for row in rows("cases/healthy-hybrid-b9294/server.log") if row.startswith("read "))
+    assert read == "read      93 lines: 70 known, 23 others such as start-up and samplers"
+    whole = report_of((FIXTURES / "excerpts/healthy-append-b11549.log").read_bytes())
+    assert not any(row.startswith("read ") for row in text_of(whole))
+
+
+def test_the_page_claims_the_main_cause_once() -> None:
+    """Beside it stands why; what is no cause does not stand there."""
+    page = written("html", first_screen.found_in(FIXTURES / "cases/billing-header-hybrid/server.log")).decode()
+    cause = page.partition('<div class="cause">')[2].partition("</section>")[0]
+    assert cause.count("billing header changes between requests") == 1
+    assert "Only the first 58 of 2,104 tokens matched. Claude Code puts x-anthropic-billing-header" in cause
+    healthy = written("html", lm_studio("healthy-hybrid-b9294", "created context checkpoint 3")).decode()
+    assert '<div class="cause">' not in healthy
+
+
+def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
+    """The client comes first, then what LM Studio shows of the prompts; started from a shell it is the variable."""
+    shown = text_of(lm_studio("billing-header-without-text"))
+    assert shown[1:3] == [
+        "try    export CLAUDE_CODE_ATTRIBUTION_HEADER=0", "       With Claude Code, first rule out its billing header.",
+    ]  # fmt: skip
+    assert "to be sure  lms log stream --source model --filter input" in shown
+    assert shown[-1].endswith("Do now: with Claude Code: export CLAUDE_CODE_ATTRIBUTION_HEADER=0")
+    assert not any("restart" in row or "LLAMA_" in row or "-lv" in row for row in shown)
+    alone = rows("cases/billing-header-without-text/server.log")
+    assert alone[1] == "to be sure  export LLAMA_SERVER_SLOTS_DEBUG=1"
+
+
+def test_a_second_way_has_the_form_of_the_launcher() -> None:
+    """Bare options only where nobody knows what starts the server."""
+    shown = rows("cases/cache-ram-evicts-b9294/server.log", "compose")
+    at = shown.index("or     compose.yaml, at the service:")
+    assert shown[at + 1 : at + 4] == [
+        "         environment:", '           LLAMA_ARG_N_PARALLEL: "4"', '           LLAMA_ARG_CTX_SIZE: "65536"',
+    ]  # fmt: skip
+    assert "or     --parallel 4 --ctx-size 65536" in rows("cases/cache-ram-evicts-b9294/server.log")
+    seen = rows("cases/billing-header-without-text/server.log", "systemd")
+    assert "         Environment=LLAMA_SERVER_SLOTS_DEBUG=1" in seen
 
 
 def of(confidence: str, *remedies: Remedy) -> do_now.DoNow:

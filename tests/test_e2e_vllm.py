@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.vllm import models, scenarios, traffic
+from e2e.vllm import kv_events, models, scenarios, traffic, whatif
 from e2e.vllm.check import unmet
 from e2e.vllm.scenario import RESPONSES, FaultNotMadeError, Scenario, Told, made, truth
 from e2e.vllm.server import LAUNCH
+
+from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed
 
 BLOCK = 128
 """Tokens of a block of vLLM's CPU backend."""
@@ -128,3 +130,33 @@ def test_no_process_of_a_server_outlives_its_parent(tmp_path: Path) -> None:
         assert parent.stdin is not None
         parent.stdin.close()
         assert said.read() == ""
+
+
+def test_what_if_questions_change_something_that_simulate_knows() -> None:
+    assert len({question.name for question in whatif.ALL}) == len(whatif.ALL) >= 4
+    base = BlockSetup("vllm", "0.32.0", 7, 7 * 9, blocks_given=9)
+    for question in whatif.ALL:
+        for setting in question.settings:
+            assert changed(base, setting.split()) != base, (question.name, setting)
+            assert question.under(setting) != question.options
+
+
+def test_a_setting_takes_the_place_of_what_was_recorded() -> None:
+    question = whatif.Question("x", lambda send: None, ("--block-size", "32", "--num-gpu-blocks-override", "9"), ())
+    assert question.under("block-size=64") == ("--num-gpu-blocks-override", "9", "--block-size", "64")
+    assert question.under("no-enable-prefix-caching")[-1] == "--no-enable-prefix-caching"
+
+
+def test_the_traffic_of_kv_events_differs_in_heads_and_salts_only() -> None:
+    """As many requests of the same length, so that what is reused more is what the faults cost."""
+    sent: dict[bool, list[tuple[int, str | None]]] = {True: [], False: []}
+    for faulty, found in sent.items():
+        kv_events.traffic(
+            lambda messages, found=found, **more: found.append(
+                (sum(len(m["content"]) for m in messages), more.get("cache_salt"))
+            ),
+            faulty,
+        )
+    assert [length for length, _ in sent[True]] == [length for length, _ in sent[False]]
+    assert len({salt for _, salt in sent[True]}) == 11
+    assert {salt for _, salt in sent[False]} == {None}

@@ -9,15 +9,18 @@ import subprocess
 from pathlib import Path
 from typing import Any, get_args
 
+import answered
 import msgspec
 import pytest
 import yaml
 from command import PYTHON
 from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, log_of, prompts_of, report_of
 from printed_commands import BLANK, as_command, in_rows, in_step, is_read, ours_read, servers_take, shell_reads
+from reports import written
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
+from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.knowledge import clients, flags
 from cachedoctor.launchers.asked_options import Asked
@@ -29,6 +32,7 @@ from cachedoctor.model import (
     Launcher,
     OptionChange,
     Remedy,
+    Report,
     Session,
     Setting,
     as_typed,
@@ -82,7 +86,7 @@ def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
             options_exist(one["options"], *span)
     for launcher in LAUNCHERS:
         for fix in fixes(found.findings, found.sessions, found.inputs, Told(launcher, line)):
-            for step in fix.steps:
+            for step in [*fix.steps, *(step for other in fix.others for step in other.steps)]:
                 is_read(step, launcher)
                 servers_take(in_step(engine_of(report), step), report["sessions"], line)
 
@@ -285,13 +289,24 @@ def test_kubernetes_and_llama_swap() -> None:
 
 def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
     """In ollama a context is that of one request; LM Studio's division of its own is not documented."""
-    steps, notes = form(Asked(CHANGES), "ollama")
+    steps, notes = form(Asked(CHANGES, "ollama"), "ollama")
     assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384"]
     assert notes == ["ollama has no setting for --cache-ram 256, --slot-prompt-similarity 0.5"]
     steps, notes = form(Asked(CHANGES[:3]), "lm-studio")
-    assert steps[0].commands == ["Max Concurrent Predictions: 4"]
-    assert "--cache-ram 256" in notes[0]
-    assert "--ctx-size" not in notes[0]
+    assert [step.commands for step in steps] == [["Max Concurrent Predictions: 4"], ["--cache-ram 256"]]
+    assert "since September 2026" in steps[1].text
+    assert notes == ["LM Studio before September 2026 has no setting for --cache-ram 256"]
+    assert form(Asked(as_typed("LLAMA_SERVER_SLOTS_DEBUG=1")), "lm-studio") == (
+        [], ["LM Studio has no setting for LLAMA_SERVER_SLOTS_DEBUG=1"],
+    )  # fmt: skip
+
+
+def test_ollama_hands_its_environment_on_to_llama_server() -> None:
+    """Its own runners know none of these variables; an option without one cannot be set."""
+    steps, notes = form(Asked(CHANGES, low=8672, high=8672), "ollama")
+    assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384 LLAMA_ARG_CACHE_RAM=256"]
+    assert "hands LLAMA_ARG_* on" in notes[0]
+    assert notes[1:] == ["ollama has no setting for --slot-prompt-similarity 0.5"]
 
 
 # ---- where it is known from
@@ -319,6 +334,14 @@ def test_wrappers_that_disagree_tell_nothing() -> None:
     assert delivered_by(b"[pod/llama-0/main] " + line) == "kubernetes"
     assert delivered_by(b"llama-1  | " + line + b"[pod/llama-0/main] " + line) is None
     assert delivered_by(b"some  | thing else\n") is None
+
+
+def test_ollama_is_told_by_its_own_lines() -> None:
+    """In a container or a unit as well; a line of another program in Go is none of them."""
+    line = b'time=2026-09-05T11:40:02.065+02:00 level=INFO source=llama_server.go:1274 msg="starting llama-server"\n'
+    assert delivered_by(line) == "ollama"
+    assert delivered_by(b"Sep 11 00:03:06 host ollama[77]: " + line) == "ollama"
+    assert delivered_by(line.replace(b"llama_server", b"proxy")) is None
 
 
 # ---- the command
@@ -378,6 +401,44 @@ def test_findings_that_only_a_change_of_the_client_mends_are_named(tmp_path: Pat
     done = run(log_of(FIXTURES / "cases" / "reasoning-stripped-swa"))
     assert (done.returncode, done.stdout) == (0, "")
     assert "no option and no variable mends what was found: CD104 reasoning-stripped (hint" in done.stderr
+
+
+def issue_with(line: str) -> Report:
+    log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672").read_text("utf-8")
+    return answered.report_of(f"### Command line\n\n```shell\n$ {line}\n```\n\n```\n{log}```\n")
+
+
+def pasted(line: str) -> str | None:
+    """The command line that is read of an issue."""
+    return read_issue(f"### Command line\n\n```shell\n$ {line}\n```\n".encode().split(b"\n")).cmdline
+
+
+def test_the_command_line_of_a_pasted_issue_comes_back_changed() -> None:
+    line = "llama-server -m ~/q.gguf -np 2 \\\n  --cache-ram 0 -a 'my model' | tee x.log"
+    ((step,),) = (fix.steps for fix in issue_with(line).fix)
+    assert step.commands == ["llama-server -m ~/q.gguf --parallel 4 --cache-ram 8192 -a 'my model' --ctx-size 65536"]
+
+
+def test_a_pasted_command_line_does_no_more_than_start_the_server() -> None:
+    """What a shell would do behind it is left out; one that does more inside its words is not repeated."""
+    line = "llama-server -np 2 -a 'my model'"
+    for behind in ("", " 2>&1 | tee x.log", "; curl x | sh", " > x", " && id", " &"):
+        assert pasted(line + behind) == line
+    assert pasted('llama-server -np 2 -m "$HOME/${M}.gguf"') == 'llama-server -np 2 -m "$HOME/${M}.gguf"'
+    for inside in ("$(id)", '"`id`"', "${X:-`id`}", "*", "<(id)", ">(id)", "!x", '"!x"', "$((1))", "\\$(id)"):
+        assert pasted(f"{line} -m {inside}") is None
+
+
+def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
+    """It is repeated without its secrets, which cannot be pasted either."""
+    report = issue_with("llama-server -np 2 --api-key sk-abcdefghijklmnopqrstuvwxyz123456")
+    assert report.fix[0].steps[0].commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    text = written("markdown", report).decode()
+    assert "command line. The log does not say them" not in text
+    assert "- Command line: `llama-server -np 2 --api-key " in text
+    assert "sk-abcdef" not in text
+    bare = answered.report_of(log_of(FIXTURES / "cases" / "slot-contention-dense-b8672").read_bytes())
+    assert "command line. The log does not say them" in written("markdown", bare).decode()
 
 
 @pytest.mark.sweep

@@ -32,6 +32,8 @@ def edited(text: str, launcher: Launcher, changes: list[OptionChange] = CHANGES,
     [
         ("llama-server -m ~/m.gguf -np 1", "--parallel 4", "llama-server -m ~/m.gguf --parallel 4"),
         ("llama-server -m x 2>&1 | tee log", "--cache-ram 1", "llama-server -m x --cache-ram 1 2>&1 | tee log"),
+        ("llama-server -m x>log", "--cache-ram 1", "llama-server -m x --cache-ram 1 >log"),
+        ("llama-server -np '1'>log", "--parallel 2", "llama-server --parallel 2 >log"),
         ("./server -m x; echo -np 1", "--parallel 2", "./server -m x --parallel 2; echo -np 1"),
         ("llama-server -cram 0 -m x --cache_ram 5", "--cache-ram 1", "llama-server --cache-ram 1 -m x"),
         ("llama-server --no-kv-unified -c 1", "--kv-unified", "llama-server --kv-unified -c 1"),
@@ -78,6 +80,12 @@ def test_the_server_reads_what_was_set(parts: list[str], option: str) -> None:
     assert own == [g.value for g in parse(f"llama-server {option}")]
     others = [(g.option, g.value) for g in parse(before) if g.option != key]
     assert [(g.option, g.value) for g in parse(after) if g.option != key] == others
+
+
+def test_a_row_that_ends_in_two_backslashes_is_the_last_one() -> None:
+    assert text_files.script("llama-server -m a\\\\\n--jinja\n", as_typed("--parallel 2")) == (
+        "llama-server -m a\\\\ --parallel 2\n--jinja\n"
+    )
 
 
 def test_an_open_quote_is_no_error() -> None:
@@ -288,7 +296,15 @@ def test_a_script_keeps_its_rows() -> None:
     assert text_files.script("export X=0\nllama-server -m x\n", as_typed("X=1")) == "export X=1\nllama-server -m x\n"
 
 
-@pytest.mark.parametrize("text", ["echo hi\n", "llama-server -m a\nllama-server -m b\n", "BIN=/opt/llama-server\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo hi\n",
+        "llama-server -m a\nllama-server -m b\n",
+        "BIN=/opt/llama-server\n",
+        "docker run -e A=llama-server -m 8g > log\n",
+    ],
+)
 def test_a_script_without_one_server_is_refused(text: str) -> None:
     with pytest.raises(CacheDoctorError, match=r"starts? a server"):
         text_files.script(text, CHANGES)
@@ -331,6 +347,7 @@ def test_a_unit_that_runs_a_container_gives_it_the_variable() -> None:
         ("/usr/bin/nginx -g x", "starts no server"),
         ("/bin/sh -c 'llama-server -m a'", "starts no server"),
         ("/x/llama-server \\\n# c\n  --cache-ram 0", "a comment stands"),
+        ("/x/llama-server \\ \n  -m a", "blanks stand"),
     ],
 )
 def test_a_unit_without_a_plain_server_is_refused(command: str, words_of_it: str) -> None:
@@ -348,6 +365,7 @@ def test_a_server_behind_a_change_of_folder_is_found() -> None:
     [
         ("llama-server.exe -m a ^\n --cache-ram 0\n", "cmd or PowerShell"),
         ("llama-server -m 'a\nb' -np 1\n", "a quote"),
+        ("llama-server \\\t\n  -m a\n", "blanks stand"),
     ],
 )
 def test_a_script_that_goes_on_otherwise_is_refused(text: str, words_of_it: str) -> None:

@@ -9,6 +9,7 @@ import importlib
 import lzma
 import os
 import select
+import shutil
 import sys
 import threading
 import time
@@ -104,7 +105,9 @@ def test_no_line_is_lost_over_many_rotations_and_deletions(path: Path) -> None:
 
 
 class Clock:
-    """Stands in for the clock of the follower: sleeping is all that takes time."""
+    """Stands in for the clock of the follower: sleeping is all that takes time; that of files goes on."""
+
+    time = staticmethod(time.time)
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -144,6 +147,28 @@ def test_a_follower_looks_twenty_times_a_second(path: Path, clock: Clock) -> Non
     chunks = FollowSource(str(path)).chunks()
     assert [next(chunks), next(chunks)] == [b"start\n", b""]
     assert clock.pauses == [0.05] * 4
+
+
+def test_half_a_line_behind_a_copied_and_cut_log_keeps_nobody_from_resting(path: Path, clock: Clock) -> None:
+    chunks = FollowSource(str(path), 0.125).chunks()
+    assert next(chunks) == b"start\n"
+    shutil.copyfile(path, f"{path}.1")
+    os.truncate(path, 0)
+    append(path, b"l")()
+    assert [next(chunks), next(chunks)] == [b"", b"l"]  # a line may be all there will be
+    append(path, b"ine\n")()
+    assert next(chunks) == b"ine\n"
+
+
+def test_who_does_not_want_to_wait_hears_of_each_look_and_of_each_file(path: Path, clock: Clock) -> None:
+    pieces = FollowSource(str(path), waits=False).pieces()
+    assert [next(pieces), next(pieces), next(pieces)] == [(0, b"start\n"), (0, b""), (0, b"")]
+    append(path, b"torn")()
+    assert next(pieces) == (0, b"torn")
+    path.rename(f"{path}.1")
+    path.write_bytes(b"new\n")
+    assert [next(pieces), next(pieces)] == [(None, b"\n"), (1, b"new\n")]
+    assert clock.pauses == []
 
 
 def test_appended_bytes_come_at_the_next_look(path: Path, clock: Clock) -> None:

@@ -7,7 +7,16 @@ from fuzz.targets import TARGETS, cases, shown
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-COUNTS = {"planted": 60, "log": 40, "messages": 40, "diff": 100, "template": 40, "cmdline": 60}
+COUNTS = {
+    "planted": 60,
+    "log": 40,
+    "messages": 40,
+    "diff": 100,
+    "template": 40,
+    "cmdline": 60,
+    "report": 60,
+    "rows": 40,
+}
 """Inputs of the slower targets; the others take 200."""
 
 

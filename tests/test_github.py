@@ -14,6 +14,7 @@ from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
 from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.words import do_now
 
 _COMMAND = re.compile(r"::(\w[\w-]*)(?: ([^:]*))?::(.*)")
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -62,7 +63,10 @@ def test_an_annotation_per_finding(case: Path) -> None:
         assert command.properties == {"file": "server.log", "line": str(lines[0]), "title": title}
         rows = command.message.split("\n")
         assert rows[0].lower().endswith(f"{finding.claim}.".lower())
-        assert all(f"    {c}" in rows for remedy in finding.remedies for c in remedy.commands)
+        fix = do_now.fix_of(finding, report.fix)
+        for remedy in finding.remedies:
+            formed = [row for step in do_now.form_of(remedy, fix) for row in step.commands]
+            assert all(f"    {row}" in rows for row in formed or remedy.commands)
     assert ("finding" in last) == (report.totals.requests > 0 or bool(found))
 
 

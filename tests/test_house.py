@@ -181,3 +181,26 @@ def test_an_event_is_known_in_few_files() -> None:
         if argument.annotation is not None and ast.unparse(argument.annotation) == "Event"
     }
     assert found == {"tracker.py", "blocks.py", "lines.py", "forked.py", "progress.py"}
+
+
+@pytest.mark.parametrize(
+    ("library", "place"),
+    [
+        ("polars", "frames/"),
+        ("ray", "doctor/fleet/ray_engine.py"),
+        ("dask", "doctor/fleet/dask_engine.py"),
+        ("distributed", "doctor/fleet/dask_engine.py"),
+        ("fsspec", "sources/object_store.py"),
+    ],
+)
+def test_an_optional_library_is_imported_in_one_place(library: str, place: str) -> None:
+    """And there only where it is used: a command that needs none of it does without it."""
+    found = [
+        (folder(path), node in tree.body)
+        for path, tree in trees(CODE, f"import {library}").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == library for alias in node.names)
+    ]
+    assert found
+    assert [path for path, _ in found if not path.startswith(place)] == []
+    assert [path for path, on_top in found if on_top] == []

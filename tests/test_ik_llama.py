@@ -262,6 +262,15 @@ def test_an_excerpt_may_end_within_a_line_of_the_choice(end: str) -> None:
     assert [session.program for session in report.sessions] == ["ik_llama.cpp"]
 
 
+def test_an_excerpt_may_end_within_the_timings_of_an_open_request() -> None:
+    """What it computed is not known then."""
+    log = chosen(0) + launched(0) + kept(0, 40) + created(0, 51900) + timings(60, task=0)[:64]
+    found = report_of(log)
+    assert [(info.error, info.engine) for info in found.inputs] == [(None, "ik_llama.cpp")]
+    [request] = requests_of(found)
+    assert (request["cached_tokens"], request["prompt_tokens"]) == (40, None)
+
+
 def test_a_redacted_log_says_the_same() -> None:
     redactor = Redactor()
     redacted = redactor.feed(REWRITTEN.encode()) + redactor.finish()

@@ -67,7 +67,7 @@ LOGS: dict[str, list[str]] = {
 
 KEYS = {
     "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
-    "restart slots ignored accounts filtered causes slowest fix",
+    "restart slots ignored accounts filtered causes slowest fix clients",
     "tool": "name version",
     "input": "path engine bytes lines recognised error counted imitations launcher",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
@@ -78,7 +78,7 @@ KEYS = {
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "
     "turn reference_tokens held_tokens client_lost_tokens server_lost_tokens saved_to_ram time uptime_ms client "
-    "endpoint avoidable_tokens avoidable_ms identities bounds at_least",
+    "endpoint avoidable_tokens avoidable_ms identities bounds at_least client_by client_name",
     "checkpoints": "tried restored created erased held restored_at",
     "finding": "code name severity confidence claim requests count evidence cost why ruled_out diff remedies "
     "references path origin key still_possible",

@@ -34,7 +34,8 @@ def test_it_has_the_sections_of_a_manual_page():
 
 def test_it_has_every_command_and_every_option():
     commands = vars(typer.main.get_command(app))["commands"]
-    sections = dict(re.findall(r"^\.SS (\S+)$(.*?)(?=^\.S[SH])", TEXT, re.MULTILINE | re.DOTALL))
+    found = re.findall(r"^\.SS (\S+)$(.*?)(?=^\.S[SH])", TEXT, re.MULTILINE | re.DOTALL)
+    sections = {name.replace("\\-", "-"): text for name, text in found}
     assert list(sections) == list(commands)
     for name, command in commands.items():
         shown = sections[name].replace("\\-", "-")

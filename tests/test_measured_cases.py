@@ -24,9 +24,10 @@ by_case = pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"
 @cache
 def _report(name: str) -> dict[str, Any]:
     (case,) = (c for c in MEASURED if c["name"] == name)
-    beside: dict[str, list[Path]] = {"metrics": [], "responses": [], "prompts": []}
+    beside: dict[str, list[Path]] = {"metrics": [], "responses": [], "prompts": [], "kv_events": []}
     for option, path in case.get("beside", ()):
-        beside["prompts" if option == "--requests" else option.removeprefix("--")].append(FIXTURES / path)
+        name = "prompts" if option == "--requests" else option.removeprefix("--").replace("-", "_")
+        beside[name].append(FIXTURES / path)
     out = io.BytesIO()
     report_v1.render(sanitize.report(cachedoctor.analyze(FIXTURES / case["log"], **beside)), out)
     found: dict[str, Any] = json.loads(out.getvalue())

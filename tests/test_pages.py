@@ -22,6 +22,7 @@ THEIRS = (
     "rules/vllm",
     "engines/catalogue/logger.py",
     "engines/wrapped_rows.py",
+    "metrics/kv_messages.py",
     "replay/block_cache.py",
     "replay/sglang_radix.py",
     "replay/vllm_blocks.py",

@@ -82,4 +82,4 @@ def test_a_folder_without_logs_is_named(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     done = run("logs", folder=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, "logs: is a directory", "logs/server.log")
+    one_line(done, "logs: holds no log of llama-server, vLLM or SGLang", "whose first lines are a server's")

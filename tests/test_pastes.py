@@ -12,6 +12,7 @@ from test_vllm_tracker import report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.redact.redact import Redactor
+from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 
 LINES = """\
 slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 3983212900
@@ -191,6 +192,21 @@ def test_an_issue_as_its_page_shows_it() -> None:
 def test_which_build_is_named(said: list[str], build: int | None) -> None:
     """Two that differ name none; a number in a sentence is none."""
     assert facts(*said, "", *LOG)[0] == build
+
+
+@pytest.mark.parametrize(
+    ("said", "build"),
+    [
+        (["version: 0.6.0-dev (build 11457, commit 5ad1c5da0)"], 11457),
+        (["### Name and Version", "llama-server v0.9.0"], 12110),
+        (["### Name and Version", "llama-server v1.0.0"], None),
+        (["### Name and Version", "v0.9.0-dev"], None),
+        (["Since v0.9.0 it is slow."], None),
+    ],
+)
+def test_a_version_names_a_build(said: list[str], build: int | None) -> None:
+    """By the number beside it; a release alone where its build is known, below the heading."""
+    assert read_issue([line.encode() for line in said]).build == build
 
 
 def test_the_log_knows_its_build_better() -> None:

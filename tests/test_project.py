@@ -126,6 +126,7 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/make-server-options",
         "scripts/make-engine-options",
         "scripts/docs",
+        "scripts/catalogue-drift",
         "benchmarks/run",
         ".ci/run",
     ],

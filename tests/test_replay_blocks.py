@@ -106,6 +106,15 @@ def test_the_reply_can_be_reused_but_for_its_last_token() -> None:
     assert sglang_radix.serve([first, again], RadixSettings())[1].reused == 15
 
 
+def test_a_block_that_the_reply_leaves_unfilled_takes_room() -> None:
+    """Seven tokens of eight are computed, the last one of the reply is not: two blocks, of which one can be found."""
+    first = SentPrompt(fresh(4, 1))
+    longer = SentPrompt([*fresh(4, 1), 9])
+    other = SentPrompt(fresh(7, 2), reply=[5])
+    settings = BlockSettings(4, 3 * 4)  # room for two
+    assert [s.reused for s in vllm_blocks.serve([first, other, longer], settings)] == [0, 0, 0]
+
+
 def test_the_head_of_a_prompt_goes_last() -> None:
     """Ten blocks of room, nine to use: of a prompt of six, its last ones make room for four new ones."""
     prompts = [SentPrompt(fresh(97, 1)), SentPrompt(fresh(65, 2)), SentPrompt(fresh(97, 1))]

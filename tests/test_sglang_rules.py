@@ -312,7 +312,10 @@ def test_states_run_short_before_tokens_do() -> None:
     )  # fmt: skip
     found = note("CD605", session(short, hybrid_ssm=True, mamba_strategy="extra_buffer", mamba_states=48))
     assert (found.severity, found.confidence) == ("warning", "medium")
-    assert "96 % of the states (of 48), while the KV pool was used to 20 %" in found.words.claim
+    assert (
+        "96 % of them (of 48), next to none were left for reuse, while the KV cache was used to 20 %"
+        in found.words.claim
+    )
     assert notes("CD605", session(period(short, usage_at_mamba=0.97), hybrid_ssm=True)) == []
     assert notes("CD605", session(period(short, mamba_usage=0.8), hybrid_ssm=True)) == []
 
@@ -357,7 +360,7 @@ def ranks(**changes: Any) -> list[BatchPeriod]:
 def test_ranks_that_take_turns() -> None:
     found = note("CD607", session(*ranks()))
     assert (found.severity, found.confidence) == ("note", "medium")
-    assert "DP0 10 requests, 2 cold, DP1 10 requests, 2 cold; 50 % of the prompt tokens reused" in found.words.claim
+    assert "DP0 2 of 10, DP1 2 of 10; 50 % of the prompt tokens were reused" in found.words.claim
     known = tuple(Answer(4_000, 0, prefix=12_000) for _ in range(2))
     found = note("CD607", session(*ranks(), answers=known))
     assert (found.severity, found.confidence) == ("warning", "high")

@@ -56,7 +56,7 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
         if not lines:
             del one["lines"]
     for one in found["fix"]:
-        del one["launcher"], one["steps"], one["notes"]  # in the form of the launcher
+        del one["launcher"], one["steps"], one["notes"], one["others"]  # in the form of the launcher
     for cause in found["causes"]:
         cause["servers"] = len(cause["servers"])
     return found

@@ -14,6 +14,7 @@ from command import one_line, run, start
 from conftest import FIXTURES
 from terminals import in_terminal
 
+from cachedoctor.cli.sink import Sink
 from cachedoctor.doctor.tables.log_heads import is_log
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError
@@ -40,6 +41,22 @@ from cachedoctor.report.base import FORMATS, format_of
 def test_the_ending_names_the_format(name: str | None, format: str | None) -> None:
     assert format_of(name, FORMATS) == format
     assert format_of(name, ("text",)) == (format if format == "text" else None)
+
+
+def test_help_has_what_starts_the_server_in_a_group() -> None:
+    """Alone under "Options" stands the help."""
+    for command in ("analyze", "fix", "report"):
+        groups = run(command, "--help").stdout.decode().split("\n\n")
+        assert [group.split(":")[0] for group in groups if "  --launcher" in group] == ["Output"]
+
+
+@pytest.mark.parametrize("name", ["report.txt.gz", "report.html.GZ", "x.xz", "x.bz2", "x.json.zst"])
+def test_what_would_not_be_packed_is_refused(tmp_path: Path, name: str) -> None:
+    """Its name would promise what nobody wrote; one that ends otherwise stays what it is."""
+    with pytest.raises(CacheDoctorError, match="nothing is packed here"):
+        Sink(str(tmp_path / name))
+    Sink(str(tmp_path / "report.gz.txt"))
+    Sink(str(tmp_path / "gz"))
 
 
 def test_an_output_is_written_in_the_format_of_its_name(log: Path, tmp_path: Path) -> None:
@@ -165,4 +182,6 @@ def test_a_folder_stands_for_the_logs_in_it(log: Path, tmp_path: Path) -> None:
     assert run(folder, "-q").stderr == b""
     empty = run("analyze", folder / "inner")
     assert empty.returncode == 2
-    one_line(empty, "is a directory")
+    one_line(empty, "inner: holds no log of llama-server, vLLM or SGLang (hint", "with any name")
+    (folder / "inner" / "access.log").write_text("127.0.0.1 GET / 200\n" * 9)
+    one_line(run("analyze", folder / "inner"), "holds no log of llama-server, vLLM or SGLang: access.log (hint")

@@ -98,6 +98,7 @@ rule   warning[CD108] prefix-diverges-early, sure: cachedoctor explain CD108, or
 
 server    llama.cpp b8672 · hybrid memory · 1 slot x 16,384 tokens · hybrid.gguf
 traffic   4 requests, 8,001 prompt tokens, 26.1 % reused, 1.5 s of prompt time
+read      302 lines: 193 known, 109 others such as start-up and samplers
 not looked at: 2 rules (the log shows no text); how: cachedoctor explain blind
 1 cause. Do now:
   llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
@@ -144,7 +145,7 @@ Could not be evaluated
     to enable: set the variable
       X=1 llama-server ...
 
-Read 302 lines, 63.9 % recognised.
+Read 302 lines: 193 known, 109 others such as start-up and samplers.
 1 finding: 1 warning; 2 rules could not be evaluated.
 1 cause. Do now:
   llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\

@@ -32,11 +32,11 @@ def test_shapes_are_counted_and_hold_nothing_of_a_user(tmp_path: Path) -> None:
     ]
     assert {one["path"] for one in found["unknown"]} == {str(log)}
     text = run("analyze", str(log), "--unknown").stdout.decode()
-    assert text.endswith(
-        "4 of 7 lines are no known message, by shape (N: a number):\n"
+    assert (
+        "\n4 of 7 lines are no known message, by shape (N: a number):\n"
         "        3  N I srv update_slots: <line>  (first: line 2)\n"
-        "        1  <line>  (first: line 7)\n"
-    )
+        "        1  <line>  (first: line 7)\n\n"
+    ) in text
     for secret in ("tomorrow", "sk-proj", "hunter2", "diary", "\x1b"):
         assert secret not in text.split("no known message")[1]
 
@@ -52,6 +52,17 @@ def test_two_inputs_are_told_apart_and_a_report_keeps_the_list(tmp_path: Path) -
     run("analyze", str(first), str(other), "--unknown", "-o", str(report))
     again = json.loads(run("report", str(report), "-f", "json").stdout)
     assert again["unknown"] == json.loads(report.read_text())["unknown"]
+    assert f"(first: {first}:7)" in run("report", str(report)).stdout.decode()
+
+
+def test_a_shape_of_a_stored_report_is_shown_harmless(tmp_path: Path) -> None:
+    """Anybody may have written the report."""
+    report = tmp_path / "report.json"
+    run("analyze", str(written(tmp_path)), "--unknown", "-o", str(report))
+    report.write_text(report.read_text().replace('"shape":"<line>"', '"shape":"<line>\\u001b[31m"'))
+    text = run("report", str(report)).stdout.decode()
+    assert "<line>" in text
+    assert "\x1b" not in text
 
 
 @pytest.mark.parametrize("format", ["html", "jsonl", "sarif"])

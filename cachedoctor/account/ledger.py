@@ -10,8 +10,19 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
+from cachedoctor.account.asking import asker
 from cachedoctor.account.from_numbers import Placed, place, written_anew
-from cachedoctor.model import Account, AccountEntry, AccountRow, Judged, Mark, Request, Undecided
+from cachedoctor.model import (
+    Account,
+    AccountEntry,
+    AccountRow,
+    ClientAccount,
+    ClientName,
+    Judged,
+    Mark,
+    Request,
+    Undecided,
+)  # fmt: skip
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
 SHOWN = 64
@@ -23,6 +34,9 @@ _PLAIN = frozenset({"reused", "new"})
 """Rows that leave no question."""
 
 Scope = Literal["log", "server", "conversation", "client"]
+_OTHER = ClientName("other", "")
+"""All clients that came when as many were known as are remembered."""
+_UNKNOWN = ClientName("unknown", "")
 
 
 def _open(row: AccountRow, code: str | None) -> bool:
@@ -178,8 +192,10 @@ class Ledger(msgspec.Struct):
 
     servers: dict[int, Server] = msgspec.field(default_factory=dict)
     """By session."""
+    clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
+    """By who sent them, over all servers; ``KEPT`` at most, and the others together."""
     kept: int = 0
-    """Servers, conversations and clients."""
+    """Servers, conversations and clients by address."""
 
     def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
         """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
@@ -214,7 +230,10 @@ class Ledger(msgspec.Struct):
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
         r = judged.request
-        if r.client is None or r.parent is not None:
+        if r.parent is not None:
+            return
+        self._of_client(asker(judged) or _UNKNOWN).add(placed, 1)
+        if r.client is None:
             return
         clients = self.servers[r.session].clients
         if r.client not in clients:
@@ -224,10 +243,18 @@ class Ledger(msgspec.Struct):
             clients[r.client] = Sum()
         clients[r.client].add(placed, 1)
 
+    def _of_client(self, name: ClientName) -> Sum:
+        """Return the sum of a client, or that of all who came too late to be remembered."""
+        if name not in self.clients and len(self.clients) >= KEPT and name.by != "unknown":
+            name = _OTHER
+        return self.clients.setdefault(name, Sum())
+
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
         for session, server in more.servers.items():
             self.servers.setdefault(session + sessions, Server()).merge(server, requests)
+        for name, found in more.clients.items():
+            self._of_client(name).merge(found)
         self.kept += more.kept
 
     def undecided(self, session: int) -> Undecided | None:
@@ -282,6 +309,41 @@ class Ledger(msgspec.Struct):
                 found.setdefault((r.session, r.client), Sum()).add(placed, 1)
         return [_Entry("client", session, one, client=client) for (session, client), one in found.items()]
 
+    def by_client(
+        self,
+        names: Mapping[str, str],
+        recent: Iterable[tuple[Judged, list[Placed]]] = (),
+        callers: Iterable[Mapping[ClientName, int]] = (),
+    ) -> list[ClientAccount]:
+        """The clients that computed most again, then all others together, then requests of nobody that is known.
+
+        Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``; ``callers``: requests of
+        servers whose logs have none, by who sent them.
+        """
+        whole = Ledger()
+        for name, found in self.clients.items():
+            whole.clients.setdefault(name, Sum()).merge(found)
+        for one, rows_of_it in recent:
+            if one.request.parent is None:
+                whole._of_client(asker(one) or _UNKNOWN).add(rows_of_it, 1)
+        for counted in callers:
+            for name, requests in counted.items():
+                whole._of_client(name).not_placed += requests
+        known = [(name, found) for name, found in whole.clients.items() if name not in (_OTHER, _UNKNOWN)]
+        if not known and _OTHER not in whole.clients:
+            return []
+        known.sort(key=_rank)
+        rest = whole.clients.get(_OTHER, Sum())
+        others = len(known) - SHOWN if len(known) > SHOWN else 0
+        for _, found in known[SHOWN:]:
+            rest.merge(found)
+        rows = [_client_account(name, 1, found, names) for name, found in known[:SHOWN]]
+        if rest.requests or rest.not_placed:
+            rows.append(_client_account(_OTHER, others, rest, names))
+        if _UNKNOWN in whole.clients:
+            rows.append(_client_account(_UNKNOWN, 0, whole.clients[_UNKNOWN], names))
+        return rows
+
 
 class _Entry(NamedTuple):
     """An account, and whose it is."""
@@ -300,13 +362,27 @@ def _again(found: Sum) -> int:
 
 def _account(entry: _Entry, names: Mapping[str, str]) -> Account:
     found = entry.sum
+    return Account(
+        entry.scope, entry.session, entry.thread, entry.client,
+        found.requests, found.not_placed, found.of(), _entries(found, names),
+    )  # fmt: skip
+
+
+def _rank(one: tuple[ClientName, Sum]) -> tuple[int, int, int, str, str]:
+    name, found = one
+    return -_again(found), -found.of(), -found.requests - found.not_placed, name.by, name.name
+
+
+def _client_account(name: ClientName, clients: int, found: Sum, names: Mapping[str, str]) -> ClientAccount:
+    return ClientAccount(
+        name.by, name.name or None, clients, found.requests, found.not_placed, found.of(), _entries(found, names)
+    )
+
+
+def _entries(found: Sum, names: Mapping[str, str]) -> list[AccountEntry]:
     entries = [
         AccountEntry(row, None if code is None else names.get(code, code), cell.tokens, cell.requests)
         for (row, code), cell in found.cells.items()
         if cell.tokens
     ]
-    entries.sort(key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))
-    return Account(
-        entry.scope, entry.session, entry.thread, entry.client,
-        found.requests, found.not_placed, found.of(), entries,
-    )  # fmt: skip
+    return sorted(entries, key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))

@@ -20,8 +20,11 @@ from cachedoctor.cli import (
     diff,
     explain,
     export,
+    exporter,
     fix,
+    fleet,
     proxy,
+    record_kv,
     redact,
     report,
     rules,
@@ -63,8 +66,11 @@ app.command("stats", cls=Command, short_help="Sum up requests over many logs and
 app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
     compare.compare
 )
+app.command("exporter", cls=Command, short_help="Serve counters for Prometheus over many live logs.")(exporter.exporter)
+app.command("fleet", cls=Command, short_help="Analyze many logs side by side, into tables and a page.")(fleet.fleet)
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
+app.command("record-kv", cls=Command, short_help="Record KV events of vLLM or SGLang.")(record_kv.record_kv)
 app.command("config", cls=Command)(config.config)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.asked_counters import asked, heard, is_address
 from cachedoctor.cli.common_options import (
     COMMON,
     EVIDENCE,
@@ -21,6 +22,7 @@ from cachedoctor.cli.common_options import (
     ColorOption,
     Config,
     FailOn,
+    HashClients,
     Ignore,
     Launcher,
     LauncherName,
@@ -47,7 +49,17 @@ from cachedoctor.cli.common_options import (
     refuse_page,
     wanted_requests,
 )
-from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.ending import (
+    FAULT,
+    FOUND,
+    INTERRUPTED,
+    NOTHING,
+    SERVERS,
+    complain,
+    conclude,
+    has_content,
+    status,
+)
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
@@ -60,10 +72,11 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.polled_metrics import Heard
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
-    from cachedoctor.model import Given, Report
+    from cachedoctor.model import CacheDoctorError, Given, Report
     from cachedoctor.sources.base import SourceError
 
 
@@ -140,15 +153,49 @@ def analyze(
     ] = None,
     prompts: Prompts = None,
     requests: Requests = None,
+    hash_clients: HashClients = False,
     tokenizer: ModelTokenizer = None,
     template: Template = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
             "--metrics",
-            metavar="FILE",
-            help="Dump of /metrics of vLLM or SGLang; repeatable.",
+            metavar="FILE|URL",
+            help="Dump of /metrics of vLLM or SGLang, or where to ask for it; repeatable.",
             rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option(
+            parser=terminal.seconds,
+            metavar="TIME",
+            help="With --metrics URL and --for: ask so often.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = "10s",  # type: ignore[assignment]  # as it is typed
+    length: Annotated[
+        float | None,
+        typer.Option(
+            "--for",
+            parser=terminal.seconds,
+            metavar="TIME",
+            help="With --metrics URL: ask for so long before the logs are read, e.g. 5m.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Ask Prometheus for the counters of vLLM or SGLang since --since 2h (default 1h).",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABELS", help="With --prometheus: of these series, e.g. 'job=\"vllm\"'.", rich_help_panel=EVIDENCE
         ),
     ] = None,
     responses: Annotated[
@@ -157,6 +204,15 @@ def analyze(
             "--responses",
             metavar="FILE",
             help="Responses with usage, as the server sent them; repeatable.",
+            rich_help_panel=EVIDENCE,
+        ),
+    ] = None,
+    kv_events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kv-events",
+            metavar="FILE",
+            help="KV events of vLLM or SGLang, as record-kv wrote them; repeatable.",
             rich_help_panel=EVIDENCE,
         ),
     ] = None,
@@ -187,11 +243,17 @@ def analyze(
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
         chosen.announce()
-    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template)
+    asking = asked(metrics or [], every, length, prometheus, match, since)
+    since = None if asking is not None and asking.prometheus is not None else since
+    files = [path for path in metrics or [] if not is_address(path)]
+    alone = bool(metrics or responses or kv_events or prometheus)
+    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template, hashed=hash_clients)
+    paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
+    counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(
-        _expanded(_paths(ctx, logs or [], follow, alone=bool(metrics or responses)), quiet),
+        paths,
         beside,
-        _extra_inputs(metrics or [], responses or [], max_unpacked),
+        _extra_inputs(files, responses or [], kv_events or [], counters, max_unpacked),
         follow,
         chosen,
         build,
@@ -203,14 +265,17 @@ def analyze(
         _start(launcher, cmdline),
         _unknown_lines(chosen.format) if unknown else None,
     )
-    beside_paths = (*(slots or []), prompts, requests, tokenizer, template, *(metrics or []), *(responses or []))
-    spare_inputs(output, [*job.paths, follow, *beside_paths, chosen.file])
+    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    beside_files = (*files, *(responses or []), *(kv_events or []))
+    spare_inputs(output, [*job.paths, follow, *beside_paths, *beside_files, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():
         terminal.ask_for_paste()
     refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         code = _run(job, sink, look, interrupts)
+        if counters is not None and counters.silent and code in (0, FOUND, NOTHING):
+            code = FAULT
     raise typer.Exit(code)
 
 
@@ -232,22 +297,25 @@ def _start(launcher: LauncherName | None, line: str | None) -> Told | None:
     return Told(launcher, line)
 
 
-def _beside(paths: list[str], tokenizer: str | None, template: str | None) -> GivenPrompts | None:
+def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, hashed: bool) -> GivenPrompts | None:
     if not paths:
         refuse_alone(tokenizer, template)
         return None
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 
-    return GivenPrompts(paths, tokenizer, template)
+    return GivenPrompts(paths, tokenizer, template, hashed=hashed)
 
 
-def _extra_inputs(metrics: list[str], responses: list[str], max_unpacked: int | None) -> ExtraInputs | None:
-    if not metrics and not responses:
+def _extra_inputs(
+    metrics: list[str], responses: list[str], kv_events: list[str], counters: Heard | None, max_unpacked: int | None
+) -> ExtraInputs | None:
+    dumps = [] if counters is None else counters.dumps
+    if not metrics and not responses and not kv_events and not dumps:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES)
+    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events, dumps)
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:
@@ -272,10 +340,33 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
 
         inside, others = logs_in(path)
         found += inside or [path]  # whoever reads it says that it is a folder
-        if others and not quiet:
-            shown = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else "")
-            terminal.complain(f"{path}: no lines of a server, not read: {shown}", "name them to read them", "note")
+        if inside and others and not quiet:
+            terminal.complain(
+                f"{path}: no lines of a server, not read: {_named(others)}", "name them to read them", "note"
+            )
     return found
+
+
+def _explained(error: CacheDoctorError) -> CacheDoctorError:
+    """Say of a folder that it holds no log, and what would be taken for one; other errors stay."""
+    from cachedoctor.sources.base import FolderError
+
+    if not isinstance(error, FolderError):
+        return error
+    from cachedoctor.doctor.tables.log_heads import logs_in
+    from cachedoctor.model import CacheDoctorError
+
+    _, others = logs_in(error.path)
+    named = f": {_named(others)}" if others else ""
+    return CacheDoctorError(
+        f"{error.path}: holds no log of {SERVERS}{named}",
+        "taken are files with any name whose first lines are a server's; folders in it are not looked into",
+    )
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
@@ -300,6 +391,7 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
         options=job.settings.options,
         extras=job.extras,
         unknown=job.unknown,
+        told=job.start,
     )
     try:
         errors, interrupted = _feed(job, analyzer, progress, interrupts)
@@ -311,27 +403,20 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
-    complain([*errors, *(error for _, error in job.prompts.faults)] if job.prompts else errors, analyzer)
+    faults = [error for _, error in job.prompts.faults] if job.prompts else []
+    complain([*map(_explained, errors), *faults], analyzer)
     clear_folders()
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
 
 
 def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: UnknownLines | None) -> Report:
-    """The report with the requests that are to be shown, and fixes in the form of what was said to start the server.
+    """The report as it is to be shown; one of nothing is left as it is, and says so."""
+    if wanted is not None and not any(info.recognised for info in report.inputs):
+        wanted = None
+    if wanted is not None:
+        from cachedoctor.doctor.analysis.shown_part import shown_part
 
-    One of nothing is left as it is, and says so.
-    """
-    if wanted is not None and any(info.recognised for info in report.inputs):
-        from cachedoctor.doctor.analysis.filtering import filtered
-
-        report = filtered(report, wanted)
-    if start is not None or report.filtered is not None:
-        from cachedoctor.doctor.fixing.fixes import fixes
-        from cachedoctor.report.secrets import hidden
-
-        if start is not None and start.line is not None and hidden(start.line) != start.line:
-            start = start._replace(line=None)  # with parts hidden it could not be pasted; `fix` prints it whole
-        report.fix = fixes(report.findings, report.sessions, report.inputs, start)
+        report = shown_part(report, wanted, start)
     if unknown is not None:
         unknown.close()  # an interrupt may have come before its end
         report.unknown = unknown.shapes()
@@ -383,7 +468,3 @@ def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None)
             live.end(report, out)
         else:
             write(job.settings.format, report, out, look)
-        if report.unknown is not None and job.settings.format == "text":
-            from cachedoctor.report.words.unknown_list import listed
-
-            out.write(f"\n{listed(report)}".encode())

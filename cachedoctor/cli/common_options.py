@@ -84,7 +84,10 @@ def given_options(line: str | None) -> list[Given]:
 
     if os.path.isfile(line) and not is_program(line):
         args = "docker inspect -f '{{json .Args}}' CONTAINER"
-        hint = f"give what stands in it: --cmdline 'llama-server -m ...'; of a container: --cmdline \"$({args})\""
+        hint = (
+            f"give what stands in it: --cmdline 'llama-server -m ...'; of a container: --cmdline \"$({args})\"; "
+            "cachedoctor fix --file makes a patch of such a file"
+        )
         raise CacheDoctorError(f"--cmdline: {line} is a file, not a command line", hint)
     return parse(line)
 
@@ -157,6 +160,7 @@ Launcher = Annotated[
         metavar="NAME",
         help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
         "ollama, lm-studio.  [default: as the log tells]",
+        rich_help_panel=OUTPUT,
     ),
 ]
 
@@ -271,6 +275,12 @@ Requests = Annotated[
     str | None,
     typer.Option(
         "--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.", rich_help_panel=EVIDENCE
+    ),
+]
+HashClients = Annotated[
+    bool,
+    typer.Option(
+        "--hash-clients", help="Hash the sessions and users that request bodies name.", rich_help_panel=EVIDENCE
     ),
 ]
 ModelTokenizer = Annotated[

@@ -24,7 +24,7 @@ _UNLIKE = (
 
 def compare(
     ctx: typer.Context,
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, or JSON report of analyze.")],
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, JSON report of analyze, or folder of fleet.")],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, after the change.")],
     format: Annotated[
         Literal["text", "json", "markdown"], typer.Option("--format", "-f", help="Format of the comparison.")

@@ -142,4 +142,4 @@ def has_content(report: Report) -> bool:
 
 def _extras(report: Report) -> bool:
     """Whether anything is known from beside the logs."""
-    return any(session.counters or session.answers for session in report.sessions)
+    return any(session.counters or session.answers or session.kv_events for session in report.sessions)

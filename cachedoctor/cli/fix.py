@@ -8,6 +8,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import (
+    OUTPUT,
     Build,
     Cmdline,
     Launcher,
@@ -37,12 +38,21 @@ def fix(
     launcher: Launcher = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", metavar="FILE", help="compose.yaml, unit, script ... that starts the server."),
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="compose.yaml, unit, script ... that starts the server.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     service: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its service, container or model in that file.")
+        str | None,
+        typer.Option(metavar="NAME", help="Its service, container or model in that file.", rich_help_panel=OUTPUT),
     ] = None,
-    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the fix.")] = "text",
+    format: Annotated[
+        Literal["text", "json"],
+        typer.Option("--format", "-f", help="Format of the fix.", rich_help_panel=OUTPUT),
+    ] = "text",
     build: Build = None,
     cmdline: Cmdline = None,
     max_unpacked: MaxUnpacked = None,
@@ -63,7 +73,8 @@ def fix(
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
-        found = fixes(report.findings, report.sessions, report.inputs, Told(launcher, cmdline))
+        every = fixes(report.findings, report.sessions, report.inputs, Told(launcher, cmdline), whole=True)
+        found = [one for one in every if one.codes or one.notes]
         if file is not None:
             raise typer.Exit(_patch(found, report, file, launcher, service))
         if not found:

@@ -28,10 +28,11 @@ _EVERY = 0.1
 class Progress:
     """Is told of bytes as they are read, and draws a row now and then until it is closed."""
 
-    def __init__(self, paths: Iterable[str], quiet: bool = False) -> None:
+    def __init__(self, paths: Iterable[str], quiet: bool = False, total: int | None = None) -> None:
+        """``total``: bytes of all, where they are known; else those of the files at ``paths`` are looked up."""
         error = sys.stderr
         self._on = not quiet and error is not None and error.isatty() and not dumb()
-        self._total = _size(paths) if self._on else None
+        self._total = (total if total is not None else _size(paths)) if self._on else None
         self._read = 0
         self._due = time.monotonic() + _PATIENCE
         self._row: rich_progress.Progress | None = None

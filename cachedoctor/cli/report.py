@@ -55,14 +55,11 @@ def report(
     refuse_page(chosen.format, output)
     wanted = wanted_requests(task, slot, since, until, chosen.format)
     found = read(stored)
-    if wanted is not None:
-        from cachedoctor.doctor.analysis.filtering import filtered
-
-        found = filtered(found, wanted)
     if launcher is not None or wanted is not None:
-        from cachedoctor.doctor.fixing.fixes import Told, fixes
+        from cachedoctor.doctor.analysis.shown_part import shown_part
+        from cachedoctor.doctor.fixing.fixes import Told
 
-        found.fix = fixes(found.findings, found.sessions, found.inputs, Told(launcher))
+        found = shown_part(found, wanted, Told(launcher))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
         write(chosen.format, found, out, look)

@@ -14,11 +14,15 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from cachedoctor.cli.new_file import NewFile
 
+_PACKED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
+"""Endings of packed files, which are read, and what writes them."""
+
 
 class Sink:
     """One output. In a ``with`` block: left by an exception, or without a write, the file keeps its old content."""
 
     def __init__(self, path: str | None) -> None:
+        _refuse_packed(path)
         self.path = None if path == "-" else path
         """The file, or None for the standard output."""
         self._new: NewFile | None = None
@@ -89,6 +93,20 @@ class Sink:
                 silence(sys.stdout)
             what = f"{name}: cannot be written ({fault.strerror or fault})"
             raise CacheDoctorError(what, _hint(fault, self.path)) from fault
+
+
+def _refuse_packed(path: str | None) -> None:
+    """Refuse a name that promises what nobody here writes.
+
+    Raises:
+        CacheDoctorError: it ends as packed files do.
+    """
+    ending = os.path.splitext((path or "").lower())[1]
+    if path is not None and ending in _PACKED:
+        from cachedoctor.model import CacheDoctorError
+
+        plain = path[: -len(ending)]
+        raise CacheDoctorError(f"{path}: nothing is packed here", f"-o {plain}, and then {_PACKED[ending]} {plain}")
 
 
 def spare_inputs(output: str | None, inputs: Iterable[str | None]) -> None:

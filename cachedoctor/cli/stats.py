@@ -39,7 +39,8 @@ def stats(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="INPUT", help="Logs of any number of servers, JSON reports, parquet tables of export; - is a log."
+            metavar="INPUT",
+            help="Logs of any number of servers, JSON reports, parquet tables of export, folders of fleet; - is a log.",
         ),
     ],
     by: Annotated[

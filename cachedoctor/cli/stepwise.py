@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.shard import Shard
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
     from cachedoctor.model import Finding, Given, InputInfo, Options
 
@@ -44,12 +45,14 @@ class Stepwise(Analyzer):
         options: Options = DEFAULTS,
         extras: ExtraInputs | None = None,
         unknown: UnknownLines | None = None,
+        told: Told | None = None,
     ) -> None:
         """``hearers`` hear of steps, ``listener`` of what happens in them, ``unknown`` reads what is read here; the
         others are the analyzer's own."""
         super().__init__(
-            build, prompts, given, keeps_requests=keeps_requests, listener=listener, options=options, extras=extras
-        )
+            build, prompts, given, keeps_requests=keeps_requests, listener=listener, options=options, extras=extras,
+            told=told,
+        )  # fmt: skip
         self._interrupts = interrupts
         self._hearers = hearers
         self._unknown = unknown

@@ -66,13 +66,19 @@ def _pages() -> str | None:
 
 
 def build_number(text: str) -> int:
-    """Read a build of llama.cpp, ``6900`` or ``b6900``."""
+    """Read a build of llama.cpp, ``6900`` or ``b6900``, or one of its releases, ``v0.9.0``."""
     import typer
 
-    digits = text.removeprefix("b")
-    if not digits.isdecimal() or len(digits) > 7 or not int(digits):
-        raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900")
-    return int(digits)
+    from cachedoctor.knowledge import builds
+
+    number = builds.number(text)
+    if number is None and builds.is_release(text):
+        raise typer.BadParameter(
+            f"the build of {text} is not known; give the number that llama-server --version prints"
+        )
+    if number is None:
+        raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900, or v0.9.0")
+    return number
 
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -88,6 +94,20 @@ def size(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or unit is None or not int(digits):
         raise typer.BadParameter(f"{text!r} is no size; give bytes with a unit, e.g. 200G")
     return int(digits) * unit
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(text: str) -> float:
+    """Read a length of time, ``10s``, ``5m``, ``2h`` or ``1d``."""
+    import typer
+
+    word = text.strip().lower()
+    unit, digits = _SECONDS.get(word[-1:]), word[:-1]
+    if unit is None or not (digits.isascii() and digits.isdigit()) or len(digits) > 6 or not int(digits):
+        raise typer.BadParameter(f"{text!r} is no length of time; give it with a unit, e.g. 30s, 5m or 2h")
+    return float(int(digits) * unit)
 
 
 def piped() -> bool:

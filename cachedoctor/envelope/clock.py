@@ -37,6 +37,11 @@ def wall_time(stored: bytes) -> str | None:
     return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"
 
 
+def ends(stored: bytes) -> bytes:
+    """Return the parts of a stored line in which its time stands: with them alone it has the same."""
+    return stored if len(stored) <= 2 * _HEAD else stored[:_HEAD] + stored[-_HEAD:]
+
+
 def is_time(text: str) -> bool:
     """Whether ``text`` is a time and nothing else: ISO 8601, or a number of any unit."""
     return _TIME.fullmatch(text) is not None

@@ -9,6 +9,8 @@ from cachedoctor.envelope.prefixes import HEADER
 from cachedoctor.envelope.shapes import is_written
 from cachedoctor.model import Launcher
 
+_BEGIN = 512
+"""Bytes of a line that are looked at for the lines of a program between wrappers."""
 _LINES = 64
 """Lines that are looked at."""
 _ROWS: tuple[tuple[str, Launcher], ...] = (
@@ -22,6 +24,10 @@ _ROWS: tuple[tuple[str, Launcher], ...] = (
 _CRI = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
 _DOCKER = re.compile(rb'\{"log":".*"stream":"(?:stdout|stderr)"')
 _SWAP = re.compile(rb"(?:\S+ )?\[(?:INFO|DEBUG)\] <[^>]{1,200}> Executing start command: ")
+_OLLAMA = re.compile(
+    rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|runner|sched|server|types)\.go:\d+ msg="
+)
+"""Its own lines, between those of the llama-server that it starts; it may run in a unit or a container itself."""
 
 
 def delivered_by(head: bytes) -> Launcher | None:
@@ -33,6 +39,8 @@ def delivered_by(head: bytes) -> Launcher | None:
             found.add("lm-studio")
         elif _SWAP.match(line):
             return "llama-swap"
+        elif _OLLAMA.search(line[:_BEGIN]):
+            return "ollama"
         elif _CRI.match(line):
             found.add("kubernetes")
         elif _DOCKER.match(line):

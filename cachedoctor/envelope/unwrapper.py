@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cachedoctor.envelope.clock import ends
 from cachedoctor.envelope.log_records import LogRecords
 from cachedoctor.envelope.prefixes import HEADER, Prefixes, within
 from cachedoctor.envelope.records import Piece, read_record
@@ -27,6 +28,8 @@ class _Held(msgspec.Struct):
     number: int
     depth: int
     text: bytearray
+    clock: bytes
+    """Of its first record as it was stored, what may hold the time."""
 
 
 class _Demux:
@@ -159,7 +162,7 @@ class Unwrapper:
             if piece.complete:
                 self._text(piece.text, number, origin, depth)
                 return
-            held = self._held[key] = _Held(number, depth, bytearray())
+            held = self._held[key] = _Held(number, depth, bytearray(), ends(self._stored[number]))
         held.text += piece.text
         self._held_size += len(piece.text)
         if piece.complete or self._held_size > _HELD_MAX or len(self._held) > _HELD_LINES_MAX:
@@ -168,4 +171,5 @@ class Unwrapper:
     def _release(self, origin: bytes | None, stream: str) -> None:
         held = self._held.pop((origin, stream))
         self._held_size -= len(held.text)
+        self._stored.setdefault(held.number, held.clock)
         self._text(bytes(held.text), held.number, origin, held.depth)

@@ -60,8 +60,8 @@ task | integer | | the server's number of the request
 parent | integer | | task of which this is one of the n > 1 choices; sums leave those out
 thread | integer | | conversation, numbered in the session
 turn | integer | | 0 for the first request of its conversation
-first_line | integer | line | first line of it in the log, from 1
-last_line | integer | line | last line of it
+first_line | integer | line | first line of it in the file `path`, from 1
+last_line | integer | line | last line of it; counted on where it ends in the next rotation of the log
 time | text | ISO 8601 | when it started, by the wrapper of its first line; --MM-DDTHH:MM:SS where that has no year
 uptime_ms | number | ms | when it started, since the start of the server
 client | text | | address that asked, where the log says it without doubt
@@ -97,6 +97,8 @@ checkpoints_erased | integer | | that were erased
 checkpoints_held | spans | position | those that the slot is known to have held, where tokens were lost
 checkpoint_pos_min | integer | position | lowest position of the one that was restored
 checkpoint_pos_max | integer | position | its highest position
+client_by | text | | what names the client: session, user, salt or system_prompt of its body, route or address
+client_name | text | | the client, by the surest of these; salts and system prompts are hashed
 """),
 )
 """One row per request: ``model.RequestRow``, with what is known of its session."""
@@ -183,3 +185,106 @@ whole | flag | | it holds exactly one request from begin to end: its prompt is n
 """One row per prefill batch of SGLang: ``model.PrefillBatch``."""
 
 TABLES: dict[str, Table] = {table.name: table for table in (REQUESTS, SAMPLES, BATCHES, EVENTS)}
+
+_BUILD = """
+engine | text | | llama.cpp, vllm, sglang ...
+build | integer | | build of llama-server, where the log or --build says it
+build_min | integer | | oldest build that writes all wordings of the log
+build_max | integer | | newest build that does
+version | text | | of another server, where the log says it
+model | text | | name or file of the model, as the log has it
+memory | text | | attention, swa, hybrid or recurrent
+"""
+
+FINDINGS = Table(
+    "findings",
+    "cachedoctor.findings/1",
+    _columns(
+        """
+log | text | | the log, all its rotations together: the name without what a rotation adds
+path | text | | the input, as it was named
+origin | text | | router port or compose service that it is about
+session | integer | | run of a server process that its first proof is of, from 0 in each log
+"""
+        + _BUILD.lstrip()
+        + """code | text | | the rule
+name | text | | of the rule
+key | text | | cause, where a code has several
+severity | text | | error, warning or note
+confidence | text | | high, medium or low
+requests | integer | | all that it hit
+tokens | integer | tokens | what the fix would have saved
+ms | number | ms | time that this fix would have saved
+line | integer | line | that proves it
+claim | text | | what happened, with its numbers
+why | text | | why the cache could not be used
+fix | text | | the first thing to do
+commands | names | | to be copied, of the first thing to do
+json | text | JSON | the whole finding, as the JSON report has it
+"""
+    ),
+)
+"""One row per finding of a log: ``model.Finding``."""
+
+SESSIONS = Table(
+    "sessions",
+    "cachedoctor.sessions/1",
+    _columns(
+        """
+log | text | | the log, all its rotations together
+path | text | | the input, as it was named
+origin | text | | router port or compose service that the lines are of
+session | integer | | run of a server process, from 0 in each log
+"""
+        + _BUILD.lstrip()
+        + """n_slots | integer | | slots of the server
+n_ctx_slot | integer | tokens | context of one slot
+requests | integer | | of this run
+first_line | integer | line | first line of it in the log, from 1
+last_line | integer | line | last line of it
+json | text | JSON | the whole session, with its settings, as the JSON report has it
+"""
+    ),
+)
+"""One row per run of a server: ``model.Session``."""
+
+UNSEEN = Table(
+    "not_evaluated",
+    "cachedoctor.not_evaluated/1",
+    _columns("""
+log | text | | the log, all its rotations together
+code | text | | a rule that this log could not have shown
+name | text | | of the rule
+reason | text | | why not
+enable | text | | what would make it possible
+"""),
+)
+"""One row per rule that a log could not have shown: ``model.NotEvaluated``."""
+
+FILES = Table(
+    "files",
+    "cachedoctor.files/1",
+    _columns("""
+path | text | | the file, as it was found; a path below which nothing was found stands for itself
+log | text | | the log that it is a part of: the name without what a rotation adds
+part | text | | name of the files of this log in the other folders, without their endings
+status | text | | read, cut (not to its end), failed (nothing was read) or no log (of a server)
+reason | text | | why it is not read, or no log; of one that is read, that it changed meanwhile
+size | integer | bytes | as it is stored
+stamp | text | | time of its last change in ns, or what the object store calls this content
+bytes | integer | bytes | unpacked
+lines | integer | line | how many
+recognised | integer | line | of these, known messages
+engine | text | | the one that wrote most of it
+seconds | number | s | that the whole log took
+version | text | | of cachedoctor
+options | text | | of cachedoctor that have a say in the result
+report | text | | page of the log, from the folder of the result
+"""),
+)
+"""One row per file, whatever became of it."""
+
+FLEET: dict[str, Table] = {
+    table.name: table for table in (REQUESTS, FINDINGS, SESSIONS, FILES, UNSEEN, SAMPLES, BATCHES)
+}
+"""What ``fleet`` writes: a folder each, a file for each log."""

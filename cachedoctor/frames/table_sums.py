@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.frames.table_writer import schema_of
@@ -20,6 +20,8 @@ from cachedoctor.model.bounds import LONGEST, MOST
 if TYPE_CHECKING:
     import polars as pl
 
+Source: TypeAlias = str | tuple[str, ...]
+"""A table: a file, or files of one that was written in parts."""
 _NEEDED = frozenset({"parent", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms"})
 _TIMES = frozenset({"prompt_ms", "avoidable_ms"})
 _TOKENS = ("lost_tokens", "client_lost_tokens", "server_lost_tokens")
@@ -35,6 +37,19 @@ _ROWS = 1 << 18
 """Rows summed up at a time."""
 _SHARES = (50, 90)
 _SPREAD = ("prompt_ms", "speed")
+
+
+def check_parts(paths: tuple[str, ...], folder: str) -> None:
+    """Raise ``CacheDoctorError`` unless these are parts of a table of requests that can be read to their ends."""
+    import polars as pl
+
+    try:
+        beyond = _beyond(_scan(paths), [column.name for column in REQUESTS.columns])
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise CacheDoctorError(f"{folder}: a table in it cannot be read", "run cachedoctor fleet again") from error
+    if beyond is not None:
+        what = f"{folder}: column {beyond} of a table in it holds a number that no server can have"
+        raise CacheDoctorError(what, "give the folder that cachedoctor fleet wrote")
 
 
 def check(path: str) -> None:
@@ -56,7 +71,7 @@ def check(path: str) -> None:
         what = f"{path}: is no table of requests (column {wrong[0]} is missing or of another type)"
         raise CacheDoctorError(what, "give what cachedoctor export --table requests wrote")
     try:
-        beyond = _beyond(path, have)
+        beyond = _beyond(pl.scan_parquet(path, glob=False), have)
     except pl.exceptions.PolarsError as error:
         raise CacheDoctorError(
             f"{path}: cannot be read to its end", "write it again with cachedoctor export"
@@ -66,7 +81,7 @@ def check(path: str) -> None:
         raise CacheDoctorError(what, "give what cachedoctor export wrote")
 
 
-def _beyond(path: str, have: Iterable[str]) -> str | None:
+def _beyond(table: pl.LazyFrame, have: Iterable[str]) -> str | None:
     """Name a column of counts or times that holds more than its bound, or a time that is none; reads all of them."""
     import polars as pl
 
@@ -75,20 +90,23 @@ def _beyond(path: str, have: Iterable[str]) -> str | None:
         (cell.is_between(0, LONGEST) if name in _TIMES else cell.is_between(-MOST, MOST)).all().alias(name)
         for name, cell in columns.items()
     ]
-    found = pl.scan_parquet(path, glob=False).select(within).collect(engine="streaming")
+    found = table.select(within).collect(engine="streaming")
     return next((name for name in found.columns if not found[name].item()), None)
 
 
-def tables(paths: Sequence[str], kinds: Sequence[By | None]) -> list[StatsTable]:
+def tables(paths: Sequence[Source], kinds: Sequence[By | None]) -> list[StatsTable]:
     """Sum up the requests of all ``paths``, once for each of ``kinds``; None is all in one group."""
     return [StatsTable(by, _rows(paths, by)) for by in kinds]
 
 
-def _scan(path: str) -> pl.LazyFrame:
+def _scan(path: Source) -> pl.LazyFrame:
     """Scan a table; columns that its version did not have are null."""
     import polars as pl
 
-    wanted, table = schema_of(REQUESTS), pl.scan_parquet(path, glob=False)
+    wanted = schema_of(REQUESTS)
+    if isinstance(path, tuple):
+        return pl.scan_parquet(list(path), schema=wanted, missing_columns="insert", extra_columns="ignore", glob=False)
+    table = pl.scan_parquet(path, glob=False)
     have = table.collect_schema().names()
     return table.select(
         pl.col(name) if name in have else pl.lit(None, dtype=kind).alias(name) for name, kind in wanted.items()
@@ -106,17 +124,19 @@ def _keys(by: By | None) -> list[pl.Expr]:
         time = pl.col("time")
         zone = time.str.extract(_ZONE).fill_null("")
         return [(time.str.extract(_HOUR).str.replace("T", " ") + ":00" + zone).alias("hour")]
+    if by == "client":
+        return [pl.coalesce("client_name", "client").alias("client")]
     return [pl.col(by)]
 
 
-def _added(paths: Sequence[str], names: list[str], query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
+def _added(paths: Sequence[Source], names: list[str], query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
     """Ask ``query`` for sums of groups, some rows at a time, and add them up: memory does not grow with the rows."""
     import polars as pl
 
     total = None
     for path in paths:
         table = _scan(path)
-        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        rows = table.select(pl.len()).collect().item()
         for start in range(0, max(rows, 1), _ROWS):
             part = query(table.slice(start, _ROWS)).collect(engine="streaming")
             total = part if total is None else pl.concat([total, part]).group_by(names).sum()
@@ -129,7 +149,7 @@ def _known() -> pl.Expr:
     return pl.col("prompt_tokens").is_not_null() & pl.col("cached_tokens").is_not_null()
 
 
-def _quantiles(paths: Sequence[str], keys: list[pl.Expr], name: str) -> dict[tuple[Any, ...], list[float]]:
+def _quantiles(paths: Sequence[Source], keys: list[pl.Expr], name: str) -> dict[tuple[Any, ...], list[float]]:
     """Quantiles of each group, exact to 0.5 %, of the requests that took any time."""
     import polars as pl
 
@@ -156,7 +176,7 @@ def _quantile(grades: list[tuple[int, int]], share: float) -> float:
     raise ValueError("no grades")
 
 
-def _sums(paths: Sequence[str], keys: list[pl.Expr]) -> list[dict[str, Any]]:
+def _sums(paths: Sequence[Source], keys: list[pl.Expr]) -> list[dict[str, Any]]:
     import polars as pl
 
     own = pl.col("parent").is_null()
@@ -188,7 +208,7 @@ def _whole(ms: pl.Expr) -> pl.Expr:
     return (ms * _NS).round().cast(pl.Int128)
 
 
-def _rows(paths: Sequence[str], by: By | None) -> list[StatsRow]:
+def _rows(paths: Sequence[Source], by: By | None) -> list[StatsRow]:
     keys = _keys(by)
     names = [key.meta.output_name() for key in keys]
     spread = {name: _quantiles(paths, keys, name) for name in _SPREAD}

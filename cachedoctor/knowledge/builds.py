@@ -1,6 +1,8 @@
-"""Builds of llama.cpp that were looked at, and what changed when. Pure data and arithmetic."""
+"""Builds of llama.cpp that were looked at, its releases, and what changed when. Pure data and arithmetic."""
 
 from __future__ import annotations
+
+import re
 
 SAMPLED = (
     5311, 5353, 5456, 5586, 5671, 5704, 5772, 5833, 5937, 6123, 6180, 6301, 6451, 6628, 6751, 6900, 7079, 7376, 7551,
@@ -19,6 +21,32 @@ LOGS_REDUCED_AGAIN = 9873
 """From here on nearly all cache lines are TRACE, hidden by default (between b9713 and b9873)."""
 
 
+RELEASES = {(0, 6, 0): 11429, (0, 7, 0): 11669, (0, 9, 0): 12110}
+"""Builds of the releases with a version of their own, as far as known: others are 0.1.0 (about b10470) to 1.0.0.
+``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)`` lies between two of them, and only its number says where."""
+
+_RELEASE = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,4})", re.ASCII)
+_NUMBER = re.compile(r"b?(\d{1,7})", re.ASCII)
+
+
+def number(text: str) -> int | None:
+    """Build that ``6900``, ``b6900``, ``v0.9.0`` or ``0.9.0`` names; None for an unknown release and other text."""
+    if release := _RELEASE.fullmatch(text):
+        return RELEASES.get((int(release[1]), int(release[2]), int(release[3])))
+    found = _NUMBER.fullmatch(text)
+    return int(found[1]) or None if found else None
+
+
+def is_release(text: str) -> bool:
+    """Whether ``v1.0.0`` or ``1.0.0`` stands there, known or not."""
+    return _RELEASE.fullmatch(text) is not None
+
+
+def release(build: int) -> str | None:
+    """Write the version of a build that is a release, ``v0.9.0``."""
+    return next((f"v{'.'.join(map(str, version))}" for version, of in RELEASES.items() if of == build), None)
+
+
 def oldest(first: int) -> int | None:
     """Oldest build that may have a wording first sampled at ``first``; None when there is no older sample."""
     at = SAMPLED.index(first) if first in SAMPLED else 0
@@ -35,7 +63,8 @@ def newest(last: int) -> int | None:
 def describe(build: int | None, low: int | None, high: int | None) -> str:
     """Words for a build that is known exactly, within a range, or not at all."""
     if build is not None:
-        return f"b{build}"
+        version = release(build)
+        return f"b{build}" if version is None else f"b{build} ({version})"
     if low is not None and high is not None:
         return f"b{low} to b{high}"
     if low is not None:

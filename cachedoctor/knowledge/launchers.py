@@ -8,6 +8,8 @@ llama.cpp takes it since September 2026 (lmstudio-bug-tracker issue 2086).
 
 from __future__ import annotations
 
+from cachedoctor.model import Launcher
+
 OLLAMA = {
     "parallel": "OLLAMA_NUM_PARALLEL",
     "ctx_size": "OLLAMA_CONTEXT_LENGTH",
@@ -18,11 +20,20 @@ OLLAMA = {
 LM_STUDIO = {"parallel": "Max Concurrent Predictions", "ctx_size": "Context Length"}
 """Key of an option of llama-server -> setting of LM Studio's model loader."""
 
-LM_STUDIO_ELSE = (
-    "LM Studio has no setting of its own for {options}; versions since September 2026 take options of llama.cpp in the "
-    "advanced load parameters, older ones cannot set it"
-)
-"""What to say of all other options."""
+LM_STUDIO_FIELD = "in LM Studio's advanced load parameters, as parameters of llama.cpp (since September 2026)"
+"""Where all other options go."""
+
+LM_STUDIO_OLD = "LM Studio before September 2026 has no setting for {options}"
+
+LM_STUDIO_PROMPTS = ["lms log stream --source model --filter input"]
+"""Prints every prompt as the model gets it: https://lmstudio.ai/docs/cli/log-stream."""
+
+FIXED_LOG: dict[Launcher, str] = {"lm-studio": "LM Studio"}
+"""Launchers whose users set no variable and no level of llama.cpp's log."""
+
+HANDS_ON: dict[Launcher, str] = {"ollama": "ollama serve"}
+"""Launchers that give their own environment to the llama-server that they start, by the command to start anew (ollama,
+llm/llama_server.go: ``cmd.Env = os.Environ()``; https://github.com/ollama/ollama/pull/18265)."""
 
 NAMES = {
     "shell": "a shell", "docker": "docker run", "compose": "docker compose", "systemd": "systemd",

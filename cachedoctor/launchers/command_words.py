@@ -112,7 +112,7 @@ def image_at(found: Sequence[Word]) -> int | None:
     if container is None or (program is not None and program < container):
         return None
     at = container + 1 + cmdline.image_at(texts[container + 1 :])[0]
-    return at if at < len(texts) else None
+    return at if at < end_of_command(found, container) else None
 
 
 def program_at(found: Sequence[Word]) -> int | None:
@@ -173,10 +173,15 @@ def _option(line: str, change: OptionChange, quoted: bool) -> str:
     if change.remove:
         return line
     if spans:
-        return line[: found[spans[0].first].start] + text + line[found[spans[0].last].end :]
+        return line[: found[spans[0].first].start] + text + _apart(line[found[spans[0].last].end :])
     end = end_of_command(found, begin or 0)
     at = found[end - 1].end if end else len(line)
-    return line[:at] + _joint(line, found[:end]) + text + line[at:]
+    return line[:at] + _joint(line, found[:end]) + text + _apart(line[at:])
+
+
+def _apart(rest: str) -> str:
+    """Part what leads output elsewhere from the word in front of it: ``4>log`` is a stream of that number."""
+    return f" {rest}" if rest.startswith(("<", ">")) else rest
 
 
 def _joint(line: str, found: Sequence[Word]) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from cachedoctor.knowledge import flags, launchers
-from cachedoctor.launchers.asked_options import Asked
+from cachedoctor.launchers.asked_options import Asked, Divided, divided
 from cachedoctor.model import FixStep, OptionChange, option_rows
+
+_HANDED_ON = (
+    "an ollama that starts llama-server hands LLAMA_ARG_* on to it (since mid-2026); what it sets itself stays as it is"
+)
 
 
 def _key(change: OptionChange) -> str | None:
@@ -22,11 +26,16 @@ def ollama(asked: Asked) -> tuple[list[FixStep], list[str]]:
         if key == "ctx_size" and "parallel" in known:
             value = str(int(value) // int(known["parallel"].value or 1))
         found.append(OptionChange(launchers.OLLAMA[key], value))
-    steps = []
+    parts = divided(asked._replace(changes=rest)) if asked.engine == "llama.cpp" else Divided({}, [], rest)
+    found += [OptionChange(name, value) for name, value in parts.variables.items()]
+    steps, notes = [], []
     if found:
         text = "in the environment of ollama serve (of a service: systemctl edit ollama, Environment=)"
         steps.append(FixStep("server", text, option_rows(found)))
-    return steps, [f"ollama has no setting for {_named(rest)}"] if rest else []
+    if any(name.startswith("LLAMA_ARG_") for name in parts.variables):
+        notes.append(_HANDED_ON)
+    cannot = [*parts.options, *(change for change in rest if change.name in parts.left_out)]
+    return steps, [*notes, *([f"ollama has no setting for {_named(cannot)}"] if cannot else [])]
 
 
 def lm_studio(asked: Asked) -> tuple[list[FixStep], list[str]]:
@@ -40,7 +49,12 @@ def lm_studio(asked: Asked) -> tuple[list[FixStep], list[str]]:
     if rows:
         text = "in LM Studio, load the model with chosen load parameters, advanced settings shown"
         steps.append(FixStep("server", text, rows, "words"))
-    return steps, [launchers.LM_STUDIO_ELSE.format(options=_named(rest))] if rest else []
+    fields = [change for change in rest if not change.variable and not change.remove]
+    if fields:
+        steps.append(FixStep("server", launchers.LM_STUDIO_FIELD, option_rows(fields), "options"))
+    cannot = [change for change in rest if change not in fields]
+    notes = [launchers.LM_STUDIO_OLD.format(options=_named(fields))] if fields else []
+    return steps, [*notes, *([f"LM Studio has no setting for {_named(cannot)}"] if cannot else [])]
 
 
 def _divides(change: OptionChange, known: dict[str, OptionChange]) -> bool:

@@ -21,7 +21,11 @@ _BETWEEN = frozenset({"&&", ";"})
 """What stands between two commands of one row."""
 _OTHER_SHELL = re.compile(r"[ \t][\^`][ \t]*(?:\n|$)")
 """How cmd and PowerShell go on in the next row."""
-_GO_ON = re.compile(r"\\[ \t]*$")
+_ODD = r"(?<!\\)(?:\\\\)*+\\"
+"""Of two backslashes the first takes its meaning from the second."""
+_GO_ON = re.compile(_ODD + r"[ \t]*$")
+_BLANKS = re.compile(_ODD + r"[ \t]+(?:\n|$)")
+"""Some programs go on behind such a row, a shell does not."""
 
 
 def script(text: str, changes: Sequence[OptionChange]) -> str:
@@ -62,6 +66,7 @@ def _starts(row: str) -> bool:
 
 def _check(command: str) -> None:
     """Refuse a command that goes on where this does not look."""
+    _check_ends(command)
     if _OTHER_SHELL.search(command):
         raise CacheDoctorError("--file: is a script of cmd or PowerShell", "change it by hand: leave --file out")
     try:
@@ -69,6 +74,11 @@ def _check(command: str) -> None:
     except ValueError:
         hint = "change it by hand: leave --file out"
         raise CacheDoctorError("--file: a quote in the command goes on over its row", hint) from None
+
+
+def _check_ends(command: str) -> None:
+    if _BLANKS.search(command):
+        raise CacheDoctorError("--file: blanks stand behind a \\ at the end of a row of the command", "take them out")
 
 
 def _leads(word: str) -> bool:
@@ -112,6 +122,7 @@ def unit(text: str, changes: Sequence[OptionChange]) -> str:
         if text[end : end + 1] in ("#", ";"):
             raise CacheDoctorError("--file: a comment stands within ExecStart=", "take it out first")
     command = text[begin:end]
+    _check_ends(command)
     parts = words(command)
     if program_at(parts) is None:
         raise CacheDoctorError("--file: ExecStart= in it starts no server", "give the unit that starts the server")

@@ -59,6 +59,8 @@ class Dump(msgspec.Struct):
     readings: dict[EngineKey, EngineCounts]
     late: frozenset[str] = frozenset()
     """Counters that are not in a dump before they count for the first time."""
+    asked: str | None = None
+    """The address that was asked for it, of one that is no file: of several the first and the last count."""
 
     @property
     def progress(self) -> int:

@@ -27,8 +27,14 @@ def lives(dumps: Iterable[Dump]) -> list[list[list[Counters]]]:
     servers: dict[object, list[Dump]] = {}
     for dump in dumps:
         models = frozenset(key.model for key in dump.readings)
-        servers.setdefault((dump.source, dump.place, models), []).append(dump)
-    return [[_spans(life) for life in _lives(_ordered(found))] for found in servers.values()]
+        servers.setdefault((dump.source, dump.place, dump.asked, models), []).append(dump)
+    return [[_spans(_ends(life, at)) for at, life in enumerate(_lives(_ordered(found)))] for found in servers.values()]
+
+
+def _ends(life: list[Dump], at: int) -> list[Dump]:
+    """Of the dumps that were asked for again and again the first and the last; after a restart the last alone."""
+    first = None if at else life[0]
+    return [dump for dump in life if dump.asked is None or dump is first or dump is life[-1]]
 
 
 def _ordered(dumps: list[Dump]) -> list[Dump]:
@@ -90,7 +96,10 @@ def _spans(life: list[Dump]) -> list[Counters]:
 
 
 def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCounts) -> Counters:
-    """One engine between two dumps; since its start, where the earlier one has nothing of it."""
+    """One engine between two dumps; since its start, where the earlier one has nothing of it.
+
+    What fell between two dumps, with others without it between them, is unknown: a restart that nothing else shows.
+    """
     base = None if before is None else before.readings.get(key)
     counted = Counters(dump.path, None, dump.source, key.engine, key.model, config=reading.config)
     if before is not None and base is not None:
@@ -98,7 +107,7 @@ def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCou
     for name, value in reading.values.items():
         if base is None:
             setattr(counted, name, value)
-        elif name in base.values or name in dump.late:
+        elif (name in base.values or name in dump.late) and value >= base.values.get(name, 0):
             setattr(counted, name, value - base.values.get(name, 0))
     for name, bars in reading.buckets.items():
         earlier = {} if base is None else base.buckets.get(name, {})

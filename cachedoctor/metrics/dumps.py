@@ -27,18 +27,23 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
     exposition = read(chunks, path, _wanted)
     if exposition is None:
         raise CacheDoctorError(f"{path}: is no dump of /metrics", f"{_CURL}; a log is given without an option")
-    found = [
-        dump
-        for source in _ENGINES
-        for place, samples in _places(exposition).items()
-        if (dump := _dump(path, source, place, samples, exposition)).readings
-    ]
+    found = of(exposition, path)
     if found:
         return found
     if any(sample.name.startswith(_LLAMA) for sample in exposition.samples):
         what = f"{path}: /metrics of llama-server, which does not count what was reused"
         raise CacheDoctorError(what, "its log tells more: cachedoctor analyze server.log")
     raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of vLLM or SGLang", _CURL)
+
+
+def of(exposition: Exposition, path: str) -> list[Dump]:
+    """Return a dump for each server in what was read."""
+    return [
+        dump
+        for source in _ENGINES
+        for place, samples in _places(exposition).items()
+        if (dump := _dump(path, source, place, samples, exposition)).readings
+    ]
 
 
 def _wanted(name: str) -> bool:

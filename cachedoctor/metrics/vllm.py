@@ -21,6 +21,7 @@ _COUNTERS = {
 _LOOKUPS = {"looked_up": "queries", "reused": "hits"}
 _BY_SOURCE = "prompt_tokens_by_source"
 """Since 0.16."""
+_SOURCES = {"cached_local": "local_cache_hit", "cached_external": "external_kv_transfer"}
 _COMPUTED = "request_prefill_kv_computed_tokens_sum"
 """Since 0.13; of requests that ended."""
 _HISTOGRAMS = {
@@ -53,7 +54,10 @@ def readings(series: Series) -> dict[EngineKey, EngineCounts]:
         if not samples and "tokens" in series.help(f"gpu_prefix_cache_{kind}"):
             samples = series.counter(f"gpu_prefix_cache_{kind}")
         put(found, name, total(samples, _key))
-    computed = [s for s in series.counter(_BY_SOURCE) if s.labels.get("source") == "local_compute"]
+    by_source = series.counter(_BY_SOURCE)
+    for name, source in _SOURCES.items():
+        put(found, name, total([s for s in by_source if s.labels.get("source") == source], _key))
+    computed = [s for s in by_source if s.labels.get("source") == "local_compute"]
     put(found, "computed", total(computed or series.of(_COMPUTED), _key))
     put(found, "blocks_taken", total(series.of(_TAKEN), _key))
     for name, bars in _HISTOGRAMS.items():

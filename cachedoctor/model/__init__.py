@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model.account import Account, AccountEntry, AccountRow
 from cachedoctor.model.batch import PrefillBatch
 from cachedoctor.model.cause import Cause, causes
+from cachedoctor.model.client import ClientAccount, ClientBy, ClientName
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -34,8 +35,9 @@ from cachedoctor.model.finding import (
     RuleInfo,
     Severity,
 )
-from cachedoctor.model.fix import Fix, FixStep, Launcher
+from cachedoctor.model.fix import Fix, FixStep, Launcher, OtherFix
 from cachedoctor.model.incident import Incident, IncidentName
+from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.log_lines import Mark, Segment
 from cachedoctor.model.observed import Between, Check, Dropped
 from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
@@ -74,6 +76,9 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClientAccount",
+    "ClientBy",
+    "ClientName",
     "ClientSetting",
     "ComparedSide",
     "Comparison",
@@ -102,6 +107,7 @@ __all__ = [
     "InputInfo",
     "Judged",
     "KnownClient",
+    "KvEvents",
     "Launcher",
     "Level",
     "Line",
@@ -115,6 +121,7 @@ __all__ = [
     "Op",
     "OptionChange",
     "Options",
+    "OtherFix",
     "Outcome",
     "Part",
     "Period",

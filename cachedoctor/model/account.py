@@ -16,7 +16,7 @@ the build had to reuse it, and did not. ``undecided``: the client changed it or 
 tell which."""
 
 
-class AccountEntry(msgspec.Struct):
+class AccountEntry(msgspec.Struct, omit_defaults=True):
     """Tokens of one row that have one cause."""
 
     row: AccountRow
@@ -24,7 +24,9 @@ class AccountEntry(msgspec.Struct):
     """Name of the rule that says why; None where none does."""
     tokens: Long
     requests: Long
-    """Requests that have such tokens."""
+    """Requests that have such tokens; 0 where what tells of the tokens tells of no requests."""
+    proof: Literal["kv events"] | None = None
+    """What tells of them, where it is not the log or what was given of the requests."""
 
 
 class Account(msgspec.Struct):
@@ -38,7 +40,7 @@ class Account(msgspec.Struct):
     client: str | None
     """Of a client: the address that asked."""
     requests: Long
-    """Requests whose tokens are placed."""
+    """Requests whose tokens are placed; 0 where that is not known."""
     not_placed: Long
     """Requests of which the log does not say how long the prompt was, or how much of it was reused."""
     prompt_tokens: Long

@@ -48,6 +48,10 @@ class Counters(msgspec.Struct):
     """Times that a running request had to give up its memory (retractions of SGLang)."""
     evicted: Amount | None = None
     """Tokens that left the cache for want of room."""
+    cached_local: Amount | None = None
+    """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
+    cached_external: Amount | None = None
+    """Prompt tokens that came from a cache beside it, by their source."""
     blocks_taken: Amount | None = None
     """Blocks that requests took over from earlier ones, as far as vLLM samples them; unfilled ones are among them."""
     computed_per_request: list[Bucket] = msgspec.field(default_factory=list)

@@ -25,6 +25,17 @@ class FixStep(msgspec.Struct):
     """What the rows are: a shell's, options for a command line, YAML, a unit of systemd, or settings of a window."""
 
 
+class OtherFix(msgspec.Struct):
+    """A further remedy of a finding in the form of what starts the server: another way, or what shows more."""
+
+    options: list[OptionChange]
+    """By which the remedy is known."""
+    steps: list[FixStep]
+    """Empty where it cannot be set there."""
+    notes: list[str]
+    """What cannot be set there."""
+
+
 class Fix(msgspec.Struct):
     """What to change at one server and its clients, the cheapest test first."""
 
@@ -52,3 +63,6 @@ class Fix(msgspec.Struct):
     """What it takes in memory, as far as the log tells."""
     notes: list[str]
     """Findings that ask for different values, and what cannot be set there."""
+    others: list[OtherFix] = msgspec.field(default_factory=list)
+    """Remedies of its findings that are not merged into these options, where it is known what starts it. Where nothing
+    is merged, there are no codes and no steps. Added after the first release of v1: may be missing."""

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
+
+
+class LogFile(NamedTuple):
+    """One of the rotations of a log."""
+
+    path: str
+    before: int = 0
+    """Lines of the log in the files before it: a server counts its lines on from file to file."""
 
 
 class Segment(msgspec.Struct):
@@ -17,11 +27,17 @@ class Segment(msgspec.Struct):
     numbers: list[int] | None = None
     """Line number of each body; None when they are consecutive from ``first``."""
     stored: dict[int, bytes] = msgspec.field(default_factory=dict)
-    """The lines that a wrapper was taken from, as they were stored, by number."""
+    """The lines that a wrapper was taken from, as they were stored, by number; the
+    ends of one that had to wait for its next part."""
 
     def number(self, index: int) -> int:
         """Line number in the input of the body with the 0-based ``index``."""
         return self.first + index if self.numbers is None else self.numbers[index]
+
+    def behind(self, lines: int) -> Segment:
+        """Return the same segment, but for stored lines, with so many lines before its input."""
+        numbers = None if self.numbers is None else [number + lines for number in self.numbers]
+        return Segment(self.origin, self.data, self.first + lines, numbers)
 
 
 class Mark(msgspec.Struct, gc=False):

@@ -9,6 +9,7 @@ import msgspec
 
 from cachedoctor.model.account import Account
 from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
+from cachedoctor.model.client import ClientAccount
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.fix import Fix, Launcher
 from cachedoctor.model.row import RequestRow
@@ -189,6 +190,8 @@ class Report(msgspec.Struct):
     accounts: list[Account] = msgspec.field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went: of the whole log first, then of servers, conversations
     and clients."""
+    clients: list[ClientAccount] = msgspec.field(default_factory=list)
+    """Where they went by who sent the requests; empty where nothing tells."""
     filtered: Filtered | None = None
     """Which requests and findings are shown; None: all."""
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)

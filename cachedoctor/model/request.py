@@ -34,6 +34,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """What was known of the server when it ended."""
     marks: Mapping[MarkName, Mark]
     """Lines kept as evidence, by what they say."""
+    before: int = 0
+    """Lines of the log in the rotations before the file in which it begins; its lines are counted on from these."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices."""
     thread: int | None = None

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Ms, Position, Share, SlotId, TaskId
+from cachedoctor.model.client import ClientBy
 from cachedoctor.model.request import Outcome
 
 _SELECTED_BY = {"contract": {"enum": ["lcp", "lru", "id"]}}
@@ -107,6 +108,10 @@ class RequestRow(msgspec.Struct):
     """Lower and upper bound of the fields that the log gives as rounded shares only."""
     at_least: dict[str, Count] = msgspec.field(default_factory=dict)
     """Lower bound of fields that have no upper one."""
+    client_by: ClientBy | None = None
+    """What names the client: an id of its body, or what the log says."""
+    client_name: str | None = None
+    """The client, by the surest of these; salts and system prompts are hashed."""
 
 
 class Counted(NamedTuple):

@@ -10,10 +10,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from cachedoctor.model.bounds import Count, Long
+from cachedoctor.model.client import ClientName
 from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
+from cachedoctor.model.fix import Launcher
 from cachedoctor.model.incident import Incident, IncidentName
-from cachedoctor.model.log_lines import Mark
+from cachedoctor.model.kv_events import KvEvents
+from cachedoctor.model.log_lines import LogFile, Mark
 from cachedoctor.model.period import Period
 from cachedoctor.model.sent_bodies import SentBodies
 from cachedoctor.model.terms import SettingName, Shows
@@ -204,6 +207,10 @@ class Session(_Questions, msgspec.Struct):
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: list[Given] = msgspec.field(default_factory=list)
     """Options of the command line, where it was given."""
+    cmdline: str | None = None
+    """The command line itself, as it was given or stands in a pasted issue; it may hold secrets."""
+    launcher: Launcher | None = None
+    """What started it, as far as somebody said or the wrappers around its lines tell: advice goes by that."""
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
     several: bool = False
@@ -212,6 +219,8 @@ class Session(_Questions, msgspec.Struct):
     """Lines were read that are not as the server printed them: what they prove is no more than likely."""
     first_line: Long = 1
     last_line: Long = 1
+    files: Sequence[LogFile] = ()
+    """Files of a log with rotations, as far as they were read; its lines are counted on from file to file."""
     n_requests: Count = 0
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     at_once: int = 0
@@ -223,6 +232,8 @@ class Session(_Questions, msgspec.Struct):
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
     """What responses say of their requests, given beside the log or logged by the server."""
+    kv_events: list[KvEvents] = msgspec.field(default_factory=list)
+    """From recordings that were given."""
     program: str | None = None
     """As it writes itself, of a program that has no rules of its own."""
     incidents: dict[IncidentName, Incident] = msgspec.field(default_factory=dict)
@@ -234,8 +245,14 @@ class Session(_Questions, msgspec.Struct):
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
     """Tokens of which the log does not tell why they were computed; None without any."""
+    callers: dict[ClientName, int] = msgspec.field(default_factory=dict)
+    """Of vLLM and SGLang: answered requests by who sent them, where access lines say it."""
     sent: SentBodies | None = None
     """What the same bodies have in common."""
+
+    def file_of(self, line: int) -> LogFile:
+        """Return the file in which one of its lines stands."""
+        return next((file for file in reversed(self.files) if line > file.before), LogFile(self.path))
 
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""

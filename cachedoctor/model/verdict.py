@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.model.client import ClientName
 from cachedoctor.model.request import Request
 
 
@@ -27,6 +28,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Every cause is one of several that the log leaves open, or there was no loss at all."""
     guessed: bool = False
     """Every cause has a low confidence."""
+    costliest: str | None = None
+    """Code of the costliest cause; None where no rule names one."""
 
 
 NO_VERDICT = Verdict()
@@ -38,3 +41,5 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
     request: Request
     verdict: Verdict = NO_VERDICT
+    asker: ClientName | None = None
+    """Who sent it, by its body; None where none was given, or it does not tell."""

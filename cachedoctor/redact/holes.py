@@ -86,12 +86,16 @@ def _error(raw: bytes) -> bytes | None:
     return b"request " + b" ".join(sizes[:1]) + b" exceeds the available context size " + b" ".join(sizes[1:])
 
 
-_BUILD = re.compile(rb"b\d{1,6}(?![0-9])")
+_BUILD = re.compile(rb"b\d{1,6}(?![0-9])|v?\d{1,3}\.\d{1,3}\.\d{1,4}(?![\w.])")
+_COMMITTED = re.compile(
+    rb"(?:b\d{1,6}|v?\d{1,3}\.\d{1,3}\.\d{1,4}(?:-dev)?)"
+    rb"(?:-unknown|-[0-9a-f]{7,9}| \(build \d{1,6}, commit (?:unknown|[0-9a-f]{7,9})\))"
+)
 
 
 def _build(raw: bytes) -> bytes | None:
     found = _BUILD.match(raw)
-    return raw if re.fullmatch(rb"b\d{1,6}-(?:unknown|[0-9a-f]{7,9})", raw) else found[0] if found else None
+    return raw if _COMMITTED.fullmatch(raw) else found[0] if found else None
 
 
 _TARGET = _like(rb" ?(?:Linux|Darwin|Windows|FreeBSD)? ?(?:x86_64|aarch64|arm64|AMD64|armv7l|riscv64)?(?: \(debug\))?")

@@ -125,7 +125,7 @@ class BlockServer:
         # States lie in the same pool; those that a request starts from are touched by it, too.
         held: list[BlockName] = [*blocks, *(state for state in kept if state is not None)]
         held += [state for state in used if state is not None and state not in kept]
-        running = _Running(held, 0 if (length + len(sent.reply)) % size == 0 else 1)
+        running = _Running(held, 1 if _written(sent) % size else 0)
         self._running[request] = running
         self._cache.hold(running.blocks, running.unnamed)
         return hit * size

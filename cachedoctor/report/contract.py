@@ -16,11 +16,13 @@ from cachedoctor.model import (
     BatchPeriod,
     CacheSample,
     Cause,
+    ClientAccount,
     Counters,
     Filtered,
     Finding,
     Fix,
     InputInfo,
+    KvEvents,
     Memory,
     NotEvaluated,
     PrefillBatch,
@@ -104,6 +106,8 @@ class SessionRow(Struct):
     periods: Annotated[list[SamplePeriod | BatchPeriod], Meta(extra_json_schema=_PERIODS)] = field(default_factory=list)
     """Of vLLM and SGLang: what was seen from one start or reset of the cache to the next, by engine. Added after the
     first release of v1: may be missing."""
+    kv_events: list[KvEvents] = field(default_factory=list)
+    """What recordings of KV events say that were given beside the log; missing where none was."""
 
 
 class ReportDocument(Struct):
@@ -149,6 +153,9 @@ class ReportDocument(Struct):
     fix: list[Fix] = field(default_factory=list)
     """What to change, one for each server with findings that something mends, the costliest first. Added after the
     first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
+    """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
+    which nothing tells. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
     """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""
@@ -239,6 +246,8 @@ class SummaryLine(Struct, tag_field="type", tag="summary"):
     fix: list[Fix] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
     causes: list[Cause] = field(default_factory=list)
+    """Added after the first release of v1: may be missing."""
+    clients: list[ClientAccount] = field(default_factory=list)
     """Added after the first release of v1: may be missing."""
 
 

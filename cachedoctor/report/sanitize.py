@@ -23,9 +23,11 @@ from cachedoctor.model import (
     FindingChange,
     First,
     Fix,
+    FixStep,
     Line,
     MeasuredRow,
     OptionChange,
+    OtherFix,
     Period,
     PrefillBatch,
     PromptDiff,
@@ -92,12 +94,21 @@ def fix(shown: Fix) -> Fix:
         shown,
         origin=shown.origin and hidden(shown.origin),
         options=[_option(change) for change in shown.options],
-        steps=[
-            msgspec.structs.replace(step, text=hidden(step.text), commands=[hidden(c) for c in step.commands])
-            for step in shown.steps
-        ],
+        steps=list(map(_step, shown.steps)),
         notes=[hidden(note) for note in shown.notes],
+        others=[
+            OtherFix(
+                [_option(change) for change in other.options],
+                list(map(_step, other.steps)),
+                [hidden(note) for note in other.notes],
+            )
+            for other in shown.others
+        ],
     )
+
+
+def _step(step: FixStep) -> FixStep:
+    return msgspec.structs.replace(step, text=hidden(step.text), commands=[hidden(row) for row in step.commands])
 
 
 def finding(shown: Finding) -> Finding:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from cachedoctor.knowledge import clients, flags, log_levels
+from cachedoctor.knowledge import clients, flags, launchers, log_levels
 from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
 from cachedoctor.model import Advice, OptionChange, Remedy, Session, as_typed, option_rows
 
@@ -250,16 +250,50 @@ GIVE_CMDLINE = (
 
 
 def show_text(session: Session) -> Remedy:
-    """How to make this build show the text where two prompts diverge."""
+    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows."""
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
-    words, changes = log_levels.show_text(*span(session))
+    if session.launcher in launchers.FIXED_LOG:
+        return Remedy(f"To see the text that changed: {_PROMPTS_SHOWN}", launchers.LM_STUDIO_PROMPTS, purpose="look")
+    words, changes = _show_text(session)
     return Remedy(f"To see the text that changed: {words}", options=changes, purpose="look")
+
+
+_PROMPTS_SHOWN = "LM Studio prints every prompt as the model gets it; compare two that follow each other."
+
+
+def _show_text(session: Session) -> tuple[str, list[OptionChange]]:
+    words, changes = log_levels.show_text(*span(session))
+    return _of_launcher(session, words), changes
+
+
+def _of_launcher(session: Session, words: str) -> str:
+    """Name what is to be started anew."""
+    starts = launchers.HANDS_ON.get(session.launcher) if session.launcher is not None else None
+    return words if starts is None else words.replace("restart llama-server", f"restart {starts}")
 
 
 def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
     """Words and options that make this build log prompt length, reuse and checkpoints."""
-    return log_levels.show_accounting(*span(session))
+    if session.launcher in launchers.FIXED_LOG:
+        return f"{launchers.FIXED_LOG[session.launcher]} has no setting for what llama.cpp logs", []
+    words, changes = log_levels.show_accounting(*span(session))
+    return _of_launcher(session, words), changes
+
+
+def see_more(session: Session) -> Remedy:
+    """How to see more in the next log."""
+    if session.launcher in launchers.FIXED_LOG:
+        return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", launchers.LM_STUDIO_PROMPTS, purpose="look")
+    found = restart(session, {"accounting", "text", "prompts"})
+    return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+
+
+def cheapest_first(session: Session, remedies: Sequence[Remedy]) -> list[Remedy]:
+    """Put settings of clients in front where nothing can be asked of the server's log."""
+    if session.launcher not in launchers.FIXED_LOG:
+        return list(remedies)
+    return sorted(remedies, key=lambda remedy: not remedy.settings)
 
 
 def _rows(found: tuple[str, list[OptionChange]]) -> str:
@@ -272,7 +306,10 @@ def needs_text(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
     if "text" in session.shows or session.setting("prompts_given"):
         return None
-    return "the log shows no text of the prompts (no old: / new: lines)", _rows(log_levels.show_text(*span(session)))
+    missing = "the log shows no text of the prompts (no old: / new: lines)"
+    if session.launcher in launchers.FIXED_LOG:
+        return missing, "\n".join([_PROMPTS_SHOWN.rstrip("."), *launchers.LM_STUDIO_PROMPTS])
+    return missing, _rows(_show_text(session))
 
 
 def needs_accounting(session: Session) -> tuple[str, str] | None:
@@ -321,5 +358,7 @@ WANTS: dict[object, log_levels.Want] = {
 
 
 def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.Restart:
-    """One restart after which the next log shows most of ``wants``."""
+    """One restart after which the next log shows most of ``wants``; without options where none can be set."""
+    if session.launcher in launchers.FIXED_LOG:
+        return log_levels.Restart([], [], "")
     return log_levels.restart(wants, *span(session))

@@ -7,7 +7,7 @@ why.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import msgspec
 
@@ -362,7 +362,9 @@ class SessionFinding(msgspec.Struct):
 
     def proven_in(self, session: Session) -> bool:
         """Whether a line proves it, the command line, or what was given beside the log of this session."""
-        beside = bool(session.counters) or any(answers.source == "responses" for answers in session.answers)
+        beside = bool(session.counters or session.kv_events) or any(
+            answers.source == "responses" for answers in session.answers
+        )
         return bool(self.evidence) or self.of_cmdline or beside
 
 
@@ -473,6 +475,20 @@ def n(value: float | str | None) -> str:
     if isinstance(value, str):
         return value
     return "an unknown number of" if value is None else f"{value:,.0f}"
+
+
+def token(place: float | str | None) -> str:
+    """Name a place in a prompt: ``token 58``, and ``about token 58`` for ``~58``, which is known from its text alone."""
+    return f"about token {place[1:]}" if _is_about(place) else f"token {n(place)}"
+
+
+def first_tokens(place: float | str | None) -> str:
+    """Write how many tokens stand before a place: ``the first 58``, ``about the first 58``."""
+    return f"about the first {place[1:]}" if _is_about(place) else f"the first {n(place)}"
+
+
+def _is_about(place: float | str | None) -> TypeGuard[str]:
+    return isinstance(place, str) and place.startswith("~")
 
 
 def length(request: Request, field: str) -> str:

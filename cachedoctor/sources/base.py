@@ -28,6 +28,14 @@ class SourceError(CacheDoctorError):
     """The input cannot be opened, read or unpacked (to its end)."""
 
 
+class FolderError(SourceError):
+    """The input is a folder."""
+
+    def __init__(self, path: str, hint: str) -> None:
+        super().__init__(f"{path}: is a directory", hint)
+        self.path = path
+
+
 class Source(Protocol):
     """One input of log bytes."""
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from io import FileIO
 
 from cachedoctor.sources.arrivals import arrivals
-from cachedoctor.sources.base import READ_SIZE, SourceError, Told, unheard
+from cachedoctor.sources.base import READ_SIZE, FolderError, SourceError, Told, unheard
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 
@@ -44,7 +44,7 @@ def open_log(path: str) -> FileIO:
     except OSError as fault:
         if os.path.isdir(path):
             example = os.path.join(path, "server.log")
-            raise SourceError(f"{path}: is a directory", f"give the log file itself, e.g. {example}") from fault
+            raise FolderError(path, f"give the log file itself, e.g. {example}") from fault
         if isinstance(fault, FileNotFoundError):
             raise SourceError(f"{path}: no such file", _nearest(path)) from fault
         if isinstance(fault, PermissionError):

@@ -43,10 +43,14 @@ class FollowSource:
     compressed, within one pause.
     """
 
-    def __init__(self, path: str, poll: float = POLL_SECONDS, stop: Callable[[], bool] = _never) -> None:
+    def __init__(
+        self, path: str, poll: float = POLL_SECONDS, stop: Callable[[], bool] = _never, *, waits: bool = True
+    ) -> None:
+        """``waits``: pauses by itself; else each look that found nothing yields ``b""``, and whoever asks pauses."""
         self.path = path
         self._poll = poll
         self._stop = stop
+        self._waits = waits
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the UTF-8 bytes as they are written, and ``b""`` once when none came for ``IDLE_SECONDS``.
@@ -55,6 +59,14 @@ class FollowSource:
         copied and cut, only when what follows begins a line: it may be the rest of one that was being written.
         Raises ``SourceError`` when there is no such file at the start, or when it cannot be read or followed.
         """
+        return (chunk for _, chunk in self.pieces())
+
+    def pieces(self) -> Iterator[tuple[int | None, bytes]]:
+        """Yield the same, each chunk with the number of its file, from 0; None with a newline that no file has.
+
+        What a copy has of a file that was cut belongs to that file.
+        """
+        number = -1
         queue = [_open_regular(self.path)]
         generations, end = Generations(self.path), _End(self._stop)
         generations.begin(key_of(os.fstat(queue[0].fileno())))
@@ -62,16 +74,17 @@ class FollowSource:
         torn = b""  # what was read last, when its last line has no end
         try:
             while queue:
-                turn = _Turn(self.path, queue[0], generations)
+                turn, number = _Turn(self.path, queue[0], generations), number + 1
                 last = b"\n"
                 # Each file has its own byte order mark.
-                for chunk in utf8(turn.followed(self._poll, end) if len(queue) == 1 else turn.rest()):
+                poll = self._poll if self._waits else None
+                for chunk in utf8(turn.followed(poll, end) if len(queue) == 1 else turn.rest()):
                     if chunk and torn:
                         if begins_a_line(chunk, torn):
-                            yield b"\n"
+                            yield None, b"\n"
                         torn = b""
                     last = chunk[-1:] or last
-                    yield chunk
+                    yield number, chunk
                     if end.is_due(chunk):
                         return
                 done = queue.pop(0)
@@ -82,7 +95,7 @@ class FollowSource:
                     done.close()
                 torn = turn.tail if last != b"\n" else torn
                 if torn and queue and not is_copied:
-                    yield b"\n"
+                    yield None, b"\n"
                     torn = b""
         finally:
             close(queue)
@@ -132,8 +145,11 @@ class _Turn:
         while data := self._read():
             yield data
 
-    def followed(self, poll: float, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Yield what the file holds and what is appended to it, until ``stop`` or until it has successors."""
+    def followed(self, poll: float | None, stop: Callable[[], bool]) -> Iterator[bytes]:
+        """Yield what the file holds and what is appended to it, until ``stop`` or until it has successors.
+
+        ``poll`` in seconds; with None no look is followed by a pause, and each in vain yields ``b""``.
+        """
         heard: float | None = time.monotonic()
         while True:
             # Asked before the read: what is written before stop turns true is never missed.
@@ -153,9 +169,13 @@ class _Turn:
             if self.successors or stopping:
                 return
             if heard is not None and time.monotonic() - heard >= IDLE_SECONDS:
-                yield b""
                 heard = None
-            time.sleep(poll)
+                if poll is not None:
+                    yield b""
+            if poll is None:
+                yield b""
+            else:
+                time.sleep(poll)
 
     def _read(self, first: bytes = b"") -> bytes | None:
         """Read on; None when what had been read is gone: the file was cut. The first bytes must hold ``first``."""
@@ -218,6 +238,8 @@ class _Turn:
             ours = (bool(self.tail) and (self._is_copy(g) if cut else g.key == self._key) for g in found)
             at = next((i for i, is_ours in enumerate(ours) if is_ours), -1)
             later = [g for g in found[at + 1 :] if self._generations.unseen(g) or g.key == self._key]
+            if not cut and not self.tail and [g.key for g in later] == [self._key]:
+                later = []  # it has less than a line so far, and nothing came before it
             self.successors = [g.file for g in later]
             if (later or (cut and at >= 0)) and all(g.key != self._key for g in later):
                 self._place_in(self.successors, cut)

@@ -28,16 +28,24 @@ def in_time_order(paths: list[str]) -> list[str]:
     return [path for group in groups.values() for _, path in sorted(group, key=lambda member: member[0])]
 
 
-def rotations(path: str, names: list[str]) -> list[str]:
+def rotations(path: str, names: list[str], *, packed: bool = False) -> list[str]:
     """Of ``names`` in the folder of ``path``, those that ``path`` may have had before, oldest first, itself the last.
 
-    Compressed ones are left out. A path that is itself a rotation (``server.log.1``) never had another name.
+    Compressed ones are left out unless ``packed``; then one that is being compressed counts once. A path that is
+    itself a rotation (``server.log.1``) never had another name.
     """
     folder, base = os.path.split(path)
     (ours, (kind, *_)) = _dissected(path)
-    before = [os.path.join(folder, name) for name in names if name != base and not _COMPRESSED.search(name)]
+    plain = {name for name in names if not _COMPRESSED.search(name)}
+    wanted = [name for name in names if name in plain or (packed and _COMPRESSED.sub("", name) not in plain)]
+    before = [os.path.join(folder, name) for name in wanted if name != base]
     same = [other for other in before if kind == _CURRENT and _dissected(other)[0] == ours]
     return [*in_time_order(same), path]
+
+
+def is_rotation(path: str) -> bool:
+    """Whether a file is called like what a log was before: by a number, a date, or compressed."""
+    return bool(_COMPRESSED.search(path)) or _dissected(path)[1][0] != _CURRENT
 
 
 def _dissected(path: str) -> tuple[str, tuple[int, int, str]]:

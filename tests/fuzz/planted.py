@@ -82,6 +82,46 @@ def check(data: bytes) -> None:
     outputs(log, beside)
 
 
+_NUMBERS = (b"0", b"1", b"2", b"999", b"123456789", b"9999999999", b"null", b"-1", b"0.5", b"1e-9", b"[]")
+_TEXTS = (
+    b'""',
+    b'"x"',
+    b"null",
+    b'"--11-20T12:00:00"',
+    b'"2026-11-20T12:00:00Z"',
+    b'"</script>|`_[x](y)"',
+    b'"\\u001b[31m"',
+)
+_VALUE = re.compile(rb'(?<=[:,\[])(?:-?\d+(?:\.\d+)?(?:e-?\d+)?|null|true|false|"(?:[^"\\]|\\.)*+")(?=[,\]}])')
+
+
+@cache
+def _stored() -> list[Base]:
+    """JSON reports of small logs, of every engine some."""
+    made = []
+    for base in logs()[::3]:
+        analyzer, out = Analyzer(), io.BytesIO()
+        analyzer.open("server.log")
+        analyzer.feed(base.text)
+        write("json", analyzer.finish(), out, _LOOK)
+        text = out.getvalue()
+        made.append(Base(text, [found.span() for found in _VALUE.finditer(text)]))
+    return made
+
+
+def report(data: bytes) -> bytes:
+    """A JSON report: two bytes choose it, four each a value in it and what stands in its place."""
+    base = _stored()[data[0] % len(_stored())]
+    groups = [data[at : at + 4] for at in range(2, len(data) - 3, 4)][: 1 + data[1] % 4]
+    chosen = {int.from_bytes(group[:2], "little") % len(base.places): group for group in groups}
+    text = bytearray(base.text)
+    for index in sorted(chosen, reverse=True):
+        start, end = base.places[index]
+        values = _TEXTS if text[start : start + 1] == b'"' else _NUMBERS
+        text[start:end] = values[chosen[index][2] % len(values)]
+    return bytes(text)
+
+
 def outputs(log: bytes, beside: ExtraInputs | None = None) -> None:
     """Write all that can be written of a log, and read it back."""
     _reports(log, beside)

@@ -9,6 +9,7 @@ import lzma
 from itertools import pairwise
 from pathlib import Path
 
+import kv_messages as kv
 from tokenizer_files import SPEC, TINY
 from wrapped import LOG, docker, jsonl
 
@@ -98,6 +99,18 @@ def metrics() -> list[bytes]:
     ]
 
 
+def ranges() -> list[bytes]:
+    """What Prometheus answers to a question about a range."""
+    return [(FIXTURES / "vllm" / "prometheus_range.json").read_bytes()]
+
+
+def kv_events() -> list[bytes]:
+    """Recordings of KV events, and what servers send."""
+    recorded = (FIXTURES / "measured" / "vllm-kv-events-small.kv.jsonl").read_bytes().split(b"\n")
+    events = [kv.stored("a", "b"), kv.as_arrays(kv.removed("b")), kv.CLEARED]
+    return [b"\n".join(recorded[:4]), b"\n".join(recorded[:1] + recorded[28:31]), kv.frames(0, *events)[-1]]
+
+
 def responses() -> list[bytes]:
     """Responses of every shape, in every kind of file."""
     usage = (FIXTURES / "vllm" / "vllm032_dense_billing.usage.json").read_bytes()
@@ -182,6 +195,30 @@ def templates() -> list[bytes]:
         json.dumps({"chat_template": jinja.decode(), "bos_token": {"content": "<s>"}}).encode(),
         b"{% for m in messages %}{{ m.role ~ m.content|tojson }}{% endfor %}{{ 'x' * 9 }}",
         b"{{ raise_exception('x') }}{{ strftime_now('%Y') }}{% set ns = namespace(a=1) %}{{ messages[-1:]|length }}",
+    ]
+
+
+def launchers() -> list[bytes]:
+    """What starts a server, below the name of its file."""
+    compose = "services:\n  web: {image: x}\n  llama:   # the server\n    image: ghcr.io/ggml-org/llama.cpp:server\n"
+    given = ("command: -m /m/q.gguf -np 1   # keep", 'command:\n      - -m\n      - "a b"', 'command: ["-np", "1"]')
+    pod = "containers: [{name: llama, image: 'x/llama.cpp:server', args: ['-m', 'x'], env: [{name: A, value: '1'}]}]"
+    unit = "[Service]\nEnvironment=\"LLAMA_ARG_CTX_SIZE=0\" B=2\nExecStart=/usr/bin/llama-server \\\n  -m 'a b' -np 1\n"
+    return [text.encode() for text in (
+        *(f"compose.yaml\n{compose}    {command}\n    environment:\n      - A=1\n" for command in given),
+        f"pod.yaml\napiVersion: v1\nkind: Pod\nspec:\n  {pod}\n",
+        'swap.yaml\nmodels:\n  "q":\n    cmd: |\n      llama-server -c ${C}\n      -m q.gguf\n    env: ["A=1"]\n',
+        f"llama.service\n[Unit]\nDescription=x\n{unit}Restart=always\n",
+        'run.sh\n#!/bin/sh\nexport A=0\nexec llama-server -m "$HOME/m.gguf" \\\n  -np 1 --cache-ram 0 2>&1 | tee log\n',
+        "run.sh\ndocker run --gpus all -e A=1 ghcr.io/ggml-org/llama.cpp:server -m x>log\n",
+    )]  # fmt: skip
+
+
+def settings() -> list[bytes]:
+    """Files of settings."""
+    return [
+        b'select = ["CD1"]\nfail-on = "note"\nhide = ["Falcon", "EMP-####"]\n',
+        b'format = "json"\ncolor = "never"\n',
     ]
 
 

@@ -16,26 +16,38 @@ from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor import config
+from cachedoctor.account.from_kv_events import KvFold
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.compare import compare as comparing
 from cachedoctor.doctor.explain.explain import explain as explained
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+from cachedoctor.doctor.fixing import patches
+from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.redact.redact import Redactor
+from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.envelope import Unwrapper
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.metrics import dump_spans, dumps
+from cachedoctor.launchers.asked_options import Asked
+from cachedoctor.metrics import dump_spans, dumps, kv_recording, prometheus_range
 from cachedoctor.metrics.dump import Dump
+from cachedoctor.metrics.kv_messages import Blinder
 from cachedoctor.metrics.responses import Given
 from cachedoctor.metrics.responses import read as read_responses
-from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.model import CacheDoctorError, KvEvents, PromptDiff, as_typed
 from cachedoctor.model.bounds import MOST as MANY
+from cachedoctor.model.kv_events import KvLine
 from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.from_path import from_path
 from cachedoctor.report import sanitize
+from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.forms import compare_forms, fix_forms
 from cachedoctor.report.text import diff_text, line_text, text_report
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.wire import diff_v1, line_v1, report_v1
+from cachedoctor.report.wire import diff_v1, line_v1, report_v1, stored
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import unpacked
@@ -80,6 +92,23 @@ def log(data: bytes) -> None:
     lines = data.splitlines(keepends=True)
     if len(lines) < 400:
         assert _reported(lines) == (whole, page)
+
+
+def rows(data: bytes) -> None:
+    """A redacted log and the table of events are the same however the log is cut."""
+
+    def redacted(pieces: list[bytes]) -> bytes:
+        redactor = Redactor()
+        return b"".join(map(redactor.feed, pieces)) + redactor.finish()
+
+    def listed(pieces: list[bytes]) -> list[bytes]:
+        listing = Listing("server.log")
+        return [*(row for piece in pieces for row in listing.feed(piece)), *listing.finish()]
+
+    whole, table = redacted([data]), listed([data])
+    for pieces in (cuts_of(data), data.splitlines(keepends=True)):
+        assert redacted(pieces) == whole
+        assert listed(pieces) == table
 
 
 def messages(data: bytes) -> None:
@@ -215,6 +244,45 @@ def _counted(pieces: list[bytes]) -> list[Dump]:
 _DUMP = seeds.metrics()[0]
 
 
+def kv_events(data: bytes) -> None:
+    """A recording adds up, however it is cut; a message of anything is a line that can be read back, or none."""
+    found = _recorded([data])
+    assert _recorded(cuts_of(data)) == found
+    if found is not None:
+        rows = (found.new, found.evicted, found.emptied, found.changed, found.salted, found.routed, found.present)
+        assert sum(rows) == found.stored
+    message = _BLINDER.message([b"", bytes(8), data], 0)
+    if message is not None:
+        assert msgspec.json.decode(msgspec.json.encode(message), type=KvLine) == message
+
+
+def _recorded(pieces: list[bytes]) -> KvEvents | None:
+    try:
+        return KvFold("f").take(kv_recording.lines(pieces, "f"))
+    except CacheDoctorError as error:
+        one_line(error)
+        return None
+
+
+_BLINDER = Blinder(bytes(32))
+
+
+def prometheus(data: bytes) -> None:
+    """An answer of Prometheus gives dumps that can be counted, or is an error in one line."""
+    try:
+        moments = prometheus_range.moments(data, "f")
+    except CacheDoctorError as error:
+        one_line(error)
+        return
+    found = [dump for moment, exposition in moments for dump in dumps.of(exposition, f"f at {moment}")]
+    for dump in found:
+        dump.asked = "f"
+    lives = [life for server in dump_spans.lives(found) for life in server]
+    for counted in (counted for life in lives for counted in life):
+        numbers = [value for value in msgspec.structs.astuple(counted) if isinstance(value, int)]
+        assert all(0 <= value <= MANY for value in numbers), counted
+
+
 def responses(data: bytes) -> None:
     """Responses are answers that add up, however they are cut, or an error in one line."""
     found = _answered([data])
@@ -272,6 +340,51 @@ def cmdline(data: bytes) -> None:
     shown(page)
 
 
+def launcher(data: bytes) -> None:
+    """What starts a server is patched or refused, and a patched one needs no patch; the first line names the file."""
+    name, _, text = data.partition(b"\n")
+    suffix = next((end for end in (".yaml", ".service") if name.endswith(end.encode())), ".sh")
+    asked = Asked(as_typed("--parallel 4 --cache-ram 256 LLAMA_ARG_CTX_SIZE=5"), low=8672, high=8672)
+    with _file(text, suffix) as path:
+        try:
+            old = patches.read(str(path)).replace("\r\n", "\n")
+            new = patches.edited(old, str(path), None, asked)
+        except CacheDoctorError as error:
+            one_line(error)
+            return
+    assert patches.edited(new, str(path), None, asked) == new
+
+
+def settings(data: bytes) -> None:
+    """A file of settings is read, or refused."""
+    with _file(data, ".toml") as path:
+        try:
+            config.read_file(path)
+        except CacheDoctorError as error:
+            one_line(error)
+
+
+def report(data: bytes) -> None:
+    """A report is read back and written in every format, compared and mended, or refused: values changed in it."""
+    if len(data) < 6:
+        return
+    text = planted.report(data)
+    try:
+        found = stored.read(text, "report.json")
+    except CacheDoctorError as error:
+        one_line(error)
+        return
+    for name in FORMATS:
+        out = io.BytesIO()
+        write(name, found, out, Look(width=80))
+        if name == "text":
+            shown(out.getvalue().decode())
+    fix_forms.text(fixes(found.findings, found.sessions, found.inputs, Told("compose")))
+    compared = comparing.compare(found, stored.read(text, "report.json"), ("a", "b"))
+    if compared is not None:
+        compare_forms.write("markdown", compared, io.BytesIO(), Look(width=80))
+
+
 def one_line(error: CacheDoctorError) -> None:
     """An error is one line, whatever it quotes."""
     assert "\n" not in visible(f"{error.message} {error.hint}")
@@ -308,6 +421,7 @@ def _indices(count: int = 1) -> list[bytes]:
 
 TARGETS = {
     "log": Target(log, seeds.logs),
+    "rows": Target(rows, seeds.logs),
     "messages": Target(messages, _indices),
     "planted": Target(planted.check, lambda: _indices(6)),
     "envelope": Target(envelope, seeds.logs),
@@ -317,10 +431,15 @@ TARGETS = {
     "diff": Target(diff, seeds.pairs),
     "beside": Target(beside, seeds.prompts),
     "metrics": Target(metrics, seeds.metrics),
+    "prometheus": Target(prometheus, seeds.ranges),
+    "kv_events": Target(kv_events, seeds.kv_events),
     "responses": Target(responses, seeds.responses),
     "tokenizer": Target(tokenizer, lambda: [*seeds.tokenizers(), *seeds.models()]),
     "template": Target(template, seeds.templates),
     "cmdline": Target(cmdline, seeds.cmdlines),
+    "launcher": Target(launcher, seeds.launchers),
+    "settings": Target(settings, seeds.settings),
+    "report": Target(report, lambda: _indices(6)),
 }
 
 

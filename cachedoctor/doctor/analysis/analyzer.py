@@ -6,7 +6,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import cachedoctor
+from cachedoctor.account import of_servers
 from cachedoctor.account.from_numbers import Placed
 from cachedoctor.account.ledger import Ledger
 from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
@@ -31,6 +34,7 @@ from cachedoctor.envelope.delivery import delivered_by
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
+    ClientName,
     Finding,
     Fix,
     Given,
@@ -46,6 +50,7 @@ from cachedoctor.model import (
     Setting,
     Totals,
 )
+from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.model.row import read_rows
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
@@ -56,6 +61,8 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
+    from cachedoctor.doctor.fixing.fixes import Told
+    from cachedoctor.model import Launcher
 
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
@@ -74,6 +81,7 @@ class Analyzer:
         listener: Listener | None = None,
         options: Options = DEFAULTS,
         extras: ExtraInputs | None = None,
+        told: Told | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -84,8 +92,10 @@ class Analyzer:
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
             listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
-            aside: dumps of /metrics and responses; the servers of the logs get them in the end.
+            extras: dumps of /metrics and responses; the servers of the logs get them in the end.
+            told: what somebody says of the start of the servers.
         """
+        self._told_start = told
         self._extras = extras
         self._lives = Sessions(given or [])
         self._prompts = prompts
@@ -105,6 +115,7 @@ class Analyzer:
         self._reuse = Reuse()
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
+        self._askers: dict[int, ClientName] = {}
         """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
         self._settled = False
         self._number = 0
@@ -117,6 +128,8 @@ class Analyzer:
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
+        self._before = 0
+        """Lines of the open log in the rotations before its open file."""
         self.begin = b""
         """First bytes of the last input."""
         self._excerpt = self._held_back()
@@ -141,7 +154,8 @@ class Analyzer:
             self._diagnosis.forget()
             self._reuse.finish()
             self._faults.servers.clear()
-        self._servers.begin(path, continues)
+        self._before = self._before + self._inputs[-1].lines if continues else 0
+        self._servers.begin(LogFile(path, self._before), continues)
         self._measuring.begin(path, continues)
         self._intake, self.begin = Intake(path, line), b""
         self._excerpt = self._held_back()
@@ -187,6 +201,13 @@ class Analyzer:
         if info.launcher is None and info.recognised:
             info.launcher = delivered_by(self.begin)
 
+    def _note_start(self, session: Session, launcher: Launcher | None) -> None:
+        """Say of a server what started it: advice goes by that."""
+        told = self._told_start
+        session.launcher = (told and told.launcher) or launcher
+        if told is not None and told.line is not None:
+            session.cmdline = told.line
+
     def _read_excerpt(self, segments: list[Segment]) -> None:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
@@ -204,6 +225,7 @@ class Analyzer:
     def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:
         if not segments:
             return []
+        self._servers.came(segments)
         before, behind = self._measuring.divide(self._measuring.mended(segments) if excerpt else segments)
         forks = [(self._measuring.fork(segment.origin), segment) for segment in behind]
         before, partly = self._servers.mended(before) if excerpt else (before, [])
@@ -261,6 +283,10 @@ class Analyzer:
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._listener is not None:
+            if opened:
+                self._note_launcher()
+                for one in judged:
+                    self._note_start(self._sessions[one.request.session], self._inputs[-1].launcher)
             told = [(one, self._sessions[one.request.session]) for one in judged]
             self._listener.examined(told, self.findings() if opened else [])
         for one in judged:
@@ -293,7 +319,8 @@ class Analyzer:
         """Judge a request anew that was given before; by its number it takes the place of what it was."""
         turn = self._turns.get(request.index)
         session = self._sessions[request.session]
-        return self._diagnosis.revise(_by_text(request, turn), session, None if turn is None else turn.difference)
+        text = None if turn is None else turn.difference
+        return self._asked_by(self._diagnosis.revise(_by_text(request, turn), session, text))
 
     def _ask(self, request: Request) -> Judged:
         session, turn = self._sessions[request.session], None
@@ -301,13 +328,23 @@ class Analyzer:
             turn = self._turn(request, session, self._prompts)
             request = _by_text(request, turn)
         self._returns.note(request, session)
-        return self._diagnosis.examine(request, session, None if turn is None else turn.difference)
+        judged = self._diagnosis.examine(request, session, None if turn is None else turn.difference)
+        return self._asked_by(judged)
+
+    def _asked_by(self, judged: Judged) -> Judged:
+        """The request with the client that its body names."""
+        asker = self._askers.get(judged.request.index)
+        return judged if asker is None else replace(judged, asker=asker)
 
     def _turn(self, request: Request, session: Session, prompts: GivenPrompts) -> TextTurn | None:
         """Which turn of which conversation it is by its text, remembered as long as the request may be revised."""
         turn = prompts.turn(request)
         if prompts.matched:
             session.settings.setdefault("prompts_given", Setting(True, None))
+        if prompts.asker is not None:
+            self._askers[request.index] = prompts.asker
+            if len(self._askers) > OPEN:
+                del self._askers[next(iter(self._askers))]
         if turn is not None:
             self._turns[request.index] = turn
             if len(self._turns) > OPEN:
@@ -428,6 +465,7 @@ class Analyzer:
         if not last.parted:
             last.parted = self._prompts.successive()
             last.sent = self._prompts.summed(last)
+            last.callers = self._prompts.callers() or last.callers
 
     def _name_faults(self) -> None:
         """Name the files beside the log that failed at their work among the inputs, each once."""
@@ -441,6 +479,11 @@ class Analyzer:
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
+        if self._intake is not None:
+            self._note_launcher()
+        launchers = {info.path: info.launcher for info in self._inputs}
+        for session in self._sessions:
+            self._note_start(session, launchers.get(session.path))
         sessions = self._lives.reported()
         self._compare_bodies(sessions)
         self._name_faults()
@@ -448,26 +491,28 @@ class Analyzer:
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
         unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
         findings = self.standing(sessions, unknown)
-        if self._intake is not None:
-            self._note_launcher()
         left = self._diagnosis.not_evaluated(sessions, findings)
+        names = {rule.code: rule.name for rule in by_code}
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts({rule.code: rule.name for rule in by_code}, self._told.values()),
-            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs),
+            self._ledger.accounts(names, self._told.values()) or of_servers.accounts(sessions, names),
+            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
+            clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
 
 
-def _fixes(findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo]) -> list[Fix]:
+def _fixes(
+    findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: Told | None
+) -> list[Fix]:
     """What mends the findings; the launchers are imported where there is something to mend."""
     if not findings:
         return []
     from cachedoctor.doctor.fixing.fixes import fixes
 
-    return fixes(findings, sessions, inputs)
+    return fixes(findings, sessions, inputs, told)
 
 
 def _by_text(request: Request, turn: TextTurn | None) -> Request:

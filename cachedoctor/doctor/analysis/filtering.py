@@ -100,7 +100,7 @@ class _Found:
     def __init__(self, report: Report) -> None:
         self.shown = self.all = 0
         self.hit: set[tuple[str, str, str | None, str | None]] = set()
-        self._origins = {session.index: session.origin for session in report.sessions}
+        self._servers = {session.index: (session.path, session.origin) for session in report.sessions}
         self._of_code: dict[str, list[Finding]] = {}
         for finding in report.findings:
             self._of_code.setdefault(finding.code, []).append(finding)
@@ -124,8 +124,8 @@ class _Found:
 
     def _findings(self, row: RequestRow, code: str) -> list[Finding]:
         """Findings of a code that a request belongs to; of many requests a finding names the first and the worst."""
-        origin = self._origins.get(row.session)
-        known = [f for f in self._of_code.get(code, []) if f.path in (None, row.path) and f.origin in (None, origin)]
+        path, origin = self._servers.get(row.session, (row.path, None))
+        known = [f for f in self._of_code.get(code, []) if f.path in (None, path) and f.origin in (None, origin)]
         naming = [finding for finding in known if row.index in finding.requests]
         return naming or [finding for finding in known if finding.count > len(finding.requests)]
 

@@ -19,6 +19,7 @@ from cachedoctor.sources.unpack import MAX_BYTES
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.metrics.dump import Dump
 
 
 class Beside(NamedTuple):
@@ -34,17 +35,24 @@ class Beside(NamedTuple):
     """Dumps of /metrics."""
     responses: Sequence[str] = ()
     """What the server answered, with usage."""
+    kv_events: Sequence[str] = ()
+    """Recordings of its KV events."""
 
 
 _NOTHING = Beside()
 
 
 def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
-    """Return what reads the input at ``path``; ``-`` is standard input."""
+    """Return what reads the input at ``path``; ``-`` is standard input, ``s3://`` and ``gs://`` are addresses."""
     if path == "-":
         from cachedoctor.sources.stdin import StdinSource
 
         return StdinSource(max_bytes=max_unpacked, told=told)
+    if "://" in path:
+        from cachedoctor.sources.object_store import RemoteSource, is_remote
+
+        if is_remote(path):
+            return RemoteSource(path, max_unpacked, told)
     from cachedoctor.sources.file import FileSource
 
     return FileSource(path, max_unpacked, told)
@@ -146,7 +154,7 @@ def analyze_paths(
     """
     names.refuse_unknown([*(select or ()), *ignore])
     options = Options(ignored=names.switched_off(select, ignore))
-    extras = read_extra_inputs(beside.metrics, beside.responses)
+    extras = read_extra_inputs(beside.metrics, beside.responses, kv_events=beside.kv_events)
     analyzer = Analyzer(build, _prompts(beside), _given(beside), options=options, extras=extras)
     errors = feed_all(analyzer, paths)
     report = analyzer.finish()
@@ -156,18 +164,22 @@ def analyze_paths(
 
 
 def read_extra_inputs(
-    metrics: Sequence[str], responses: Sequence[str], max_unpacked: int = MAX_BYTES
+    metrics: Sequence[str],
+    responses: Sequence[str],
+    max_unpacked: int = MAX_BYTES,
+    kv_events: Sequence[str] = (),
+    asked: Sequence[Dump] = (),
 ) -> ExtraInputs | None:
-    """Read dumps of /metrics and responses; None where there are none.
+    """Read dumps of /metrics, responses and KV events; None where there are none.
 
     Raises:
         CacheDoctorError: one of them cannot be used.
     """
-    if not metrics and not responses:
+    if not metrics and not responses and not kv_events and not asked:
         return None
     from cachedoctor.doctor.extras.extra_inputs import load
 
-    return load(metrics, responses, source_of, max_unpacked)
+    return load(metrics, responses, source_of, max_unpacked, kv_events, asked)
 
 
 def _prompts(beside: Beside) -> GivenPrompts | None:

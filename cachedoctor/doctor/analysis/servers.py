@@ -24,6 +24,7 @@ from cachedoctor.engines.llamacpp.progress import PROGRESS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker, of_fork
 from cachedoctor.envelope.clock import wall_time
 from cachedoctor.model import Segment, Session
+from cachedoctor.model.log_lines import LogFile
 from cachedoctor.report.words.server_words import LLAMA
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Servers:
         self._lists = lists_requests
         self._plan = LISTING_PLAN if lists_requests else PLAN
         self._listener = listener
-        self._path = ""
+        self._files: list[LogFile] = []
+        """Of the open log, the open one last."""
         self._scanners: dict[str | None, Scanner] = {}
         self._trackers: dict[str | None, Tracker] = {}
         self._forks: dict[str | None, _ForkScanners] = {}
@@ -81,13 +83,13 @@ class Servers:
         self._partly = 0
         """Lines of the open input that only a lenient reader understood, knew for a slot's, or joined to one before."""
 
-    def begin(self, path: str, continues: bool) -> None:
+    def begin(self, file: LogFile, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
-        self._path, self._partly = path, 0
+        self._partly = 0
         if not continues:
+            self._files = []
             self._trackers, self._scanners, self._forks = {}, {}, {}
-        for tracker in self._trackers.values():
-            tracker.path = path
+        self._files.append(file)
         for fork in self._forks.values():
             fork.lines.recognised = fork.lines.last_line = fork.words.recognised = fork.words.last_line = 0
         for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
@@ -112,15 +114,33 @@ class Servers:
         last = 0 if fork is None else max(fork.lines.last_line, fork.words.last_line)
         return max(last, self._scanner(tracker.origin).last_line)
 
+    def came(self, segments: list[Segment]) -> None:
+        """Learn the stored lines of all segments that are read next, whoever reads them."""
+        blocks = list({id(segment.stored): segment.stored for segment in segments}.values())
+        self._stored = (
+            blocks[0] if len(blocks) == 1 else {line: text for block in blocks for line, text in block.items()}
+        )
+
     def read(self, segment: Segment) -> None:
         """Take a segment of the only server that wrote to a block, with nobody listening."""
-        self._stored = segment.stored
+        segment = self._counted_on(segment)
         self._drive(segment.origin, self._scanner(segment.origin).scan(segment))
 
     def steps(self, segments: list[Segment]) -> list[Iterator[Step]]:
         """Give the events of segments one by one: of several servers the requests count in the order of the lines."""
-        self._stored = segments[0].stored if segments else {}
+        segments = [self._counted_on(segment) for segment in segments]
         return [self._steps(segment) for segment in segments]
+
+    def _counted_on(self, segment: Segment) -> Segment:
+        """The same, its lines counted from the first file of the log on: their numbers say what came before what."""
+        return segment.behind(self._files[-1].before) if self._files[-1].before else segment
+
+    def _behind(self, event: Event) -> Event:
+        """The event of a line in the open file, counted as ``_counted_on`` does."""
+        return msgspec.structs.replace(event, line=event.line + self._files[-1].before)
+
+    def _step(self, event: Event, take: Callable[[Event], None]) -> Step:
+        return Step(event.line - self._files[-1].before, take, event)
 
     def mended(self, segments: list[Segment], *, fork: bool = False) -> tuple[list[Segment], list[Iterator[Step]]]:
         """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives.
@@ -137,7 +157,7 @@ class Servers:
                 self._tracker(excerpt.segment.origin).life.read_leniently()
             self._partly += len(excerpt.events) + excerpt.unknown + excerpt.joined
         partly = [
-            iter([Step(event.line, partial(take, excerpt.segment.origin), event) for event in excerpt.events])
+            iter([self._step(self._behind(event), partial(take, excerpt.segment.origin)) for event in excerpt.events])
             for excerpt in excerpts
         ]
         return [excerpt.segment for excerpt in excerpts], partly if any(e.events for e in excerpts) else []
@@ -158,15 +178,15 @@ class Servers:
         found = list(partly)
         for segment, read in zip(texts, mended, strict=True):
             scanners = self._forks[segment.origin]
-            found.append(self._steps_of_fork(segment.origin, scanners.words.scan(segment)))
-            found.append(self._steps_of_fork(segment.origin, scanners.lines.scan(read)))
+            found.append(self._steps_of_fork(segment.origin, scanners.words.scan(self._counted_on(segment))))
+            found.append(self._steps_of_fork(segment.origin, scanners.lines.scan(self._counted_on(read))))
         return found
 
     def _steps_of_fork(self, origin: str | None, events: Iterator[Event]) -> Iterator[Step]:
         take = partial(self._take_of_fork, origin)
         try:
             for event in events:
-                yield Step(event.line, take, event)
+                yield self._step(event, take)
         except Exception as error:  # one server must not end the run
             self._give_up(origin, error)
 
@@ -205,12 +225,12 @@ class Servers:
         try:
             for event in scanner.scan(segment):
                 if isinstance(scanner, SingleScanner) and scanner.is_extra:
-                    yield Step(event.line, tell, event)
+                    yield self._step(event, tell)
                     continue
                 # lines of others stand in between: only one by one are the requests of all counted in their order
                 torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
                 for part in scanner.singly(event) if torn else (event,):
-                    yield Step(part.line, take, part)
+                    yield self._step(part, take)
         except Exception as error:  # one server must not end the run
             self._give_up(origin, error)
 
@@ -232,7 +252,8 @@ class Servers:
     def _tell(self, origin: str | None, event: Event) -> None:
         if self._listener is not None:
             tracker = self._trackers.get(origin)
-            self._listener.event(event, self._path, origin, None if tracker is None else tracker.session)
+            event = msgspec.structs.replace(event, line=event.line - self._files[-1].before)
+            self._listener.event(event, self._files[-1].path, origin, None if tracker is None else tracker.session)
 
     def each(self, do: Callable[[Tracker], None]) -> None:
         """Do something with the tracker of every server that is still read."""
@@ -283,12 +304,12 @@ class Servers:
         tracker = self._trackers.get(origin)
         if tracker is None:
             tracker = Tracker(
-                self._path, origin, self._new_session, self._number,
+                self._files, origin, self._new_session, self._number,
                 self._scanner(origin), self._build, self._time_of if self._lists else None,
             )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker
 
     def _time_of(self, line: int) -> str | None:
-        stored = self._stored.get(line)
+        stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)

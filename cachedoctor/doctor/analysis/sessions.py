@@ -42,8 +42,10 @@ class Sessions:
             session.settings["restarted"] = Setting(True, None)
         issue = self.issue
         add_cmdline_facts(session, self._given or ([] if issue is None else issue.given))
-        if issue is not None and issue.build is not None:
-            session.build, session.build_source = issue.build, "paste"
+        if issue is not None:
+            session.cmdline = None if self._given else issue.cmdline
+            if issue.build is not None:
+                session.build, session.build_source = issue.build, "paste"
         return session
 
     def reported(self) -> list[Session]:
@@ -54,7 +56,14 @@ class Sessions:
             s
             for s in self.sessions
             if s.index not in doubled
-            and (s.n_requests or s.counters or s.answers or s.incidents or (s.seen and not _library(s, others)))
+            and (
+                s.n_requests
+                or s.counters
+                or s.answers
+                or s.kv_events
+                or s.incidents
+                or (s.seen and not _library(s, others))
+            )
         ]
 
     def _joined(self) -> set[int]:

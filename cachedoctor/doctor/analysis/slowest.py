@@ -60,6 +60,6 @@ def _turn(judged: Judged) -> SlowTurn:
         sums[_SUMMED.get(row, "again")] += tokens
     reused, new, again, undecided = sums.values() if placed else (r.cached_tokens, None, None, None)
     return SlowTurn(
-        r.index, r.session, r.path, r.first_line, r.slot, r.task, r.prompt_ms or 0.0, reused, new, again, undecided,
-        r.generated_tokens, r.seen.reply_ms,
+        r.index, r.session, r.path, r.first_line - r.before, r.slot, r.task, r.prompt_ms or 0.0, reused, new, again,
+        undecided, r.generated_tokens, r.seen.reply_ms,
     )  # fmt: skip

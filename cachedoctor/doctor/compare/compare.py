@@ -13,6 +13,7 @@ from cachedoctor.doctor.compare.measured import Measured, measured
 from cachedoctor.doctor.compare.reports import is_report, read_whole, without_requests
 from cachedoctor.doctor.compare.tally import Tally
 from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.stored_fleet import StoredFleet, is_fleet
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Change,
@@ -35,7 +36,7 @@ _Code = tuple[str, str]
 
 
 def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unheard) -> Report:
-    """Return the report at ``path``, or that of the log there.
+    """Return the report at ``path``, or that of the log or of the fleet there.
 
     Args:
         build: of a log that does not say it.
@@ -47,12 +48,22 @@ def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unhe
     """
     if is_report(path):
         return read_whole(path, told)
+    if path != "-" and is_fleet(path):
+        return _fleet(path)
     analyzer = Analyzer(build)
     error = drive(analyzer, source_of(path, max_unpacked, told))
     report = analyzer.finish()
     if error is not None and not any(i.lines for i in report.inputs):
         raise error
     return report
+
+
+def _fleet(path: str) -> Report:
+    """One report of all logs of a fleet."""
+    from cachedoctor.frames.extra import require_polars
+
+    require_polars("the result of a fleet")
+    return StoredFleet(path).report()
 
 
 def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison | None:

@@ -200,12 +200,12 @@ class Diagnosis:
         if not s.lost and not codes:
             return NO_VERDICT
         expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
-        tokens, ns = self.groups.cost_of(s.request) if codes else (0, 0)
+        tokens, ns, costliest = self.groups.cost_of(s.request) if codes else (0, 0, None)
         slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
         named = not all(code.startswith(OF_INPUT) for code in codes)
         undecided = bool(codes) and self.groups.undecided(s.request)
         guessed = bool(codes) and self.groups.guessed(s.request)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest)
 
     # ---- what the report needs
 
@@ -252,9 +252,7 @@ class Diagnosis:
                 for said in self._inspect(rule, session):
                     if codes.isdisjoint(said.unless):
                         key = (rule.code, said.key, *server)
-                        found.setdefault(
-                            key, session_finding(key, rule, said, _evidence(said.evidence, session.path, session))
-                        )
+                        found.setdefault(key, session_finding(key, rule, said, _evidence(said.evidence, session)))
                         codes.add(rule.code)
         return sorted(found.values(), key=lambda finding: -SEVERITY_ORDER[finding.severity])
 
@@ -308,7 +306,7 @@ def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, 
         claim=words.claim + _changed(words.claim, proof.difference, group.count),
         requests=group.first + worst,
         count=group.count,
-        evidence=_evidence([proof.primary, *proof.related], path, group.session),
+        evidence=_evidence([proof.primary, *proof.related], group.session),
         cost=_cost(group),
         why=words.why,
         ruled_out=words.ruled_out,
@@ -338,13 +336,14 @@ def _cost(group: Group) -> Cost:
     return Cost(group.tokens, round(group.ns / 1e6, 3), "depth" if group.at_depth else "mean", most)
 
 
-def _evidence(lines: list[Line], path: str, session: Session) -> list[Evidence]:
+def _evidence(lines: list[Line], session: Session) -> list[Evidence]:
     """The lines that prove a finding, the first of them first of all."""
-    found = [_line(mark, label, path, session) for mark, label in lines]
+    found = [_line(mark, label, session) for mark, label in lines]
     for related in found[1:]:
         related.role = "related"
     return found
 
 
-def _line(mark: Mark, label: str, path: str, session: Session) -> Evidence:
-    return Evidence(path, session.index, mark.line, mark.text.decode("utf-8", "replace"), "primary", label)
+def _line(mark: Mark, label: str, session: Session) -> Evidence:
+    path, before = session.file_of(mark.line)
+    return Evidence(path, session.index, mark.line - before, mark.text.decode("utf-8", "replace"), "primary", label)

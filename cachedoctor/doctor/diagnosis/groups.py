@@ -133,10 +133,10 @@ class Groups:
         """Time that the fixes would have saved, milliseconds."""
         return (self._ns + sum(self._costliest(said)[1] for said in self._waiting.values())) / 1e6
 
-    def cost_of(self, request: Request) -> tuple[int, int]:
-        """Tokens and nanoseconds that count as avoidable of a request that is not final yet."""
+    def cost_of(self, request: Request) -> tuple[int, int, str | None]:
+        """Tokens and nanoseconds that count as avoidable of a request that is not final yet, and code of the cause."""
         said = self._waiting.get(request.index)
-        return (0, 0) if said is None else self._costliest(said)
+        return (0, 0, None) if said is None else self._costliest(said)
 
     def undecided(self, request: Request) -> bool:
         """Whether all that is said of a request that is not final yet may be something else."""
@@ -178,19 +178,21 @@ class Groups:
             entry = cost.entry
             entry.waiting -= 1
             entry.group = self._counted(entry.group, cost, said)
-        tokens, ns = self._costliest(said)
+        tokens, ns, _ = self._costliest(said)
         self._tokens += tokens
         self._ns += ns
 
-    def _costliest(self, said: _Costs) -> tuple[int, int]:
-        """Tokens and nanoseconds of the costliest cause that is reported; a rule that leaves it open names none."""
+    def _costliest(self, said: _Costs) -> tuple[int, int, str | None]:
+        """Tokens, nanoseconds and code of the costliest cause that is reported; a rule that leaves it open is none."""
         costliest: _Cost | None = None
         for cost in said.costs:
             if cost.rule.code in self._ignored or cost.match.undecided or cost.rule.code.startswith(OF_INPUT):
                 continue
             if costliest is None or cost.match.tokens > costliest.match.tokens:
                 costliest = cost
-        return (0, 0) if costliest is None else (costliest.match.tokens, costliest.ns)
+        if costliest is None:
+            return 0, 0, None
+        return costliest.match.tokens, costliest.ns, costliest.rule.code
 
     def _counted(self, group: Group | None, cost: _Cost, said: _Costs) -> Group:
         """Count a match into its group, which shows the match from now on if that is the worst."""

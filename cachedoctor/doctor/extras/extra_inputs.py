@@ -1,4 +1,4 @@
-"""Dumps of /metrics and responses that were given beside the logs: read, and given to the servers that they are of.
+"""Dumps of /metrics, responses and KV events that were given beside the logs: read, and given to their servers.
 
 They are given to the last run of the server that they are of: the only one of their engine, or the one of their model
 among several, unless the log contradicts them. What fits no server gets a session of its own without lines: numbers
@@ -13,16 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from cachedoctor.account.from_kv_events import KvFold
 from cachedoctor.doctor.naming import printable
-from cachedoctor.metrics import dump_spans, dumps, responses
+from cachedoctor.metrics import dump_spans, dumps, kv_recording, responses
+from cachedoctor.metrics.dump import Dump
 from cachedoctor.metrics.responses import Given
-from cachedoctor.model import CacheDoctorError, Counters, Session, Setting
+from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
 from cachedoctor.sources.base import Source
 
 MAX_DUMP = 64 * 1024 * 1024
 """Bytes of a dump; one of vLLM has about 50 KB for each engine."""
 MAX_RESPONSES = 1024 * 1024 * 1024
 """Bytes of a file of responses."""
+MAX_RECORDING = 16 * 1024 * 1024 * 1024
+"""Bytes of a recording of KV events; it is read line by line."""
 UNKNOWN = "unknown"
 """Engine of responses that any server may have written."""
 
@@ -31,11 +35,15 @@ _HEAD = 1 << 16
 _DUMP = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
 _RESPONSE = re.compile(rb"(?:[{\[]|data:)")
 _SAYS = re.compile(rb'"(?:usage|meta_info)"\s*:')
-_WHAT = {"metrics": "a dump of /metrics", "responses": "responses"}
+_RECORDING = re.compile(rb'\{"type":"head","format":"cachedoctor\.kv/')
+_WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events": "recorded KV events"}
 _EMPTY = {
     "metrics": "SGLang answers GET /metrics only with --enable-metrics",
     "responses": "give the JSON that the server answered",
+    "kv-events": "cachedoctor record-kv tcp://HOST:5557 -o kv.jsonl writes one",
 }
+_ENGINES = ("vllm", "sglang")
+"""Those that publish KV events."""
 
 Open = Callable[[str, int], Source]
 
@@ -46,19 +54,28 @@ class ExtraInputs(msgspec.Struct):
     lives: list[list[list[Counters]]] = msgspec.field(default_factory=list)
     """Of each server its lives, the last life last."""
     given: list[Given] = msgspec.field(default_factory=list)
+    kv_events: list[KvEvents] = msgspec.field(default_factory=list)
 
 
-def load(metrics: Sequence[str], answers: Sequence[str], source_of: Open, max_unpacked: int) -> ExtraInputs:
+def load(
+    metrics: Sequence[str],
+    answers: Sequence[str],
+    source_of: Open,
+    max_unpacked: int,
+    kv_events: Sequence[str] = (),
+    asked: Sequence[Dump] = (),
+) -> ExtraInputs:
     """Read all files.
 
     Args:
         source_of: makes what reads a path, and takes the bytes that it may unpack to.
         max_unpacked: what the user allows.
+        asked: dumps that servers or Prometheus gave when they were asked.
 
     Raises:
         CacheDoctorError: one of them cannot be used.
     """
-    found = []
+    found = list(asked)
     for path in _distinct(metrics):
         source = source_of(path, min(MAX_DUMP, max_unpacked))
         found += dumps.servers(_chunks(source, "metrics", MAX_DUMP), printable(path))
@@ -66,7 +83,11 @@ def load(metrics: Sequence[str], answers: Sequence[str], source_of: Open, max_un
     for path in _distinct(answers):
         source = source_of(path, min(MAX_RESPONSES, max_unpacked))
         given.append(responses.read(_chunks(source, "responses", MAX_RESPONSES), printable(path)))
-    return ExtraInputs(dump_spans.lives(found), given)
+    recorded = []
+    for path in _distinct(kv_events):
+        source, name = source_of(path, min(MAX_RECORDING, max_unpacked)), printable(path)
+        recorded.append(KvFold(name).take(kv_recording.lines(_chunks(source, "kv-events", MAX_RECORDING), name)))
+    return ExtraInputs(dump_spans.lives(found), given, recorded)
 
 
 def _distinct(paths: Sequence[str]) -> list[str]:
@@ -103,6 +124,8 @@ def _option(head: bytes) -> str | None:
     """The option that takes what a file begins with; None where none does."""
     if _DUMP.match(head):
         return "metrics"
+    if _RECORDING.match(head):
+        return "kv-events"
     return "responses" if _RESPONSE.match(head) and _SAYS.search(head) else None
 
 
@@ -142,11 +165,22 @@ def attach(extras: ExtraInputs, sessions: list[Session], new: Callable[[str, str
         if session is None:
             session = _own(new(given.answers.path, None), given.engine or UNKNOWN, given.model)
         session.answers.append(given.answers)
+    for events in extras.kv_events:
+        session = _published_by(_last_lives(sessions))
+        if session is None:
+            session = _own(new(events.path, None), UNKNOWN, None)
+        session.kv_events.append(events)
+
+
+def _published_by(servers: list[Session]) -> Session | None:
+    """The only server that publishes KV events: no recording names the model."""
+    fitting = [s for s in servers if s.engine in _ENGINES]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _last_lives(sessions: list[Session]) -> list[Session]:
     """The last session of every server that anything is known of."""
-    known = (s for s in sessions if s.n_requests or s.seen or s.counters)
+    known = (s for s in sessions if s.n_requests or s.seen or s.counters or s.answers)
     return list({(s.path, s.origin): s for s in known}.values())
 
 

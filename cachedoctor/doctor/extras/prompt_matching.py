@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
 import msgspec
@@ -10,8 +10,8 @@ import msgspec
 from cachedoctor.doctor.extras import body_sums
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
-from cachedoctor.model import CacheDoctorError, PromptDiff, Request, SentBodies, Session
-from cachedoctor.prompts import compare_prompts, inputs, mode_switches, run_diff
+from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
+from cachedoctor.prompts import askers, compare_prompts, inputs, mode_switches, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
@@ -36,6 +36,8 @@ _OTHER = -1
 """Stands for the text of a request that has no prompt here, or is no turn of a conversation."""
 _MORE = 1000
 """First number of conversations whose number by lengths another has."""
+_CLIENTS = 4096
+"""Clients that are told apart."""
 _COMPARED = 256
 """Prompts that are compared where none can be matched."""
 
@@ -93,8 +95,10 @@ class _Texts(msgspec.Struct):
 class GivenPrompts:
     """The prompts given beside a log. Feeds on requests in the order in which they finish."""
 
-    def __init__(self, paths: list[str], tokenizer: str | None = None, template: str | None = None) -> None:
-        """Read the prompts of all ``paths``, in the order given.
+    def __init__(
+        self, paths: list[str], tokenizer: str | None = None, template: str | None = None, *, hashed: bool = False
+    ) -> None:
+        """Read the prompts of all ``paths``, in the order given; ``hashed``: clients are named by hashes alone.
 
         Raises:
             CacheDoctorError: one of them cannot be used.
@@ -105,6 +109,9 @@ class GivenPrompts:
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._next = 0
         self._texts: dict[int, _Texts] = {}
+        self._hashed = hashed
+        self.asker: ClientName | None = None
+        """Who sent the request that was asked for last, by its body."""
         self.matched = 0
         """Requests for which a prompt was found."""
 
@@ -158,6 +165,7 @@ class GivenPrompts:
         held = texts.slots.get(request.slot)
         texts.slots[request.slot] = _OTHER
         prompt = self._take(request)
+        self.asker = None if prompt is None else askers.asker(prompt, hashed=self._hashed)
         if prompt is None:
             return None
         self.matched += 1
@@ -214,6 +222,16 @@ class GivenPrompts:
             recent.append(prompt)
         self.matched = len(self._prompts)
         return found
+
+    def callers(self) -> dict[ClientName, int]:
+        """Count all bodies by who sent them; empty where none tells it."""
+        names = [askers.asker(prompt, hashed=self._hashed) for prompt in self._prompts if prompt is not None]
+        known = Counter(name for name in names if name is not None).most_common()
+        if not known:
+            return {}
+        found = dict(known[:_CLIENTS])
+        rest = {"other": sum(n for _, n in known[_CLIENTS:]), "unknown": names.count(None)}
+        return found | {ClientName(by, ""): n for by, n in rest.items() if n}  # type: ignore[arg-type]
 
     def summed(self, session: Session) -> SentBodies | None:
         """What all prompts have in common; None for fewer than two."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
 from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.launchers.asked_options import Asked
 from cachedoctor.launchers.form import form
-from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, Session
+from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, OtherFix, Session
+from cachedoctor.report.secrets import hidden
 
 _PROGRAMS: dict[str, Launcher] = {"ollama": "ollama", "LM Studio (MLX)": "lm-studio"}
 _SAME_OPTIONS = frozenset({"ik_llama.cpp"})
@@ -19,6 +20,8 @@ _SAME_OPTIONS = frozenset({"ik_llama.cpp"})
 _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubernetes", "llama-swap"})
 """Launchers that hold options as variables."""
 _FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
+_Server = tuple[str | None, str | None]
+"""Its input, and what the wrapper names."""
 _REPLICA = re.compile(r"[-_]\d{1,4}$")
 
 
@@ -31,21 +34,60 @@ class Told(NamedTuple):
 
 
 def fixes(
-    findings: Sequence[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: Told | None = None
+    findings: Sequence[Finding],
+    sessions: Sequence[Session],
+    inputs: Sequence[InputInfo],
+    told: Told | None = None,
+    *,
+    whole: bool = False,
 ) -> list[Fix]:
-    """Give one fix for every server with findings that something mends, in the order of its costliest finding."""
-    by_server: dict[tuple[str | None, str | None], list[Wish]] = {}
+    """Give one fix for every server with findings that something mends, in the order of its costliest finding.
+
+    Args:
+        told: what somebody says of the start; without a line of it the one counts that stands in a pasted issue.
+        whole: give a command line with secrets in it; else it is left out, as with parts hidden it could not be pasted.
+    """
+    told = told or Told()
+    by_server: dict[_Server, list[Wish]] = {}
     for wish in chosen(findings):
         by_server.setdefault((wish.finding.path, wish.finding.origin), []).append(wish)
+    others = _others(findings, by_server)
     starts = {info.path: info.launcher for info in inputs}
     found = []
-    for (path, origin), wishes in by_server.items():
+    for path, origin in dict.fromkeys([*by_server, *others]):
+        wishes = by_server.get((path, origin), [])
         session = _session(sessions, path, origin)
         start = starts.get(path or "")
-        launcher = _launcher(session, start, told)
+        line = told.line or (session.cmdline if session is not None else None)
+        if line is not None and not whole and hidden(line) != line:
+            line = None
+        launcher = _launcher(session, start, told._replace(line=line))
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
-        found.append(_fix(wishes, session, (path, origin), launcher, name, told))
+        one = _fix(wishes, session, (path, origin), launcher, name, line)
+        if launcher is not None and not _foreign(session):
+            asked = _asked([], session, name)._replace(line=line)
+            one.others = [
+                OtherFix(options, *form(asked._replace(changes=options), launcher))
+                for options in others.get((path, origin), [])
+            ]
+        if wishes or one.others:
+            found.append(one)
+    return found
+
+
+def _others(
+    findings: Sequence[Finding], by_server: Mapping[_Server, Sequence[Wish]]
+) -> dict[_Server, list[list[OptionChange]]]:
+    """Options that remedies of a server ask for and that are not merged, each once."""
+    merged_ones = {id(wish.remedy) for wishes in by_server.values() for wish in wishes}
+    found: dict[_Server, list[list[OptionChange]]] = {}
+    for finding in findings:
+        for remedy in finding.remedies:
+            if remedy.options and id(remedy) not in merged_ones:
+                known = found.setdefault((finding.path, finding.origin), [])
+                if remedy.options not in known:
+                    known.append(remedy.options)
     return found
 
 
@@ -55,14 +97,14 @@ def _session(sessions: Sequence[Session], path: str | None, origin: str | None) 
     return next((s for s in reversed(own) if s.n_requests), own[-1] if own else None)
 
 
-def _launcher(session: Session | None, start: Launcher | None, told: Told | None) -> Launcher | None:
-    if told is not None and told.launcher is not None:
+def _launcher(session: Session | None, start: Launcher | None, told: Told) -> Launcher | None:
+    if told.launcher is not None:
         return told.launcher
     if session is not None and session.program in _PROGRAMS:
         return _PROGRAMS[session.program]
     if start is not None:
         return start
-    if told is None or told.line is None:
+    if told.line is None:
         return None
     try:
         return "docker" if cmdline.container_at(shlex.split(told.line)) is not None else "shell"
@@ -73,14 +115,14 @@ def _launcher(session: Session | None, start: Launcher | None, told: Told | None
 def _fix(
     wishes: list[Wish],
     session: Session | None,
-    server_of: tuple[str | None, str | None],
+    server_of: _Server,
     launcher: Launcher | None,
     name: str | None,
-    told: Told | None,
+    line: str | None,
 ) -> Fix:
     one = merged(wishes, session)
     settings = list(dict.fromkeys(s for wish in wishes for s in wish.remedy.settings))
-    server, notes = _server_steps(one, session, launcher, name, told)
+    server, notes = _server_steps(one, session, launcher, name, line)
     served = [wish.finding for wish in one.served]
     return Fix(
         *server_of, _engine(session), _named(session), launcher,
@@ -98,13 +140,12 @@ def _foreign(session: Session | None) -> bool:
 
 
 def _server_steps(
-    one: Merged, session: Session | None, launcher: Launcher | None, name: str | None, told: Told | None
+    one: Merged, session: Session | None, launcher: Launcher | None, name: str | None, line: str | None
 ) -> tuple[list[FixStep], list[str]]:
     program = session.program if session is not None else None
     if one.options and _foreign(session):
         words = " ".join(word for change in one.options for word in change.words)
         return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
-    line = told.line if told is not None else None
     steps, notes = form(_asked(one.options, session, name)._replace(line=line), launcher)
     if launcher in _ASIDE and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]

@@ -27,7 +27,7 @@ def patch(
     Raises:
         CacheDoctorError: the file cannot be read, the server is not in it, or the report has several servers to mend.
     """
-    text = _read(path)
+    text = read(path)
     own = [fix for fix in fixes if fix.options]
     notes = [
         f"{step.text}: {'; '.join(step.commands)}" for fix in fixes for step in fix.steps if step.where == "client"
@@ -44,7 +44,7 @@ def patch(
     crlf = "\r\n" in text
     if crlf and text.count("\r\n") != text.count("\n"):
         raise CacheDoctorError(f"{path}: its rows end in two ways, CRLF and LF", "write it with one of them")
-    new = _edited(text.replace("\r\n", "\n"), path, launcher, asked)
+    new = edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
     name = _printable(path)
@@ -64,7 +64,8 @@ def _printable(path: str) -> str:
     return name
 
 
-def _read(path: str) -> str:
+def read(path: str) -> str:
+    """Read what starts a server; raises ``CacheDoctorError`` where it is no text that may be shown."""
     if not os.path.isfile(path):
         raise CacheDoctorError(f"{path}: is no file", "give what starts the server: compose.yaml, a unit, a script")
     with open(path, "rb") as file:
@@ -80,7 +81,8 @@ def _read(path: str) -> str:
     return text
 
 
-def _edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str:
+def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str:
+    """Write it with other options; raises ``CacheDoctorError`` where that is not sure to be right."""
     if launcher in ("ollama", "lm-studio"):
         raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
     if launcher is None:

@@ -95,7 +95,7 @@ def feed_parallel(
     busy = min(jobs, sum(map(len, plan)), _MOST)
     if busy < 2:
         return feed_all(analyzer, paths, terms.max_unpacked, told)
-    with _pipes_may_break(), scratch_folder() as folder, _pool(busy) as pool:
+    with pipes_may_break(), scratch_folder() as folder, _pool(busy) as pool:
         try:
             work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
             for units, futures in work:
@@ -118,7 +118,7 @@ def feed_parallel(
 
 
 @contextlib.contextmanager
-def _pipes_may_break() -> Iterator[None]:
+def pipes_may_break() -> Iterator[None]:
     """The pipe to a process that was ended breaks while it is written to: that must not end us, too."""
     before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
     try:
@@ -131,10 +131,10 @@ def _pipes_may_break() -> Iterator[None]:
 def _pool(jobs: int) -> ProcessPoolExecutor:
     """Fork where that is safe: nothing has to be imported and compiled again. All are started at once, busy or not."""
     method = "fork" if sys.platform == "linux" else "spawn"
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_prepare)
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=prepare)
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Ctrl-C, and a terminal that is closed, reach every process; the first one says when to stop."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):

@@ -12,6 +12,7 @@ from cachedoctor.doctor.analysis.run import chains, drive_chain
 from cachedoctor.doctor.compare.reports import distinct, is_report, read_whole, without_requests
 from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.scratch import scratch_folder
+from cachedoctor.doctor.stored_fleet import StoredFleet, is_fleet
 from cachedoctor.doctor.tables.measured_sums import MeasuredSums
 from cachedoctor.frames import table_sums as stats
 from cachedoctor.frames import table_writer
@@ -21,6 +22,8 @@ from cachedoctor.model import By, CacheDoctorError, Report, Stats, StatsInput
 from cachedoctor.sources.base import Told, unheard
 
 _PARQUET = b"PAR1"
+_PARTS = 500
+"""Files of a fleet that are open at a time."""
 DEFAULT: tuple[By, ...] = ("build", "model")
 """Shown without being asked for, where there is more than one of them."""
 
@@ -32,13 +35,15 @@ class Gathering:
         """Sort the inputs; one that is given twice counts once.
 
         Args:
-            paths: logs, JSON reports, tables.
+            paths: logs, JSON reports, tables, folders of fleets.
             build: of the logs that do not say it.
             max_unpacked: bytes that each log may unpack to.
             told: hears of bytes as they are read.
         """
         self._told = told
         paths = distinct(paths)
+        self._fleets = [path for path in paths if path != "-" and is_fleet(path)]
+        paths = [path for path in paths if path not in self._fleets]
         self._tables = [path for path in paths if _is_table(path)]
         self._reports = [path for path in paths if path not in self._tables and is_report(path)]
         self._chains = chains([path for path in paths if path not in {*self._tables, *self._reports}])
@@ -59,7 +64,9 @@ class Gathering:
             gathered = os.path.join(folder, "requests.parquet")
             with open(gathered, "wb") as out:
                 table_writer.write(REQUESTS, self._rows(), out, "parquet")
-            sums = stats.tables([gathered, *self._checked()], [None, *dict.fromkeys(by or DEFAULT)])
+            sums = stats.tables(
+                [gathered, *self._checked(), *self._checked_fleets()], [None, *dict.fromkeys(by or DEFAULT)]
+            )
         shown = [table for table in sums if table.by is None or by or len(table.rows) > 1]
         kinds: list[By | None] = [None, *dict.fromkeys(by or DEFAULT)]
         rows = self._sums.rows(kinds)
@@ -105,6 +112,28 @@ class Gathering:
             self._inputs.append(StatsInput(printable(path), "table"))
             self.recognised = True
             yield path
+
+    def _checked_fleets(self) -> Iterator[tuple[str, ...]]:
+        for path in self._fleets:
+            try:
+                found = StoredFleet(path)
+                some = found.requests
+                parts = [tuple(some[at : at + _PARTS]) for at in range(0, len(some), _PARTS)]
+                for part in parts:
+                    stats.check_parts(part, path)
+                told = [self._sums.add(report) for report in found.measured()]
+                wrong, files = found.amiss()
+            except CacheDoctorError as error:
+                self._failed(path, "table", error)
+                continue
+            if wrong:
+                hint = "its table of files says why; what was read counts"
+                what = f"{path}: {wrong:,} of {files:,} files could not be read to their end"
+                self._failed(path, "table", CacheDoctorError(what, hint))
+            else:
+                self._inputs.append(StatsInput(printable(path), "table"))
+            self.recognised = self.recognised or bool(some) or any(told)
+            yield from parts
 
     def _failed(self, path: str, kind: Literal["report", "table"], error: CacheDoctorError) -> None:
         self.errors.append(error)

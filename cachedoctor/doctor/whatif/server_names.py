@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cachedoctor.knowledge import cmdline, flags
+from cachedoctor.knowledge import builds, cmdline, flags
 from cachedoctor.knowledge.server_options import Option, Value, by_build, lacking, name_for
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.replay.llamacpp.server_settings import Settings
@@ -71,10 +71,11 @@ def _pair(word: str) -> tuple[str, str | None]:
 
 
 def _build(value: str | None) -> int:
-    digits = (value or "").removeprefix("b")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 7 or not int(digits):
-        raise CacheDoctorError(f"--set build={value or ''}: no build of llama.cpp", "give its number: --set build=9713")
-    return int(digits)
+    number = builds.number(value or "")
+    if number is None:
+        what = "its build is not known" if builds.is_release(value or "") else "no build of llama.cpp"
+        raise CacheDoctorError(f"--set build={value or ''}: {what}", "give its number: --set build=9713")
+    return number
 
 
 def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:

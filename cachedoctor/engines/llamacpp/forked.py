@@ -7,11 +7,13 @@ with the answers (``engines/programs/ik_llama.py``) alone. Source: logs of its i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.partly import Partly
+from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Mark
 
 WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
@@ -29,19 +31,43 @@ _CHOICE = 64
 """Lines of one choice that are held back."""
 
 
+class _Held(NamedTuple):
+    """Lines of a request that has none about the memory yet, before these."""
+
+    task: int
+    events: list[Event]
+    time: str | None = None
+    """Wall clock of its launch, which cannot be asked for any more when the request is told of."""
+
+
 class Fork:
     """Feeds on the events of one origin behind the first line that only the fork writes."""
 
-    def __init__(self, feed: Callable[[Event], None], life: Callable[[], Life]) -> None:
-        """``feed``: takes lines of llama-server; ``life``: gives the one that goes on."""
+    def __init__(
+        self,
+        feed: Callable[[Event], None],
+        launch: Callable[[Event, str | None], None],
+        life: Callable[[], Life],
+        time_of: Callable[[int], str | None],
+    ) -> None:
+        """Begin without a line.
+
+        Args:
+            feed: takes lines of llama-server.
+            launch: takes a launch that was held back, and the wall clock of its line.
+            life: gives the one that goes on.
+            time_of: wall clock of a line that has just come.
+        """
         self._feed = feed
+        self._launch = launch
         self._life = life
+        self._time_of = time_of
         self._partly = feed
         """Takes lines of which fields may be missing, once there are any."""
         self._choice: list[Event] = []
         """Lines of the choice of a slot, none of which names it."""
-        self._held: dict[int, tuple[int, list[Event]]] = {}
-        """Slot -> its task, and the lines of a request that has none about the memory yet."""
+        self._held: dict[int, _Held] = {}
+        """What was held back of the request that a slot works on."""
         self._asked = False
         """A request was launched, or opened."""
         self._common: tuple[int, int] | None = None
@@ -82,7 +108,7 @@ class Fork:
     def finish(self) -> None:
         """No line follows: of an excerpt the choice of a slot may be all there is."""
         if self._choice and not self._asked:
-            self._replay(0, self._choice)
+            self._replay(0, _Held(-1, self._choice))
         self._choice, self._held = [], {}
 
     def _launched(self, event: Event) -> None:
@@ -90,7 +116,7 @@ class Fork:
         self._forget(slot)
         if len(self._held) >= _SLOTS:
             self._held.clear()
-        self._held[slot] = task, [*self._choice, self._as(LAUNCH, event, {})]
+        self._held[slot] = _Held(task, [*self._choice, self._as(LAUNCH, event, {})], self._time_of(event.line))
         self._choice, self._asked = [], True
 
     def _forget(self, slot: int) -> None:
@@ -107,31 +133,35 @@ class Fork:
                 return
             reused = reused and common[1] - back
         first = self._as(FIRST_BATCH, event, {"n_tokens": reused})
-        task, held = self._held.get(slot, (-1, []))
+        held = self._held.get(slot, _Held(-1, []))
         if self._serves(slot, first.task):
             self._feed(first)
-        elif task == first.task and all(other.message != first.message for other in held):
-            held.append(first)
+        elif held.task == first.task and all(other.message != first.message for other in held.events):
+            held.events.append(first)
 
     def _open(self, slot: int, task: int) -> None:
         """Say what was held back of the request, before a line of it."""
         if self._serves(slot, task):
             return
-        known, held = self._held.pop(slot, (-1, []))
-        if known != task:
-            held, self._choice = self._choice, []
+        held = self._held.pop(slot, _Held(-1, []))
+        if held.task != task:
+            held, self._choice = _Held(task, self._choice), []
         self._asked = True
         self._replay(slot, held)
 
-    def _replay(self, slot: int, events: list[Event]) -> None:
-        for event in events:
-            if event.message != "chosen":
+    def _replay(self, slot: int, held: _Held) -> None:
+        for event in held.events:
+            if event.row is LAUNCH:
+                self._launch(event, held.time)
+            elif event.message != "chosen":
                 (self._partly if isinstance(event.fields, Partly) else self._feed)(event)
-                continue
-            chosen = self._life().slot(slot)
-            if chosen.choice is None:
-                self._life().choose(chosen, Mark(event.line, event.text), None)
-            chosen.ram_saved(event.fields["held"])
+            else:
+                self._chosen(self._life().slot(slot), event)
+
+    def _chosen(self, slot: Slot, event: Event) -> None:
+        if slot.choice is None:
+            self._life().choose(slot, Mark(event.line, event.text), None)
+        slot.ram_saved(event.fields["held"])
 
     def _serves(self, slot: int, task: int) -> bool:
         found = self._life().slots.get(slot)
@@ -146,8 +176,11 @@ class Fork:
         life = self._life()
         slot = life.timing if event.slot < 0 else life.slots.get(event.slot)
         seen = None if slot is None else slot.open
-        if slot is not None and seen is not None and seen.cached_tokens is not None and "cached" in seen.marks:
-            slot.sampled(seen.cached_tokens + event.fields["n_prompt_processed"])
+        computed = event.fields.get("n_prompt_processed")
+        if slot is None or seen is None or computed is None:  # an excerpt may have cut it off
+            return
+        if seen.cached_tokens is not None and "cached" in seen.marks:
+            slot.sampled(seen.cached_tokens + computed)
 
     @staticmethod
     def _as(row: R, event: Event, fields: dict[str, object]) -> Event:

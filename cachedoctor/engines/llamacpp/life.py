@@ -468,7 +468,9 @@ class Life:
         shown = "checkpoint_counts" in self.facts.shows
         if shown:  # else hidden at this level: unknown, not none
             slot.count(seen.created or 0, seen.erased or 0, self.facts.setting("ctx_checkpoints"))
-        settled = settle(seen, self.facts, self.past, self.session.path, slot, self.slots, shown=shown)
+        settled = settle(
+            seen, self.facts, self.past, self.session.file_of(seen.first_line), slot, self.slots, shown=shown
+        )
         for revised in settled.revised:
             self._ended(revised)
         request = settled.request

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cachedoctor.engines.llamacpp.excerpts import PREFIXED, plain_of
-from cachedoctor.knowledge import cmdline
+from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.model import CacheDoctorError, Given
 
 _LINE_MAX = 1 << 12
@@ -24,9 +24,21 @@ _FORM = frozenset(
      "problem description & steps to reproduce", "relevant log output"}
 )  # fmt: skip
 """Headings of the form, which have no marks on the page."""
-_VERSION = re.compile(r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)", re.IGNORECASE)
-_TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b")
-"""``b6123``, or the end of an image's tag; only below a heading."""
+_VERSION = re.compile(
+    r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)"
+    r"|\bversion:? {0,8}v?\d[\w.-]{0,30} \(build (\d{4,7}), commit [0-9a-f]{6,40}\)",
+    re.IGNORECASE,
+)
+"""``version: 6123 (8ad7b3e6)``; from about b10470 on ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)``."""
+_TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b|(?:^|[\s:-])(v\d{1,3}\.\d{1,3}\.\d{1,4})(?![\w.-])")
+"""``b6123``, or the end of an image's tag, or a release, ``v0.6.0``; only below a heading."""
+_VARIABLE = r"\$(?:\w+|\{\w+\})"
+_PLAIN = re.compile(
+    rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
+    r"""(?:(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
+    re.ASCII,
+)
+"""What a shell takes as words alone (no substitution, no glob), up to a pipe or another command, which is left out."""
 _CONTINUED = ("\\", "^", "`")
 _BEFORE_PROGRAM = frozenset({"sudo", "nohup", "exec", "env", "time"})
 _SIGNS = ("$", "#", "%", ">")
@@ -44,6 +56,15 @@ class Issue(msgspec.Struct, frozen=True):
     given: list[Given] = []
     given_at: int | None = None
     """Index of the first line of the command."""
+    cmdline: str | None = None
+    """The command on one row; None where a shell would do more than start it, as anybody may have written it."""
+
+
+class _Given(msgspec.Struct, frozen=True):
+    options: list[Given]
+    at: int
+    """Index of its first line in the input."""
+    plain: str | None
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -59,8 +80,10 @@ def read_issue(lines: list[bytes]) -> Issue:
     """Read the lines of an input up to its log."""
     above = list(_above_log(lines[:_LINES_MAX]))
     build, build_at = _build(above)
-    given, given_at = _given(above)
-    return Issue(build, build_at, given, given_at)
+    command = _given(above)
+    if command is None:
+        return Issue(build, build_at)
+    return Issue(build, build_at, command.options, command.at, command.plain)
 
 
 def _above_log(lines: list[bytes]) -> Iterator[_Line]:
@@ -85,41 +108,46 @@ def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
     """Return the one build that is named, and where: below the heading, as printed or as a tag, else anywhere."""
     below = [line for line in lines if "version" in line.section]
     ways = (below, _VERSION), (below, _TAG), (lines, _VERSION)
-    named = [[(int(number), one.at) for one in some for number in way.findall(one.text)] for some, way in ways]
+    named = [
+        [(build, one.at) for one in some for words in way.findall(one.text) if (build := builds.number("".join(words)))]
+        for some, way in ways
+    ]
     found = next(filter(None, named), [])
     return found[0] if len({build for build, _ in found}) == 1 else (None, None)
 
 
-def _given(lines: list[_Line]) -> tuple[list[Given], int | None]:
-    """Return the options of the one command that is given, and where: below its heading, else anywhere."""
-    below: list[tuple[list[Given], int]] = []
-    anywhere: list[tuple[list[Given], int]] = []
+def _given(lines: list[_Line]) -> _Given | None:
+    """Return the one command that is given: below its heading, else anywhere."""
+    below: list[_Given] = []
+    anywhere: list[_Given] = []
     for at, line in enumerate(lines):
         named = "command" in line.section
-        if not (options := _options(lines, at, named=named)):
-            continue
-        (below if named else anywhere).append((options, line.at))
+        if (found := _options(lines, at, named=named)) is not None:
+            (below if named else anywhere).append(found)
     commands = below or anywhere
-    return commands[0] if commands and all(options == commands[0][0] for options, _ in commands) else ([], None)
+    return commands[0] if commands and all(one.options == commands[0].options for one in commands) else None
 
 
-def _options(lines: list[_Line], at: int, *, named: bool) -> list[Given]:
-    """Return the options of the command that begins in a line; none where there is none."""
+def _options(lines: list[_Line], at: int, *, named: bool) -> _Given | None:
+    """Return the command that begins in a line, with its options; None where there is none."""
     line = lines[at]
     words = line.text.split()
     asked = bool(words) and words[0].endswith(_SIGNS)
     command = _command(words[1:] if asked else words)
     if not command or not (line.fenced or named or asked):
-        return []
-    whole = command
+        return None
+    whole = line.text.split(None, 1)[1] if asked else line.text.lstrip()
     for before, more in zip(lines[at:], lines[at + 1 :], strict=False):
         if not (before.text.endswith(_CONTINUED) or more.text.startswith("-")) or not more.text:
             break
-        whole = f"{whole.rstrip(''.join(_CONTINUED))} {more.text}"
+        whole = f"{whole.rstrip(''.join(_CONTINUED)).rstrip()} {more.text}"
+    whole = whole.rstrip("".join(_CONTINUED)).rstrip()
     try:
-        return cmdline.parse(whole.rstrip("".join(_CONTINUED)))
+        options = cmdline.parse(whole)
     except CacheDoctorError:
-        return []
+        return None
+    plain = _PLAIN.fullmatch(whole)
+    return _Given(options, line.at, None if plain is None else plain[1].rstrip()) if options else None
 
 
 def _command(words: list[str]) -> str:

@@ -19,6 +19,7 @@ from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations,
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
 from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
+from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.observed import Known, Observed
 
 Marks = Mapping[MarkName, Mark]
@@ -92,7 +93,7 @@ class Settled(msgspec.Struct, gc=False):
 
 
 def settle(
-    seen: Observed, facts: Facts, past: Past, path: str, slot: Slot, slots: Mapping[int, Slot], *, shown: bool
+    seen: Observed, facts: Facts, past: Past, file: LogFile, slot: Slot, slots: Mapping[int, Slot], *, shown: bool
 ) -> Settled:
     """Settle a request that has ended.
 
@@ -100,7 +101,7 @@ def settle(
         seen: what was printed of it.
         facts: what is known of the server at its end.
         past: what earlier requests left.
-        path: of the input.
+        file: in which it begins.
         slot: that processed it; what it holds now is told by the caller.
         slots: all of the server.
         shown: lines about checkpoints would be in this log.
@@ -152,8 +153,8 @@ def settle(
     if recorded and thread is None:
         thread = talk.open(seen.slot)
     request = Request(
-        seen.index, facts.index, path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts, found,
-        seen.parent, thread.id if recorded and thread is not None else None,
+        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts, found,
+        file.before, seen.parent, thread.id if recorded and thread is not None else None,
         numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
         held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
         swapped if seen.shows_ram else None, lost, client, server, reference, held.tokens, held.thread, held_before,

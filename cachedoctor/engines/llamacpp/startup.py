@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge import builds
 from cachedoctor.model import Facts, Memory, Setting
 from cachedoctor.model.bounds import POSITIVE
 
@@ -63,6 +64,11 @@ _HYBRID = re.compile(
     r"qwen35|qwen3next|jamba|falcon-h1|granitehybrid|nemotron_h|plamo2|lfm2|bamba|kimi-linear|olmo-hybrid"
 )
 _RECURRENT = re.compile(r"^(mamba2?|rwkv\w*|arwkv7)$")
+
+
+_BUILD = re.compile(r"b(\d{1,9})(?!\d)|v?\d[\w.-]{0,30} \(build (\d{1,7}),")
+_RELEASE = re.compile(r"v?\d{1,3}\.\d{1,3}\.\d{1,4}(?=-[0-9a-f]{7,12}\b|[ (]|$)")
+"""A release alone, with or without its commit; ``0.9.1-dev`` names no build."""
 
 
 class Line(NamedTuple):
@@ -151,8 +157,15 @@ def _said(before: Setting | None, now: Setting) -> bool:
 def _build(facts: Facts, fields: dict[str, Any]) -> dict[str, Any]:
     number = fields.get("build")
     if number is None:
-        found = re.match(r"b(\d{1,9})(?!\d)", fields.get("build_info", ""))
-        number = int(found.group(1)) if found else 0
+        number = build_number(fields.get("build_info", "")) or 0
     if number and facts.build_source != "option":  # wrappers and distributions print 0
         return {"build": number, "build_source": "line"}
     return {}
+
+
+def build_number(text: str) -> int | None:
+    """Build that ``b11549-0a1b2c3``, ``v0.9.0`` or ``0.9.1-dev (build 12150, commit 5ad1c5da0)`` names."""
+    if found := _BUILD.match(text):
+        return int(found[1] or found[2])
+    version = _RELEASE.match(text)
+    return builds.number(version[0]) if version else None

@@ -6,7 +6,7 @@ life.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from cachedoctor.engines.llamacpp.partly import LacksFieldError
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
+from cachedoctor.model.log_lines import LogFile
 
 PLAN = Plan(
     frozenset(lines.ON) | STARTUP,
@@ -45,7 +46,7 @@ class Tracker:
 
     def __init__(
         self,
-        path: str,
+        files: Sequence[LogFile],
         origin: str | None,
         new_session: Callable[[str, str | None], Session],
         number: Callable[[], int],
@@ -56,8 +57,8 @@ class Tracker:
         """Begin without a line.
 
         Args:
-            path: of the input.
-            origin: of the lines in it.
+            files: of the log, as they are read; the last one is open.
+            origin: of the lines in them.
             new_session: makes one for a path and an origin.
             number: gives the next number of a request.
             scanner: that reads the lines.
@@ -65,7 +66,7 @@ class Tracker:
             time_of: wall clock of the line with this number, where its wrapper has one; left out where no request is
                 listed, since then nobody asks when one began and for whom.
         """
-        self.path = path
+        self._files = files
         self.origin = origin
         self.finished: list[Request] = []
         """Requests that ended, and those given before that turned out to belong to another conversation."""
@@ -75,13 +76,16 @@ class Tracker:
         self._build = build
         self._time_of = time_of
         self._fork: tuple[str, Fork] | None = None
+        self._late: tuple[int, str | None] | None = None
+        """A line that is told of later than it came, and its wall clock."""
         self._open(1)
 
     def _open(self, line: int) -> None:
         """Begin a life at ``line``."""
-        session = self._new_session(self.path, self.origin)
+        session = self._new_session(self._files[0].path, self.origin)
+        session.files = self._files
         session.first_line = session.last_line = line
-        clients = None if self._time_of is None else Clients(self._time_of)
+        clients = None if self._time_of is None else Clients(self._when)
         self.life = Life(session, self._build, self._number, self.finished.append, clients, self._scanner)
         if self._fork is not None:
             self.life.is_of(self._fork[0])
@@ -89,9 +93,19 @@ class Tracker:
     def fork(self, program: str) -> Fork:
         """From now on its lines are those of a fork; return who takes them."""
         if self._fork is None:
-            self._fork = program, Fork(self.feed, lambda: self.life)
+            self._fork = program, Fork(self.feed, self._feed_late, lambda: self.life, self._when)
             self.life.is_of(program)
         return self._fork[1]
+
+    def _when(self, line: int) -> str | None:
+        if self._late is not None and self._late[0] == line:
+            return self._late[1]
+        return None if self._time_of is None else self._time_of(line)
+
+    def _feed_late(self, event: Event, time: str | None) -> None:
+        self._late = event.line, time
+        self.feed(event)
+        self._late = None
 
     @property
     def session(self) -> Session:

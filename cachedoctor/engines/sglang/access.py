@@ -7,6 +7,7 @@ Source: entrypoints/http_server.py, 0.4.3 to 0.5.23.
 
 from __future__ import annotations
 
+from cachedoctor.engines import callers
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.model import Session, Setting
 
@@ -26,6 +27,7 @@ def count(session: Session, event: Event) -> None:
     name = "anthropic_requests" if path == _ANTHROPIC else "chat_requests" if path in _OTHERS else None
     if name is None:
         return
+    callers.count(session, str(event.fields["path"]), str(event.fields["host"]))
     known = session.settings.get(name)
     if known is None:
         session.settings[name] = Setting(1, event.line, event.text[:_MOST_TEXT])

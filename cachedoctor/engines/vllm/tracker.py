@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cachedoctor.engines import callers
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.detect import Row
 from cachedoctor.engines.vllm import facts, log_stats, prefix, versions
@@ -94,6 +95,8 @@ class Tracker:
             self._runs = True
             if event.fields["status"] == 200:
                 self._asked = (self._asked or 0) + 1
+                if self.session is not None:
+                    callers.count(self.session, path, event.fields["host"])
                 if path.startswith("/v1/messages") and self.session is not None:
                     self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
 

@@ -15,7 +15,7 @@ from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import count, duration, number, percent, unknown_lengths
 from cachedoctor.report.words.sentences import capital
 from cachedoctor.report.words.server_words import LLAMA
-from cachedoctor.report.words.verdicts import healthy
+from cachedoctor.report.words.verdicts import healthy, leading
 
 WIDTH = 1000
 
@@ -79,14 +79,15 @@ def _title(report: Report) -> tuple[str, str]:
     reused = percent(t.cached_tokens, t.prompt_tokens)
     if undecided(report) and not report.findings:
         return "Cannot tell whether the cache was lost", undecided(report).removeprefix("Cannot tell: ")
-    if report.findings:
+    if leading(report):
         return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
     blind = len({rule.code for rule in report.not_evaluated})
     left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
     said, turn = healthy(report), next(iter(report.slowest), None)
     words = "" if said is None else f"{capital(said.sentence)}."
     slow = f" Slowest turn: {slow_words.split(turn)}; {slow_words.reason(turn)}." if turn is not None else ""
-    return f"No findings: {reused} of the prompt tokens were reused", f"{words}{left}{slow}"
+    none = "No cause found" if report.findings else "No findings"
+    return f"{none}: {reused} of the prompt tokens were reused", f"{words}{left}{slow}"
 
 
 def _saved(t: Totals) -> str:

@@ -11,7 +11,10 @@ from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.cause_words import Shared
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import duration, number, percent, spent_tokens
+from cachedoctor.report.words.sentences import leading
 
+_WHY = 300
+"""Characters of why it is so, where the whole stands below."""
 _LINE = 600
 """Characters of a log line shown."""
 
@@ -37,6 +40,10 @@ class Shown:
     sentence: str
     """The same without the share."""
     claim: str
+    more: str
+    """What else the claim says, behind the sentence; empty where that is nothing."""
+    why: str
+    """The first sentences of why it is so."""
     facts: list[tuple[str, str]]
     """What it cost, in words: what, how much."""
     where: str
@@ -72,13 +79,15 @@ def shown(
         fix: of its server.
     """
     finding = one.finding
-    primary = finding.primary
+    primary, said = finding.primary, headlines.claim(finding, summary)
     return Shown(
         finding=finding,
         anchor=f"finding-{number_}",
         headline=sentence(headlines.headline(finding, totals, 0, summary)),
-        sentence=sentence(headlines.claim(finding, summary).sentence),
+        sentence=sentence(said.sentence),
         claim=sentence(finding.claim),
+        more=sentence(said.more),
+        why=leading(finding.why, _WHY),
         facts=[*([("Servers", one.servers)] if one.servers else []), *_facts(finding, totals.prompt_ms)],
         where="" if primary is None else _place(primary),
         lines=_lines(finding.evidence, primary),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(**values: Any) -> str:
-    """Fill the page's template."""
+def render(template: str = "report.html.j2", **values: Any) -> str:
+    """Fill the template of a page."""
     from markupsafe import Markup
 
     # Our own files: they go into the page byte for byte, because the policy holds their hashes.
     style, script = _file("report.css"), _file("report.js")
     values |= {"style": Markup(style), "script": Markup(script), "policy": _policy(style, script)}  # noqa: S704
-    return _environment().get_template("report.html.j2").render(values)
+    return _environment().get_template(template).render(values)
 
 
+@cache
 def _environment() -> Environment:
+    """Templates are compiled once: who writes many pages would spend most of the time on it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from cachedoctor.report.html import axis

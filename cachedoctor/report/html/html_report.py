@@ -21,17 +21,19 @@ from cachedoctor.report.html.timeline import draw
 from cachedoctor.report.html.token_split import KINDS, NONE, added, tokens
 from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import do_now, server_words
+from cachedoctor.report.words import client_words, do_now, server_words
 from cachedoctor.report.words.account_words import ROWS, whole
 from cachedoctor.report.words.cause_words import shared
 from cachedoctor.report.words.coverage import checked, remarks
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.not_evaluated_words import grouped
-from cachedoctor.report.words.verdicts import switched_off
+from cachedoctor.report.words.verdicts import leading, switched_off
 
 _LISTED = 20
 """Servers and inputs listed one by one."""
+_CLIENTS = 20
+"""Clients that have a row of their own."""
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
@@ -58,9 +60,12 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
             )
             for i, one in enumerate(shared(report, findings), 1)
         ],
+        leads=bool(leading(report)),
         kinds=KINDS,
         account=whole(report),
         account_words=ROWS,
+        clients=client_words.rows(report, _CLIENTS),
+        client_heads=client_words.HEADS,
         timeline=draw(parts.columns),
         checkpoints_known=parts.columns.checkpoints_known,
         reuse=over_time(parts.columns, totals.reuse),

@@ -81,7 +81,9 @@ def _printed(finding: Finding, rows: dict[int, RequestRow]) -> Strip | None:
 def _row_of(line: Evidence | None, rows: list[RequestRow]) -> RequestRow | None:
     """The request in whose lines the primary evidence stands."""
     for row in rows:
-        if line and row.session == line.session and row.first_line <= line.line <= row.last_line:
+        if line is None or (row.session, row.path) != (line.session, line.path):
+            continue
+        if row.first_line <= line.line <= row.last_line:
             return row
     return None
 

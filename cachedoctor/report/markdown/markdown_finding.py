@@ -133,20 +133,28 @@ def _first_fix(finding: Finding, fix: DoNow | None) -> list[str]:
     """The first thing to do, as the other formats name it."""
     if fix is None:
         return []
-    key, parts = capital(fix.kind), []
-    for step in fix.steps:
-        parts.append("Then:" if step.text == "then" else f"{key}: {prose(step.text)}")
-        parts += [fenced(step.commands, _FORMS.get(step.form, ""))] if step.commands else []
-        key = "Then"
     if fix.steps:
-        return [*parts, *(prose(words) for words in (fix.text, *fix.notes))]
+        return [*_formed(fix, f"{capital(fix.kind)}: "), *(prose(words) for words in (fix.text, *fix.notes))]
     words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
-    return [f"{key}: {prose(words)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
+    return [f"{capital(fix.kind)}: {prose(words)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
+
+
+def _formed(fix: DoNow, key: str, indent: str = "") -> list[str]:
+    """What to change in the form of what starts the server, the first step behind ``key``."""
+    parts = []
+    for at, step in enumerate(fix.steps):
+        then = "Then:" if step.text == "then" else f"Then: {prose(step.text)}"
+        parts.append(f"{indent}{then}" if at else f"{key}{prose(step.text)}")
+        parts += [fenced(step.commands, _FORMS.get(step.form, ""), indent)] if step.commands else []
+    return parts
 
 
 def _fix(finding: Finding, others: list[DoNow]) -> list[str]:
     parts = []
     for other in others:
+        if other.steps:
+            parts += _formed(other, f"- {prose(other.text)} ", "  ")
+            continue
         words = f"{do_now.belongs(finding)} {other.text}" if other.options else other.text
         parts.append(f"- {prose(words)}")
         if other.commands:

@@ -17,11 +17,11 @@ from cachedoctor.report.secrets import hidden
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.account_words import computed_for
 from cachedoctor.report.words.cause_words import Shared, shared
-from cachedoctor.report.words.coverage import remarks, undecided
+from cachedoctor.report.words.coverage import cannot_tell, remarks
 from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.not_evaluated_words import grouped
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
-from cachedoctor.report.words.verdicts import switched_off, verdict
+from cachedoctor.report.words.verdicts import leading, switched_off, verdict
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
@@ -65,9 +65,9 @@ def _rows(report: Report, findings: list[Finding]) -> dict[int, RequestRow]:
 
 
 def _title(report: Report, findings: list[Finding]) -> str:
-    if not findings:
+    if not leading(report):
         names = dict.fromkeys(_server_name(s) for s in report.sessions[:SESSIONS])
-        said = "cannot tell" if undecided(report) else "no findings"
+        said = "cannot tell" if cannot_tell(report) is not None else "no cause found" if findings else "no findings"
         return f"## {', '.join(names) or _program(server_words.LLAMA)}: {said}"
     engine = server_words.of_rule(findings[0].code)
     return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
@@ -113,7 +113,8 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
     if len(report.sessions) > len(shown):
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
     backend = ", GGML backend" if any(s.engine == server_words.LLAMA for s in shown) else ""
-    parts.append(f"Please add: operating system, hardware{backend}, command line. The log does not say them.")
+    line = "" if all(s.cmdline is not None for s in shown) else ", command line"
+    parts.append(f"Please add: operating system, hardware{backend}{line}. The log does not say them.")
     rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
     return [*parts, details("Settings that the log shows", *rows)] if rows else parts
 
@@ -125,6 +126,7 @@ def _server(session: Session, several: bool) -> str:
         f"- Version: {prose(server_words.program(s))} {version}".rstrip(),
         f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
         *_kept(s),
+        *([f"- Command line: {code(hidden(s.cmdline))}"] if s.cmdline is not None else []),
     ]
     if several:
         origin = f" {code(hidden(s.origin))}" if s.origin else ""

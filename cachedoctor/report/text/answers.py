@@ -9,10 +9,12 @@ from cachedoctor.report.text import command_rows
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.palette import COMMAND, KEY
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import coverage, do_now, slow_words, verdicts
+from cachedoctor.report.words import client_words, coverage, do_now, slow_words, verdicts
 
 _WIDE = 14
 """Cells of the keys."""
+_CLIENTS = 8
+"""Clients that have a row of their own."""
 
 
 def healthy(page: Page, report: Report) -> None:
@@ -49,6 +51,12 @@ def slowest(page: Page, report: Report) -> None:
     """Write the slowest requests, and why each took so long."""
     for at, turn in enumerate(report.slowest):
         _keyed(page, "" if at else "slowest turns", f"{slow_words.split(turn)}; {slow_words.reason(turn)}")
+
+
+def clients(page: Page, report: Report) -> None:
+    """Write what the requests of each client took, where there are several."""
+    for at, row in enumerate(client_words.rows(report, _CLIENTS)):
+        _keyed(page, "" if at else "clients", f"{row.who}: {client_words.sentence(row)}")
 
 
 def slow_beside(page: Page, report: Report) -> None:

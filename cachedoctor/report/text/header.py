@@ -33,10 +33,10 @@ def show(page: Page, report: Report) -> None:
             page.row((server_words.LLAMA, "bold"))
         for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
             _keyed(page, key, words)
-        account = computed_for(report)
-        if account:
-            page.facts([(f"{'account':<10}", "bold")], account, 10)
+        _account(page, report)
         _slots(page, report)
+    else:
+        _account(page, report)
     several = len(report.sessions) > 1
     text_measured.show(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])
     for info in report.inputs:
@@ -56,13 +56,21 @@ def short(page: Page, report: Report) -> None:
         page.facts([(f"{'servers':<10}", "bold")], f"{number(len(found))}: {words}{more}", 10)
     if any(session.engine == server_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
-        account = computed_for(report) if cannot_tell(report) is None else ""
-        if account:
-            page.facts([(f"{'account':<10}", "bold")], account, 10)
+        if cannot_tell(report) is None:
+            _account(page, report)
+    else:
+        _account(page, report)
     text_measured.short(page, [(place(s) if len(found) > 1 else "", s) for s in found if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
+
+
+def _account(page: Page, report: Report) -> None:
+    """Write what the computed tokens were, where that is known: of a server without requests by its KV events."""
+    account = computed_for(report)
+    if account:
+        page.facts([(f"{'account':<10}", "bold")], account, 10)
 
 
 def _slots(page: Page, report: Report) -> None:

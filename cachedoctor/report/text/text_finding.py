@@ -100,7 +100,16 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in do_now.remedies(finding):
         _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
-        commands(page, remedy.commands, 6)
+        form = do_now.form_of(remedy, around.fix)
+        if form:
+            for step in form:
+                page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
+                is_shell = step.form in ("sh", "options")
+                rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - 6) if is_shell else [c])]
+                for row in rows:
+                    page.row(" " * 6, (row, COMMAND))
+        else:
+            commands(page, remedy.commands, 6)
     for reference in finding.references:
         _labelled(page, "see", reference)
     page.row("  = ", ("more: ", KEY), f"cachedoctor explain {finding.code}")
@@ -149,7 +158,8 @@ def _steps(page: Page, head: Part, fix: DoNow) -> None:
     for step in fix.steps:
         is_shell = step.form in ("sh", "options")
         rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - _KEY - 2) if is_shell else [c])]
-        short = len(rows) == 1 and len(f"{step.text}: {rows[0]}") <= page.width - _KEY
+        used = len(head) if isinstance(head, str) else len(head[0])
+        short = len(rows) == 1 and used + len(f"{step.text}: {rows[0]}") <= page.width
         if short and is_shell:
             page.row(head, f"{step.text}: ", (rows[0], COMMAND))
         elif step.where == "client" and rows:

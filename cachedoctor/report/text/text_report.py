@@ -18,10 +18,11 @@ from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_finding import Around
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.cause_words import Shared, shared
-from cachedoctor.report.words.coverage import cannot_tell, remarks, undecided
+from cachedoctor.report.words.coverage import cannot_tell, others, read, remarks, undecided
 from cachedoctor.report.words.filter_words import filtered, shown_requests
 from cachedoctor.report.words.not_evaluated_words import grouped
-from cachedoctor.report.words.numbers import count, number, percent
+from cachedoctor.report.words.numbers import number
+from cachedoctor.report.words.unknown_list import listed
 from cachedoctor.report.words.verdicts import leading, switched_off, verdict
 
 _URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
@@ -60,7 +61,7 @@ def render(
     leads = leading(report)
     if told is not None and not leads:
         answers.cannot_tell(page, report, told, verbose)
-    elif not findings:
+    elif not leads:
         answers.healthy(page, report)
     if verbose:
         for finding in findings:
@@ -74,6 +75,7 @@ def render(
         _everything(page, report)
     else:
         _rest(page, report, bool(leads))
+    _unknown(page, report)
     answers.last(page, report)
 
 
@@ -176,6 +178,8 @@ def _rest(page: Page, report: Report, has_causes: bool) -> None:
     if has_causes:
         answers.slow_beside(page, report)
     header.short(page, report)
+    if others(report):
+        page.facts([(f"{'read':<10}", "bold")], read(report), 10)
     for said in remarks(report):
         page.prose([], said, 2)
     if report.ignored:
@@ -183,16 +187,27 @@ def _rest(page: Page, report: Report, has_causes: bool) -> None:
     answers.folded(page, report)
 
 
+def _unknown(page: Page, report: Report) -> None:
+    """Write the lines that are no known message, where they were asked for; a path or a shape stays in one piece."""
+    rows = listed(report)
+    if rows:
+        page.gap()
+        for row in rows:
+            page.row(row)
+        page.gap()
+
+
 def _everything(page: Page, report: Report) -> None:
     header.show(page, report)
     if undecided(report):
         answers.seen(page, report)
     answers.slowest(page, report)
+    answers.clients(page, report)
     if report.not_evaluated:
         page.gap()
         _not_evaluated(page, report.not_evaluated, report.restart)
     page.gap()
-    page.prose([], read(report), 2)
+    page.prose([], f"Read {read(report)}.", 2)
     for said in remarks(report):
         page.prose([], said, 2)
     if leading(report):
@@ -214,15 +229,3 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
     if restart is not None:
         page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)
         text_finding.commands(page, restart.command.splitlines(), 6)
-
-
-def read(report: Report) -> str:
-    """Say how much was read."""
-    lines = sum(i.lines for i in report.inputs)
-    inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
-    if not report.inputs:
-        return "Read no log."
-    if not lines:
-        return f"Read 0 lines{inputs}."
-    known = percent(sum(i.recognised for i in report.inputs), lines)
-    return f"Read {count(lines, 'line')}{inputs}, {known} recognised."

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
+from cachedoctor.account.asking import asker
 from cachedoctor.account.from_numbers import lost_elsewhere, slot_taken
 from cachedoctor.model import (
     CacheSample,
@@ -42,11 +43,13 @@ def encode_request(judged: Judged) -> bytes:
     r, said = judged.request, judged.verdict
     choice, asked = r.seen.choice, r.seen.asked
     client, server = _split(judged)
+    who = asker(judged)
     hidden = not r.lost_tokens and not r.checkpoints_shown and r.seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
-            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line, r.last_line,
+            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line - r.before,
+            r.last_line - r.before,
             r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
             choice.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
             r.lost_tokens, r.outcome, r.partial, list(said.codes),
@@ -54,7 +57,7 @@ def encode_request(judged: Judged) -> bytes:
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client, asked.endpoint,
             said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
-            r.at_least,
+            r.at_least, None if who is None else who.by, None if who is None else who.name,
         )
     )  # fmt: skip
 
@@ -107,6 +110,8 @@ def session(s: Session) -> dict[str, Any]:
     if s.program is not None:
         out["program"] = s.program
     out["periods"] = [_period(period) for period in s.periods]
+    if s.kv_events:
+        out["kv_events"] = s.kv_events
     return out
 
 
@@ -141,6 +146,7 @@ def tail(report: Report) -> dict[str, Any]:
         "causes": causes(report.findings),
         "slowest": report.slowest,
         "fix": report.fix,
+        "clients": report.clients,
     } | ({} if report.unknown is None else {"unknown": report.unknown})
 
 

@@ -16,6 +16,7 @@ from cachedoctor.model import (
     Account,
     CacheDoctorError,
     CacheSample,
+    ClientAccount,
     Filtered,
     Finding,
     First,
@@ -63,6 +64,7 @@ class _Rest(msgspec.Struct):
     slots: list[SlotReuse] = msgspec.field(default_factory=list)
     ignored: list[str] = msgspec.field(default_factory=list)
     accounts: list[Account] = msgspec.field(default_factory=list)
+    clients: list[ClientAccount] = msgspec.field(default_factory=list)
     filtered: Filtered | None = None
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
     fix: list[Fix] = msgspec.field(default_factory=list)
@@ -142,7 +144,7 @@ def read(data: bytes, name: str) -> Report:
         rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
         rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
         StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
-        slowest=rest.slowest, fix=rest.fix, unknown=rest.unknown,
+        slowest=rest.slowest, fix=rest.fix, unknown=rest.unknown, clients=rest.clients,
     )  # fmt: skip
 
 

@@ -45,4 +45,5 @@ def computed_for(report: Report) -> str:
     if account is None:
         return ""
     found = sorted((part for part in parts(account) if part.row != "reused"), key=lambda part: -part.tokens)
-    return ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in found)
+    words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in found)
+    return f"{words} (KV events)" if any(entry.proof for entry in account.entries) else words

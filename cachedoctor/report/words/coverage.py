@@ -77,7 +77,7 @@ def too_little(report: Report) -> bool:
     """Whether all that was measured is one interval or batch for each engine: reuse is what several requests share."""
     if report.totals.requests or not report.sessions:
         return False
-    if any(s.engine == LLAMA or s.counters or s.answers for s in report.sessions):
+    if any(s.engine == LLAMA or s.counters or s.answers or s.kv_events for s in report.sessions):
         return False
     amounts = [_amount(period) for s in report.sessions for period in s.periods]
     return max(amounts, default=0) == 1
@@ -175,6 +175,29 @@ def _length(row: RequestRow, field: str) -> str:
         return f"{number(low)} to {number(high)}"
     value: int | None = getattr(row, field)
     return "" if value is None else number(value)
+
+
+def others(report: Report) -> int:
+    """Count the lines that were read and are no known message."""
+    return sum(info.lines - info.recognised for info in report.inputs)
+
+
+def read(report: Report) -> str:
+    """Say how much was read, and how many lines of it are no known message."""
+    inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
+    lines, left = sum(info.lines for info in report.inputs), others(report)
+    if not report.inputs:
+        return "no log"
+    known = f"{count(lines, 'line')}{inputs}"
+    if not left:
+        return f"{known}, all of them known" if lines else known
+    if any(info.launcher == "lm-studio" for info in report.inputs):
+        such = "dates on rows of their own"
+    elif any(session.engine == LLAMA for session in report.sessions) or not report.sessions:
+        such = "start-up and samplers"
+    else:
+        such = "start-up and an access log"
+    return f"{known}: {number(lines - left)} known, {number(left)} others such as {such}"
 
 
 def numbered(report: Report) -> str:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from cachedoctor.model import Finding, Fix, FixStep, Remedy, Report, option_rows
+from cachedoctor.model import Finding, Fix, FixStep, OptionChange, OtherFix, Remedy, Report, option_rows
 from cachedoctor.report.words import server_words
 from cachedoctor.report.words.cause_words import shared
 from cachedoctor.report.words.sentences import capital, leading
@@ -42,6 +42,8 @@ class DoNow(NamedTuple):
     """The same in the form of what starts the server, for all findings of it; none where that is not known."""
     notes: Sequence[str] = ()
     """What the steps take, and what to know of them."""
+    changes: Sequence[OptionChange] = ()
+    """Options that the steps set."""
 
     @property
     def options(self) -> bool:
@@ -70,9 +72,9 @@ def remedies(finding: Finding) -> list[Remedy]:
 
 def _risk(remedy: Remedy) -> int:
     """How much is at stake: a look, a setting of a client, advice, another start of the server."""
-    if remedy.purpose == "look":
+    if remedy.purpose == "look" or remedy.settings:
         return 0
-    return 3 if remedy.options else 1 if remedy.settings else 2
+    return 3 if remedy.options else 2
 
 
 def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
@@ -102,16 +104,24 @@ def _cannot(finding: Finding, remedy: Remedy, fix: Fix | None) -> bool:
     foreign = not any(step.where == "server" for step in fix.steps) and bool(fix.notes) and fix.launcher is None
     if not foreign and fix.launcher not in _WINDOWS:
         return False
-    return not (_merged(finding, remedy, fix) and any(step.where == "server" for step in fix.steps))
+    steps = fix.steps if _merged(finding, remedy, fix) else form_of(remedy, fix)
+    return not any(step.where == "server" for step in steps)
 
 
 def second(finding: Finding, fix: Fix | None = None) -> DoNow | None:
     """Return what else may be done."""
-    found = next((r for r in remedies(finding)[1:] if not _cannot(finding, r, fix)), None)
+    found = next((r for r in remedies(finding)[1:] if not _cannot(finding, r, fix) and not _done(r, fix)), None)
     if found is None or (finding.confidence == "low" and _risk(found) == 3):
         return None
     other = of_remedy(finding, found, fix)
     return None if other == of_finding(finding, fix) else other
+
+
+def _done(remedy: Remedy, fix: Fix | None) -> bool:
+    """Whether what is merged for the server, in the form of its launcher, does what a remedy asks for."""
+    if fix is None or fix.launcher is None or not remedy.options:
+        return False
+    return all(change in fix.options for change in remedy.options)
 
 
 def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
@@ -130,8 +140,23 @@ def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow
     knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
     if fix is not None and knows and _merged(finding, remedy, fix):
         notes = [*fix.costs, *(capital(note) for note in fix.notes)]
-        return DoNow(text, _rows(fix), kind, fix.steps, notes)
+        return DoNow(text, _rows(fix.steps), kind, fix.steps, notes, fix.options)
+    for other in _other(remedy, fix):
+        if other.steps:
+            return DoNow(text, _rows(other.steps), kind, other.steps, list(map(capital, other.notes)), other.options)
     return DoNow(text, list(remedy.commands), kind)
+
+
+def form_of(remedy: Remedy, fix: Fix | None) -> Sequence[FixStep]:
+    """Return one remedy alone in the form of the launcher; nothing where that is not known or it has no such form."""
+    return [step for other in _other(remedy, fix) for step in other.steps]
+
+
+def _other(remedy: Remedy, fix: Fix | None) -> list[OtherFix]:
+    """A remedy in the form of the launcher; empty where that is not known, or where it is merged with others."""
+    if fix is None or not remedy.options:
+        return []
+    return [other for other in fix.others if other.options == remedy.options][:1]
 
 
 def _merged(finding: Finding, remedy: Remedy, fix: Fix) -> bool:
@@ -142,8 +167,8 @@ def _merged(finding: Finding, remedy: Remedy, fix: Fix) -> bool:
     return next(wanted, None) == remedy
 
 
-def _rows(fix: Fix) -> list[str]:
-    return [row for step in fix.steps for row in step.commands]
+def _rows(steps: Sequence[FixStep]) -> list[str]:
+    return [row for step in steps for row in step.commands]
 
 
 def plain(finding: Finding, found: DoNow) -> list[str]:
@@ -184,7 +209,7 @@ def of_report(report: Report) -> Last | None:
 
 def _last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
     if found.steps and fix is not None:
-        return _of_steps(fix)
+        return _of_steps(found, fix)
     if not found.commands:
         sentences = leading(found.text, _SENTENCE)
         return Last(sentences if len(sentences) <= _SENTENCE else _ASIDE.sub("", sentences))
@@ -192,29 +217,34 @@ def _last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
         return Last(f"start {_program(finding)} with", found.commands[0])
     if any(r.options and r.commands == found.commands for r in finding.remedies):
         return Last(f"in the shell of {_program(finding)}, then restart it:", found.commands[0])
-    return Last("", found.commands[0])
+    settings = [s for r in finding.remedies if r.settings and r.commands == found.commands for s in r.settings]
+    # whose setting it is must be said where it may be another client
+    return Last(f"with {settings[0].client}:" if settings and found.kind == "try" else "", found.commands[0])
 
 
-def _of_steps(fix: Fix) -> Last:
+def _of_steps(found: DoNow, fix: Fix) -> Last:
     """The cheapest test: what a client needs; then what starts the server anew with the change that stands above."""
-    first, last = fix.steps[0], fix.steps[-1]
+    first, last = found.steps[0], found.steps[-1]
     if first.where == "client" and first.commands:
         return Last("", first.commands[0])
+    if fix.launcher == "ollama" and len(found.steps) == len(last.commands) == 1:
+        return Last("in the environment of ollama serve, then restart it:", last.commands[0])
     if last.form == "sh" and last.commands:
-        if len(fix.steps) > 1 and last is not first:
+        if len(found.steps) > 1 and last is not first:
             return Last("make the change above, then", last.commands[0])
-        rows = option_rows([change for change in fix.options if not change.remove])
+        rows = option_rows([change for change in found.changes if not change.remove])
         if len(last.commands) > 1 or len(last.commands[0]) > _LONG:
             return Last(f"start {_started(fix)} with", rows[-1]) if rows else Last("use the command line above")
         return Last("", last.commands[0])
+    if fix.launcher == "lm-studio":
+        alone = len(found.steps) == len(last.commands) == 1
+        return Last(f"{last.text}:", last.commands[0]) if alone else Last("load the model anew with the change above")
     if last.form == "options" and len(last.commands) == 1:
         return Last(f"start {_started(fix)} with", last.commands[0])
-    if last.form == "words":
-        return Last(f"{last.text}: {'; '.join(last.commands)}")
-    set_ = [change for change in fix.options if not change.remove and not change.variable]
+    set_ = [change for change in found.changes if not change.remove and not change.variable]
     if set_:
         return Last(f"make the change above, so that {_started(fix)} starts with", option_rows(set_)[0])
-    return Last(f"make the change above ({last.text.partition(':')[0]})" if _rows(fix) else last.text)
+    return Last(f"make the change above ({last.text.partition(':')[0]})" if _rows(found.steps) else last.text)
 
 
 def _started(fix: Fix) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cachedoctor.model import Answers, BatchPeriod, Counters, Period, SamplePeriod, Session
+from cachedoctor.model import Answers, BatchPeriod, Counters, KvEvents, Period, SamplePeriod, Session
 from cachedoctor.report import sanitize
 from cachedoctor.report.words import measured_table
 from cachedoctor.report.words.measured_table import Grid, begun, rate
@@ -25,7 +25,7 @@ Said = list[tuple[str, str]]
 
 def measures(session: Session) -> bool:
     """Whether there is anything to say of it besides requests."""
-    return session.engine != LLAMA or bool(session.periods or session.counters or session.answers)
+    return session.engine != LLAMA or bool(session.periods or session.counters or session.answers or session.kv_events)
 
 
 def said(session: Session) -> Said:
@@ -40,6 +40,7 @@ def said(session: Session) -> Said:
     if not intervals and not batches and has_log(session) and session.engine in _NOTHING:
         found.append(("log", _NOTHING[s.engine]))
     found += _most([("metrics", _counted(counters)) for counters in session.counters])
+    found += _most([("events", _published(events)) for events in session.kv_events])
     return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in session.answers])
 
 
@@ -68,6 +69,9 @@ def looked_at(sessions: Sequence[Session]) -> str:
         parts.append("metrics")
     if answers:
         parts.append(count(answers, "response"))
+    messages = sum(events.messages for s in sessions for events in s.kv_events)
+    if messages:
+        parts.append(count(messages, "message") + " of KV events")
     if not parts:
         parts.append(f"the settings of {count(len(sessions), 'server')}")
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
@@ -76,7 +80,7 @@ def looked_at(sessions: Sequence[Session]) -> str:
 def has_log(session: Session) -> bool:
     """Whether there is a log of it, and not only what lies beside one."""
     beside = {c.path for c in session.counters} | {a.path for a in session.answers if a.source != "log"}
-    return session.path not in beside
+    return session.path not in beside | {events.path for events in session.kv_events}
 
 
 def largest(sessions: Sequence[Session], most: int) -> list[Session]:
@@ -224,6 +228,8 @@ def _counted(c: Counters) -> str:
         found.append(f"although {count(c.prompt_tokens, 'prompt token')} came")
     if c.computed is not None:
         found.append(f"{number(c.computed)} computed")
+    if c.cached_external:
+        found.append(f"{number(c.cached_external)} came from a cache outside")
     if c.external_looked_up:
         found.append(f"{number(c.external_looked_up)} looked up outside")
         found += [f"{number(c.external_reused)} of them found"] if c.external_reused is not None else []
@@ -233,6 +239,44 @@ def _counted(c: Counters) -> str:
         found.append(count(c.preemptions, "retraction" if c.source == "sglang" else "preemption"))
     said = ", ".join(found) or "nothing of the prefix cache in it"
     return f"{c.path} {since}{_engine(c.engine)}: {said}"
+
+
+_ROWS = {
+    "evicted": "stored again after they had been removed for want of room",
+    "emptied": "stored again after the cache had been emptied",
+    "changed": "behind another beginning than before",
+    "salted": "under another salt, adapter or image",
+    "routed": "on another engine than before",
+    "present": "while they were there",
+    "new": "new",
+}
+_DOUBTS = {
+    "groups": "cannot tell why blocks were stored: layers of several kinds have blocks of their own",
+    "tiers": "cannot tell why blocks were stored: some come back from a slower memory",
+    "names": "cannot tell why blocks were stored: the hashes of this version do not name what comes before a block",
+}
+
+
+def _published(events: KvEvents) -> str:
+    """What recorded KV events say of the blocks that were stored."""
+    rows = [f"{number(tokens)} {words}" for name, words in _ROWS.items() if (tokens := getattr(events, name))]
+    gaps = []
+    if events.missing:
+        gaps.append(f"{count(events.missing, 'message')} missing")
+    if events.late:
+        gaps.append("begun after the server")
+    if events.unread:
+        gaps.append(f"{number(events.unread)} unread")
+    if events.forgotten:
+        gaps.append(f"{count(events.forgotten, 'block')} forgotten")
+    if events.restarts:
+        gaps.append(count(events.restarts, "restart"))
+    said = f"{count(events.stored, 'token')} computed and stored in blocks" + (f": {', '.join(rows)}" if rows else "")
+    if events.doubt:
+        said = _DOUBTS[events.doubt]
+    return (
+        f"{events.path}, {count(events.messages, 'message')} of KV events{''.join(f', {gap}' for gap in gaps)}: {said}"
+    )
 
 
 def _answered(answers: Answers) -> str:

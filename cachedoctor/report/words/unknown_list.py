@@ -9,10 +9,10 @@ _SHOWN = 20
 """Shapes; JSON has them all."""
 
 
-def listed(report: Report) -> str:
-    """Write the list as rows of text; empty where it was not asked for."""
+def listed(report: Report) -> list[str]:
+    """Return the list as rows of text; empty where it was not asked for."""
     if report.unknown is None:
-        return ""
+        return []
     several = len(report.inputs) > 1
     lines = sum(info.lines for info in report.inputs)
     left = sum(shape.count for shape in report.unknown)
@@ -22,4 +22,4 @@ def listed(report: Report) -> str:
         rows.append(f"{number(shape.count):>9}  {shape.shape}  (first: {place})")
     if len(report.unknown) > _SHOWN:
         rows.append(f"{'':9}  and {count(len(report.unknown) - _SHOWN, 'more shape')}: --format json has them all")
-    return "\n".join(rows) + "\n"
+    return rows

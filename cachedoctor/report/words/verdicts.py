@@ -57,6 +57,8 @@ def healthy(report: Report) -> Healthy | None:
     new = sum(part.tokens for part in rows if part.row == "new")
     open_ = max(account.not_placed, totals.open_requests or 0)
     left = f"; of {count(open_, 'request')} the log does not tell" if open_ else ""
+    cut = sum(finding.count for finding in report.findings if finding.code == _CUT)
+    left += f"; {count(cut, 'request')} {'is' if cut == 1 else 'are'} not whole in this log" if cut else ""
     if lost > _FEW * account.prompt_tokens:
         words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in rows)
         return Healthy("no cause", f"found for what was not reused: {words}{left}")
@@ -75,9 +77,19 @@ def _every(report: Report) -> str:
 
 
 def leading(report: Report) -> list[Finding]:
-    """Return the findings that say what to do; none where nothing can be told but that the log is cut."""
-    cut = cannot_tell(report) is not None and all(finding.code == _CUT for finding in report.findings)
-    return [] if cut else report.findings
+    """Return the findings that say what to do; none where it is no more than that the log is cut.
+
+    That leads only where nothing can be said of the requests, neither that it cannot be told nor that the cache works.
+    """
+    if any(finding.code != _CUT for finding in report.findings):
+        return report.findings
+    return [] if cannot_tell(report) is not None or _works(report) else report.findings
+
+
+def _works(report: Report) -> bool:
+    """Whether what is left of a cut log shows that something was reused, and nothing lost."""
+    said = healthy(report)
+    return said is not None and said.key == "cache works" and report.totals.cached_tokens > 0
 
 
 def causes(report: Report) -> str:
@@ -108,6 +120,8 @@ def verdict(report: Report) -> str:
     """Sum up in a sentence what was found, and what could not be."""
     open_rules = len({rule.code for rule in report.not_evaluated})
     left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
+    if report.findings and not leading(report) and not undecided(report):
+        return f"No cause found. {checked(report)}{left}. {severities(report.findings)}."
     if report.findings:
         each = len(found_causes(report.findings))
         of = f", of {count(each, 'cause')}" if each < len(report.findings) else ""

@@ -15,9 +15,11 @@ from cachedoctor.rules.base import (
     RequestRule,
     RuleContext,
     SessionFinding,
+    first_tokens,
     n,
     stated,
     times,
+    token,
     unfinished,
 )
 from cachedoctor.rules.client.changes import from_prompts, prompts_prove, texts_prove
@@ -83,7 +85,7 @@ def say(g: Group) -> FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
     matched = (
-        f"only the first {n(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        f"only {first_tokens(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
         if f["lcp"] is not None
         else f"the prompt has {n(r.prompt_tokens)}"
     )
@@ -93,7 +95,7 @@ def say(g: Group) -> FindingText:
         else f"{times(g.count)}; this log does not say what that cost"
     )
     at = (
-        f"the prompts differ from token {n(f['lcp'])} on"
+        f"the prompts differ from {token(f['lcp'])} on"
         if f["lcp"] is not None
         else "the prompts differ in their first words"
     )

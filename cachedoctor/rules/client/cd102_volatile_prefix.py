@@ -21,6 +21,7 @@ from cachedoctor.rules.base import (
     n,
     stated,
     times,
+    token,
     unfinished,
 )
 from cachedoctor.rules.client.changes import (
@@ -126,7 +127,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
 def say(g: Group) -> FindingText:
     """Name the kind of value and where it belongs."""
     f, r = g.numbers, g.worst_request
-    at = "" if f["lcp"] is None else f" at token {n(f['lcp'])}"
+    at = "" if f["lcp"] is None else f" at {token(f['lcp'])}"
     cost = (
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}; the prompt has {n(r.prompt_tokens)} tokens"
         if g.tokens

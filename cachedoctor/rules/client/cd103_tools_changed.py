@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -46,7 +46,7 @@ def say(g: Group) -> FindingText:
     """Say what happened to the tools."""
     f = g.numbers
     return FindingText(
-        f"{_WHAT[f['kind']]} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"{_WHAT[f['kind']]} at {token(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Templates render the tools in front of the conversation, and nothing behind the change can be reused."
         + why_client(g),
         by_difference(g, [_KEEP]),

@@ -17,6 +17,7 @@ from cachedoctor.rules.base import (
     marked,
     n,
     times,
+    token,
 )
 from cachedoctor.rules.client.changes import (
     cost_of_change,
@@ -109,7 +110,7 @@ def say(g: Group) -> FindingText:
             )
         )
     return FindingText(
-        f"the history changed where an earlier reply begins (token {n(f['lcp'])}), and {n(f['changed'])} tokens of old turns are gone, "
+        f"the history changed where an earlier reply begins ({token(f['lcp'])}), and {n(f['changed'])} tokens of old turns are gone, "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
         f"reasoning looks like: template or client leave it out once a new user message follows.{why_client(g)}",

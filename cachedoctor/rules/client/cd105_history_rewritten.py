@@ -18,6 +18,7 @@ from cachedoctor.rules.base import (
     marked,
     n,
     times,
+    token,
 )
 from cachedoctor.rules.client.changes import (
     by_difference,
@@ -141,7 +142,7 @@ def _of_request(g: Group) -> FindingText:
         f"over {times(g.count)}",
         f"With another system prompt or other tools it shares no beginning with the conversation that it sums up.{why_client(g)}",
         by_difference(g, []),
-        [RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at token {n(f['lcp'])}")],
+        [RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {token(f['lcp'])}")],
         references(g),
     )
 
@@ -154,7 +155,7 @@ def say(g: Group) -> FindingText:
     least = "at least " if "held_tokens" in r.at_least else ""
     again = " more than once" if g.count > 1 else ""
     what = "first message" if _of_head(f.get("place")) else "history"
-    place = f"from token {n(f['lcp'])} of {least}{n(f['reference'])} on"
+    place = f"from {token(f['lcp'])} of {least}{n(f['reference'])} on"
     return FindingText(
         (
             f"the {what} changed{again}, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
@@ -184,7 +185,7 @@ def _not_the_head(g: Group) -> str:
     f, r = g.numbers, g.worst_request
     if f.get("place") and (r.common_prefix_tokens or 0) < EARLY * (r.prompt_tokens or 0):
         return "the prompts themselves show which message changed"
-    return f"{n(f['lcp'])} of {n(r.prompt_tokens)} tokens match"
+    return f"{n(f['lcp']).replace('~', 'about ')} of {n(r.prompt_tokens)} tokens match"
 
 
 RULE = RequestRule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.rules.client.changes import (
     from_prompts,
     prompts_prove,
@@ -25,7 +25,7 @@ def say(g: Group) -> FindingText:
     """Say what a rolling window costs and how to cut."""
     f = g.numbers
     return FindingText(
-        f"the oldest messages were dropped behind token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"the oldest messages were dropped behind {token(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused."
         + why_client(g),
         with_client(

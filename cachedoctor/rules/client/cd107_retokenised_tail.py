@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import First, Remedy
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.base import MIN_LOST, FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.rules.client.changes import (
     from_prompts,
     prompts_prove,
@@ -46,7 +46,7 @@ def say(g: Group) -> FindingText:
     """Say why so few tokens can cost so many."""
     f = g.numbers
     return FindingText(
-        f"the last turn came back as other tokens from token {n(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"the last turn came back as other tokens from {token(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
         f"hybrid, recurrent and sliding-window memory go back to a checkpoint before them.{why_client(g)}",
         with_client(

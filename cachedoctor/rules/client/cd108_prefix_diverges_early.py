@@ -203,17 +203,20 @@ def say(g: Group) -> FindingText:
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
         "(tools-changed), an early message that changed (history-rewritten).",
-        [
-            *([advice.cache_ram(g.session)] if f["turns"] else []),
-            advice.show_text(g.session),
-            advice.client(
-                "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
-            ),
-            Remedy(
-                "Or save two consecutive request bodies of the client and compare them.",
-                ["cachedoctor diff request1.json request2.json"],
-            ),
-        ],
+        advice.cheapest_first(
+            g.session,
+            [
+                *([advice.cache_ram(g.session)] if f["turns"] else []),
+                advice.show_text(g.session),
+                advice.client(
+                    "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
+                ),
+                Remedy(
+                    "Or save two consecutive request bodies of the client and compare them.",
+                    ["cachedoctor diff request1.json request2.json"],
+                ),
+            ],
+        ),
         [*out, *_left_open(f)],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times
+from cachedoctor.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
 
 
@@ -19,7 +19,7 @@ def say(g: Group) -> FindingText:
     f = g.numbers
     where = f" ({f['place']})" if f["place"] else ""
     return FindingText(
-        f"an image of the conversation changed{where} at token {n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"an image of the conversation changed{where} at {token(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata again, is "
         "another image, and nothing behind it can be reused.",
         [

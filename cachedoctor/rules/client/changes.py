@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.knowledge import clients
 from cachedoctor.model import Confidence, First, Remedy, RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n
+from cachedoctor.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
 
 MOST = 0.25
 """Share of the reference: a change of this size is charged with all that was lost behind it, a smaller one with itself."""
@@ -55,7 +55,7 @@ def texts_prove(s: RuleContext, **numbers: object) -> Proof:
 
 def seen_in_prompts(first_token: int | str) -> RuledOut:
     """The look-alike that is excluded once the prompts are known."""
-    return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at token {n(first_token)}")
+    return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {token(first_token)}")
 
 
 def client_of(g: Group) -> clients.Known | None:

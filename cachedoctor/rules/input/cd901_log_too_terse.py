@@ -76,7 +76,6 @@ def say(g: Group) -> FindingText:
         return _small(g)
     if g.numbers["symptom"]:
         return _symptom(g)
-    restart = advice.restart(session, {"accounting", "text", "prompts"})
     return FindingText(
         f"reuse was lost, and this log cannot show why: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
@@ -84,7 +83,7 @@ def say(g: Group) -> FindingText:
         + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
         [
-            Remedy(f"To see more in the next log. {restart.text}", options=restart.options, purpose="look"),
+            advice.see_more(session),
             *_experiment(session),
         ],
     )

@@ -35,7 +35,7 @@ def say(g: Group) -> FindingText:
         [
             Remedy(
                 "Give the whole log, with its start-up lines; several files of one server can be given together.",
-                ["cachedoctor analyze server.log.1 server.log"],
+                purpose="look",
             )
         ],
     )

@@ -100,7 +100,7 @@ def say(g: Group) -> FindingText:
                 g.session,
                 flags.CTX_CHECKPOINTS,
                 str(default),
-                f"Drop --ctx-checkpoints 0 (and LLAMA_ARG_CTX_CHECKPOINTS), or set a number. {advice.checkpoint_cost(g.session, default)}",
+                f"It takes the place of --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch them off. {advice.checkpoint_cost(g.session, default)}",
             )
         ],
         [

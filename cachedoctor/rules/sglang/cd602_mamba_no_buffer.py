@@ -55,7 +55,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFindi
     proof = f"; {proven} logged prompts began as an earlier one did" if proven else ""
     return SessionFinding(
         FindingText(
-            f"strategy no_buffer: {requests.count:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
+            f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
             f"{n(requests.cached)} of {n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
             _WHY,
             [extra_buffer(session), *([] if proven else [experiment(session)])],

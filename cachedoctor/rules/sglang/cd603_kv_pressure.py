@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
 from cachedoctor.model.period import FULL
+from cachedoctor.rules import kv_proof
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import (
     caching,
@@ -29,6 +30,9 @@ def inspect(session: Session) -> list[SessionFinding]:
     """Fire where the pool was full and reuse was lost: it fell in that time, or is low though prompts share something."""
     if caching(session) is False:
         return []
+    proof = kv_proof.pushed_out(session, lambda: _remedies(session))
+    if proof is not None:
+        return [proof]
     for period in periods(session):
         full = (period.token_usage or 0.0) >= FULL or crowded(period)
         if full and (lost := pressed(session, period, period.full_new_tokens, period.full_cached_tokens)):

@@ -1,4 +1,4 @@
-"""CD605: the pool of states of a hybrid model is full while its KV pool has room."""
+"""CD605: the memory for the states of a hybrid model is full while its KV cache has room."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def _note(
 ) -> SessionFinding:
     held = session.setting("mamba_states")
     of = f" (of {n(held)})" if isinstance(held, int) else ""
-    beside = "" if tokens is None else f", while the KV pool was used to {100 * tokens:.0f} %"
+    beside = "" if tokens is None else f", while the KV cache was used to {100 * tokens:.0f} %"
     claim = (
-        f"running requests held {100 * (period.mamba_usage or 0):.0f} % of the states{of}{beside}; "
+        f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of "
+        f"them{of}, next to none were left for reuse{beside}; "
         f"of {n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
     return SessionFinding(
@@ -95,7 +96,7 @@ def _remedies(session: Session) -> list[Remedy]:
 RULE = SessionRule(
     "CD605",
     "mamba-state-pressure",
-    "The pool of states of a hybrid model is full while the KV pool has room",
+    "The memory for the states of a hybrid model is full while the KV cache has room",
     severity="warning",
     inspect=inspect,
     engine="sglang",

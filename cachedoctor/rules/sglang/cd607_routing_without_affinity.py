@@ -79,12 +79,13 @@ def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: floa
     sure = proven >= TWICE and excluded
     severity: Severity = "warning" if sure else "note"
     confidence: Confidence = "high" if sure else "medium"
-    each = ", ".join(f"{r.name} {r.requests:,} requests, {r.cold:,} cold" for r in ranks[:8])
+    each = ", ".join(f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8])
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
     proof = f"; {n(proven)} logged prompts had been there and were not reused" if proven else ""
     return SessionFinding(
         FindingText(
-            f"{len(ranks)} data-parallel ranks with a cache each: {each}{more}; {100 * reused:.0f} % of the prompt tokens reused{proof}",
+            f"{len(ranks)} data-parallel ranks, each with a cache of its own, computed prompts from their first token: {each}{more}; "
+            f"{100 * reused:.0f} % of the prompt tokens were reused{proof}",
             _WHY,
             [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
             references=[

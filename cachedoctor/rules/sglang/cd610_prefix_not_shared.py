@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session
-from cachedoctor.rules import shared_beginnings
+from cachedoctor.rules import kv_proof, shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.rules.sglang.batch_periods import (
     EARLY,
@@ -43,6 +43,9 @@ def inspect(session: Session) -> list[SessionFinding]:
     if caching(session) is not True:
         return []
     given = shared_beginnings.given(session)
+    events = kv_proof.changed(session) if given is None else []
+    if events:
+        return events
     for period in periods(session):
         requests = seen(session, period)
         if requests is None or not requests.barely or crowded(period) or stateless(period):

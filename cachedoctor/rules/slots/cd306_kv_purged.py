@@ -60,8 +60,9 @@ def _own_parts(session: Session) -> Remedy:
 def say(g: Group) -> FindingText:
     """Say why slots were emptied and how to give them room."""
     return _text(
-        f"idle slots were emptied to make room in the shared KV memory (first at line {g.numbers['line']}): {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"idle slots were emptied to make room in the shared KV memory: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         g.session,
+        f", first at line {g.numbers['line']}",
     )
 
 
@@ -78,10 +79,10 @@ def alone(session: Session) -> list[SessionFinding]:
     return [SessionFinding(_text(claim, session), "", [(said.mark, "the first slot that was emptied")])]
 
 
-def _text(claim: str, session: Session) -> FindingText:
+def _text(claim: str, session: Session, place: str = "") -> FindingText:
     return FindingText(
         claim,
-        "With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are purged.",
+        f"With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are emptied{place}.",
         [
             advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True),
             _own_parts(session),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, SamplePeriod, SentBodies, Session, Setting, as_typed
-from cachedoctor.rules import shared_beginnings
+from cachedoctor.rules import kv_proof, shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.vllm import kv_flow, rolling
 from cachedoctor.rules.vllm.kv_flow import KvFlow
@@ -16,6 +16,9 @@ _PARTIAL = 1
 
 def inspect(session: Session) -> list[SessionFinding]:
     """Say it where bodies prove it, or where the tokens exceed the capacity and reuse stayed low."""
+    proof = kv_proof.pushed_out(session, lambda: _remedies(session))
+    if proof is not None or kv_proof.kept(session):
+        return [] if proof is None else [proof]
     size = session.settings.get("kv_tokens")
     if size is None or not isinstance(size.value, int) or not size.value or rolling.caching(session) is False:
         return []
@@ -128,6 +131,8 @@ def _remedies(session: Session) -> list[Remedy]:
 
 
 def _needs(session: Session) -> tuple[str, str] | None:
+    if kv_proof.of(session) is not None:
+        return None
     missing = rolling.needs_traffic(session)
     if missing is not None or rolling.caching(session) is False:
         return missing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
-from cachedoctor.rules import shared_beginnings
+from cachedoctor.rules import kv_proof, shared_beginnings
 from cachedoctor.rules.base import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.rules.shared_beginnings import Shared
 from cachedoctor.rules.vllm import kv_flow, request_groups, rolling
@@ -31,6 +31,9 @@ def inspect(session: Session) -> list[SessionFinding]:
         told = _decided(session, shared, found[0])
         if told is not None:
             return [told]
+    events = kv_proof.changed(session)
+    if events:
+        return events
     stretch = _barely(session, found, any_size=shared is not None)
     if stretch is None:
         return (_some(session) or _part(session, found)) if shared is None else []
@@ -45,6 +48,8 @@ def inspect(session: Session) -> list[SessionFinding]:
 
 def _pushed_out(session: Session) -> bool:
     """Whether the size of the cache explains it, as a replay of the bodies says, or else may explain it."""
+    if kv_proof.kept(session):
+        return False
     sent = session.sent
     if sent is not None and sent.complete and sent.kept is not None:
         return sent.share(sent.kept) <= rolling.LITTLE
@@ -129,7 +134,8 @@ def _of_this_log(session: Session, found: list[Stretch]) -> bool:
 
 def _decided(session: Session, found: Shared, stretch: Stretch) -> SessionFinding | None:
     """What given bodies say whatever the rate is: a healthy client hides a faulty one in it."""
-    words = FindingText(f"{found.said} ({stretch.said})", found.why, found.remedies)
+    said = f"{found.said}{kv_proof.beside(session, found.verdict)} ({stretch.said})"
+    words = FindingText(said, found.why, found.remedies)
     if found.verdict == "changed":
         sure: Confidence = "medium" if session.sent is not None and not session.sent.complete else "high"
         return SessionFinding(words, "changed", stretch.evidence, "warning", sure, found.difference)
@@ -206,7 +212,9 @@ def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[Rul
                 "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {n(size)} tokens long"
             )
         )
-    if rolling.fits(session, stretch):
+    if kv_proof.kept(session):
+        found.append(RuledOut("kv-pressure", "KV events: next to nothing was pushed out"))
+    elif rolling.fits(session, stretch):
         found.append(
             RuledOut(
                 "kv-pressure",
@@ -216,11 +224,15 @@ def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[Rul
     return found
 
 
+def _needs(session: Session) -> tuple[str, str] | None:
+    return None if kv_proof.changed(session) else rolling.needs_traffic(session)
+
+
 RULE = SessionRule(
     "CD510",
     "prefix-not-shared",
     "Caching works, and next to nothing is reused: the prompts do not share their beginning",
-    needs=rolling.needs_traffic,
+    needs=_needs,
     severity="warning",
     inspect=inspect,
     unless=_CAUSES,

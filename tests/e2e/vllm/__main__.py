@@ -7,13 +7,17 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from e2e.case import NotAsClaimedError
 from e2e.server import ServerDiedError
-from e2e.vllm import scenarios
+from e2e.vllm import kv_events, scenarios, whatif
 from e2e.vllm.check import analyze, title, unmet
 from e2e.vllm.scenario import FaultNotMadeError, Scenario, made, record, shares
+from e2e.whatif.__main__ import told
+from e2e.whatif.asked import NotAnsweredError, misplaced
 
 
 def passes(scenario: Scenario, folder: Path, recorded: bool) -> bool:
@@ -38,14 +42,32 @@ def passes(scenario: Scenario, folder: Path, recorded: bool) -> bool:
     return not faults
 
 
+def answered(questions: Sequence[whatif.Question], root: Path) -> int:
+    """Ask what-if questions and print what was reused, really and by the replay."""
+    within = ranked = settings = 0
+    for question in questions:
+        try:
+            answers = whatif.ask(question, root / question.name)
+        except (FaultNotMadeError, NotAnsweredError, ServerDiedError, OSError) as wrong:
+            print(f"{question.name}: FAILED: {wrong}", flush=True)
+            continue
+        within += told(question.name, answers)
+        ranked += not misplaced(answers)
+        settings += len(answers)
+    print(f"{within} of {len(questions)} questions within 2 %, ranked rightly in {ranked}; {settings} settings in all")
+    return 0 if within == ranked == len(questions) else 1
+
+
 def main() -> int:
     """Run what was asked for."""
-    known = {scenario.name: scenario for scenario in scenarios.ALL}
+    known: dict[str, Any] = {one.name: one for one in (whatif.ALL if "--whatif" in sys.argv else scenarios.ALL)}
     parser = argparse.ArgumentParser(prog="sh scripts/e2e vllm", description="Faults on a real vLLM, and their names.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(known)}")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--keep", metavar="FOLDER", type=Path, help="leave logs, metrics and responses there")
     where.add_argument("--check", metavar="FOLDER", type=Path, help="start nothing: read what --keep left there")
+    parser.add_argument("--whatif", action="store_true", help="answers of simulate, then a real vLLM with the setting")
+    parser.add_argument("--kv-events", action="store_true", help="record KV events, and hold them against the server")
     asked = parser.parse_args()
     names = asked.names or list(known)
     if unknown := [name for name in names if name not in known]:
@@ -54,8 +76,16 @@ def main() -> int:
         parser.error(f"{asked.keep} has {', '.join(there)} already")
     # As with Ctrl-C: leave by an exception, so that servers are stopped and folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if (asked.whatif or asked.kv_events) and asked.check:
+        parser.error("--whatif and --kv-events start servers: they have nothing to check without them")
     with tempfile.TemporaryDirectory(prefix="cachedoctor-e2e-") as folder:
         root = (asked.keep or asked.check or Path(folder)).absolute()
+        if asked.kv_events:
+            faults = kv_events.run(root / "kv-events")
+            print("\n".join(f"FAILED: {fault}" for fault in faults) or "the events say what the server did")
+            return 1 if faults else 0
+        if asked.whatif:
+            return answered([known[name] for name in names], root)
         failed = [name for name in names if not passes(known[name], root / name, bool(asked.check))]
     print(f"{len(names) - len(failed)} of {len(names)} scenarios as they should be")
     if failed:

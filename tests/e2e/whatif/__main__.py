@@ -11,19 +11,19 @@ from pathlib import Path
 
 from e2e.server import ServerDiedError
 from e2e.whatif.asked import Answer, NotAnsweredError, ask, misplaced
-from e2e.whatif.questions import ALL, Question
+from e2e.whatif.questions import ALL
 
 ENOUGH = 0.9
 """Share of the questions whose answers must all be within 2 %: 18 of 20."""
 
 
-def told(question: Question, answers: Sequence[Answer]) -> bool:
+def told(question: str, answers: Sequence[Answer]) -> bool:
     """Print the rows of a question; whether all are within the bound."""
     for answer in answers:
         verdict = "within" if answer.within else "OFF"
-        print(f"{question.name:42} {answer.setting:42} {answer.real:9,} {answer.replayed:9,}  {verdict}", flush=True)
+        print(f"{question:42} {answer.setting:42} {answer.real:9,} {answer.replayed:9,}  {verdict}", flush=True)
     for low, high in misplaced(answers):
-        print(f"{question.name}: RANKED WRONGLY: {high} really reuses more than {low}", flush=True)
+        print(f"{question}: RANKED WRONGLY: {high} really reuses more than {low}", flush=True)
     return all(answer.within for answer in answers)
 
 
@@ -53,7 +53,7 @@ def main() -> int:
             except (NotAnsweredError, ServerDiedError, OSError) as wrong:
                 print(f"{question.name:42} FAILED: {wrong}", flush=True)
                 continue
-            within += told(question, answers)
+            within += told(question.name, answers)
             ranked += not misplaced(answers)
             settings += len(answers)
     print(f"{within} of {len(chosen)} questions within 2 %, ranked rightly in {ranked}; {settings} settings in all")

@@ -1,0 +1,33 @@
+"""Who sent a request: what its body says, else what the log's line of the HTTP server says.
+
+``/team-a/v1/chat/completions`` from ``10.0.0.7`` is of the route ``/team-a``, ``/v1/chat/completions`` of the address.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.model import ClientName, Judged
+
+_INTERFACE = re.compile(
+    r"(/.{1,200}?)(?<!/chat)"
+    r"/(?:v\d/)?(?:chat/completions|completions?|messages|responses|infill|generate|embeddings|rerank)(?:\?.*)?",
+    re.ASCII,
+)
+_VERSION = re.compile(r"/v\d", re.ASCII)
+
+
+def asker(judged: Judged) -> ClientName | None:
+    """Name the client; None where nothing tells."""
+    if judged.asker is not None:
+        return judged.asker
+    request = judged.request
+    return logged(request.endpoint, request.client)
+
+
+def logged(path: str | None, address: str | None) -> ClientName | None:
+    """Name the client by what the log says: what stands before the interface tells tenants apart behind one proxy."""
+    found = _INTERFACE.fullmatch(path) if path is not None else None
+    if found is not None and not _VERSION.fullmatch(found[1]):
+        return ClientName("route", found[1])
+    return None if address is None else ClientName("address", address)

@@ -1,0 +1,169 @@
+"""Places the tokens of blocks by KV events: what was stored again after it had been removed was pushed out.
+
+``stored b1 b2``, ``removed b2``, ``stored b2``: b2 is lost for want of room. ``stored b9`` with the content of b2
+behind another beginning: changed. A block's id names it and all that comes before it; so two ids with one text from
+the beginning on differ by a salt, an adapter or an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import msgspec
+
+from cachedoctor.model.kv_events import (
+    ClearedBlocks,
+    KvEvents,
+    KvLine,
+    KvMessage,
+    KvUnread,
+    RemovedBlocks,
+    StoredBlocks,
+)
+
+_GONE, _EMPTIED, _THERE = "gone", "emptied", "there"
+_AGAIN = {_GONE: "evicted", _EMPTIED: "emptied", _THERE: "present"}
+"""Row of a block that was stored before, by what had become of it on the engine that stores it again."""
+_TOLD_APART = ("evicted", "emptied", "changed", "salted", "routed", "present")
+
+MAX_KNOWN = 1_000_000
+"""Different blocks that are remembered; of those unused for longest nothing is known any more."""
+
+_Place = tuple[int, int]
+"""Endpoint and rank: an engine with a cache of its own."""
+
+
+class _Block(msgspec.Struct):
+    parent: str | None
+    text: str | None
+    whole: bytes | None
+    """Its text and that of all blocks before it; None where a text is not known."""
+    size: int
+    """Tokens; 0 of one that was removed and never seen stored."""
+
+
+class _Engine(msgspec.Struct):
+    """What one engine has."""
+
+    state: dict[str, str] = msgspec.field(default_factory=dict)
+    """By id: ``_THERE``, or why not any more."""
+    last: int = -1
+    """Number of the last message."""
+    time: float = 0.0
+    """Of it, by the server's clock."""
+
+    def empty(self) -> None:
+        self.state = dict.fromkeys(self.state, _EMPTIED)
+
+
+class KvFold:
+    """Takes the lines of a recording in their order."""
+
+    def __init__(self, path: str, most: int = MAX_KNOWN) -> None:
+        self.sums = KvEvents(path)
+        self._most = most
+        self._engines: dict[_Place, _Engine] = {}
+        self._blocks: dict[str, _Block] = {}
+        """By id, the one unused for longest first."""
+        self._texts: set[str] = set()
+        self._wholes: set[bytes] = set()
+        self._groups: set[int] = set()
+
+    def take(self, lines: Iterable[KvLine]) -> KvEvents:
+        """Take all lines, and give the sums."""
+        for line in lines:
+            if isinstance(line, KvMessage):
+                self._message(line)
+            elif isinstance(line, KvUnread):
+                self.sums.unread += line.messages
+        sums = self.sums
+        sums.publishers = len(self._engines)
+        if len(self._groups) > 1:
+            sums.doubt = "groups"
+        if sums.doubt is not None:
+            for name in _TOLD_APART:
+                sums.new += getattr(sums, name)
+                setattr(sums, name, 0)
+        return sums
+
+    def _message(self, message: KvMessage) -> None:
+        sums = self.sums
+        place = message.source, message.rank or 0
+        engine = self._engines.get(place)
+        if engine is None:
+            engine = self._engines[place] = _Engine()
+            sums.late |= message.number > 0
+        elif message.number <= engine.last:
+            if message.time <= engine.time:
+                return  # it came twice
+            sums.restarts += 1
+            sums.missing += message.number
+            engine.empty()
+        else:
+            sums.missing += message.number - engine.last - 1
+        engine.last, engine.time = message.number, message.time
+        sums.messages += 1
+        for event in message.events:
+            if isinstance(event, ClearedBlocks):
+                engine.empty()
+            elif event.medium is not None:
+                sums.doubt = sums.doubt or "tiers"
+            elif isinstance(event, RemovedBlocks):
+                self._removed(engine, event)
+            else:
+                self._stored(engine, event)
+
+    def _removed(self, engine: _Engine, event: RemovedBlocks) -> None:
+        for one in event.ids:
+            known = self._blocks.get(one)
+            if known is None:  # stored before the recording began
+                self._remember(one, _Block(None, None, None, 0))
+            elif engine.state.get(one) == _THERE:
+                self.sums.removed += known.size
+            engine.state[one] = _GONE
+
+    def _stored(self, engine: _Engine, event: StoredBlocks) -> None:
+        sums = self.sums
+        self._groups.add(event.group)
+        parent, unknown = event.parent, len(event.texts) != len(event.ids)
+        for at, one in enumerate(event.ids):
+            block = self._block(parent, None if unknown else event.texts[at], event.size)
+            known = self._blocks.pop(one, None)
+            if known is not None and known.size and known.parent != parent:
+                sums.doubt = "names"
+            row = self._new(block) if known is None else _AGAIN.get(engine.state.get(one, ""), "routed")
+            setattr(sums, row, getattr(sums, row) + event.size)
+            sums.stored += event.size
+            self._remember(one, block)
+            engine.state[one] = _THERE
+            parent = one
+
+    def _block(self, parent: str | None, text: str | None, size: int) -> _Block:
+        before = b"" if parent is None else self._blocks[parent].whole if parent in self._blocks else None
+        return _Block(parent, text, None if text is None or before is None else _chained(before, text), size)
+
+    def _new(self, block: _Block) -> str:
+        """Row of a block that is seen for the first time."""
+        if block.whole is not None and block.whole in self._wholes:
+            return "salted"
+        return "changed" if block.text in self._texts else "new"
+
+    def _remember(self, one: str, block: _Block) -> None:
+        self._blocks[one] = block
+        if block.text is not None:
+            self._texts.add(block.text)
+        if block.whole is not None:
+            self._wholes.add(block.whole)
+        if len(self._blocks) > self._most:
+            oldest = next(iter(self._blocks))
+            gone = self._blocks.pop(oldest)
+            self._texts.discard(gone.text or "")
+            self._wholes.discard(gone.whole or b"")
+            for engine in self._engines.values():
+                engine.state.pop(oldest, None)
+            self.sums.forgotten += 1
+
+
+def _chained(before: bytes, text: str) -> bytes:
+    return blake2b(before + text.encode(), digest_size=12).digest()

@@ -1,0 +1,58 @@
+"""Options of counters that are asked for, ``--metrics URL`` and ``--prometheus URL``. Knows no counter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import INTERRUPTED
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.extras.polled_metrics import Asked, Heard
+
+
+def is_address(text: str) -> bool:
+    """Whether an argument is a web address, not a file."""
+    return text.startswith(("http://", "https://"))
+
+
+def asked(
+    metrics: list[str], every: float, length: float | None, prometheus: str | None, match: str | None, since: str | None
+) -> Asked | None:
+    """Return what is to be asked of servers; None without an address."""
+    from cachedoctor.model import CacheDoctorError
+
+    urls = [url for url in metrics if is_address(url)]
+    if length is not None and not urls:
+        raise CacheDoctorError("--for: is how long --metrics URL asks", "e.g. --metrics http://localhost:8000 --for 5m")
+    if prometheus is None:
+        if match is not None:
+            raise CacheDoctorError("--match: is about --prometheus URL", "give both")
+        if not urls:
+            return None
+    elif not is_address(prometheus):
+        raise CacheDoctorError(f"--prometheus {prometheus}: is no address", "e.g. --prometheus http://localhost:9090")
+    from cachedoctor.doctor.extras.polled_metrics import RANGE_SECONDS, Asked
+
+    past = RANGE_SECONDS if prometheus is None or since is None else terminal.seconds(since)
+    return Asked(urls, every, length, prometheus, past, match)
+
+
+def heard(asking: Asked | None, quiet: bool, lonely: bool) -> Heard | None:
+    """Ask, and say what went wrong; ``lonely``: nothing else is given, so that it must not all go wrong."""
+    if asking is None:
+        return None
+    from cachedoctor.doctor.extras.polled_metrics import ask
+
+    if asking.length is not None and not quiet:
+        terminal.complain(
+            f"asking for counters for {asking.length:.0f} s; the logs are read then", "Ctrl-C: now", "note"
+        )
+    found = ask(asking)
+    if lonely and not found.dumps:
+        raise found.faults[0] if found.faults else typer.Exit(INTERRUPTED)
+    for fault in found.faults:
+        terminal.complain(fault.message, fault.hint)
+    return found

@@ -1,0 +1,227 @@
+"""``cachedoctor exporter``: counters for Prometheus over all logs of a host.
+
+Knows arguments, the state file and the order of the steps; knows no metric and no line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cachedoctor.cli import settings, terminal
+from cachedoctor.cli.common_options import Config, Ignore, MinPromptTokens, NoConfig, Quiet, Select, WarnTokens
+from cachedoctor.cli.ending import INTERRUPTED
+from cachedoctor.cli.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.exporter.counter_state import SavedState
+    from cachedoctor.doctor.exporter.many_logs import ManyLogs
+    from cachedoctor.model import Options
+
+PORT = 19931
+"""Above 9100 to 9999, which the list of exporters has given out, and below the ports that systems lend."""
+_POLL = 0.25
+"""Seconds between two looks at silent logs."""
+_SHOW = 1.0
+"""Seconds between two updates of what is shown."""
+_SAVE = 15.0
+"""Seconds between two writings of the state."""
+
+
+def exporter(
+    ctx: typer.Context,
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LOG", help="Logs that servers write, or folders of them; rotations come by themselves."
+        ),
+    ] = None,
+    follow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Folder of logs, new ones included, or /var/log/pods; repeatable."),
+    ] = None,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where /metrics is served.")] = f"127.0.0.1:{PORT}",
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keeps the counters over a restart.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+        ),
+    ] = None,
+    label_values: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Values that a label may have; further ones are 'other'.")
+    ] = 100,
+    select: Select = None,
+    ignore: Ignore = None,
+    min_prompt_tokens: MinPromptTokens = None,
+    warn_tokens: WarnTokens = None,
+    quiet: Quiet = False,
+    config: Config = None,
+    no_config: NoConfig = False,
+) -> None:
+    """Serve counters for Prometheus: prompt tokens by what became of them, causes, clients; until Ctrl-C or SIGTERM.
+
+    Needs prometheus-client: pip install 'cachedoctor[exporter]'. A log that cannot be read is named once, tried again,
+    and does not stop the others.
+
+    Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file of another kind;
+    130 told twice (the state may be up to 15 seconds old).
+    """
+    chosen = settings.resolve(ctx, config, no_config)
+    if not quiet:
+        chosen.announce()
+    if not logs and not follow:
+        ctx.fail("give logs, or --follow DIR")
+    _require_library()
+    host, port = _address(listen)
+    target = state or _default_state(port)
+    many = _many(logs or [], follow or [], label_values, chosen.options, _read_state(target))
+    with Interrupts() as interrupts:
+        try:
+            end = _served(many, host, port, quiet)
+            try:
+                with interrupts.deferred() as stop:
+                    _run(many, _Saver(many, target, is_ours=state is None), stop)
+            finally:
+                end()
+        except KeyboardInterrupt:  # the second one
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _require_library() -> None:
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError:
+        from cachedoctor.model import CacheDoctorError
+
+        hint = "pip install 'cachedoctor[exporter]'"
+        raise CacheDoctorError("exporter needs prometheus-client", hint) from None
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise typer.BadParameter(f"{listen!r} is no address; give HOST:PORT, e.g. 127.0.0.1:{PORT}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _default_state(port: int) -> str:
+    """Where the state is kept: systemd says so, or the user's folder for such files."""
+    folder = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if not folder:
+        home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        folder = os.path.join(home, "cachedoctor")
+    return os.path.join(folder, f"exporter-{port}.json")
+
+
+def _read_state(path: str) -> SavedState:
+    """Return what the last run left, if there was one; raises ``CacheDoctorError`` where the file is another's."""
+    from cachedoctor.doctor.exporter.counter_state import SavedState, decoded
+    from cachedoctor.model import CacheDoctorError
+
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return SavedState()
+    except OSError as fault:
+        raise CacheDoctorError(
+            f"{path}: cannot be read ({fault.strerror})", "give another file with --state"
+        ) from fault
+    return decoded(path, content) if content else SavedState()
+
+
+def _many(logs: list[str], folders: list[str], most: int, options: Options, saved: SavedState) -> ManyLogs:
+    from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.doctor.exporter.label_values import LabelValues
+    from cachedoctor.doctor.exporter.log_places import Places
+    from cachedoctor.doctor.exporter.many_logs import ManyLogs
+
+    places = Places(logs, folders, terminal.complain)
+    values = LabelValues(most, saved.labels)
+    return ManyLogs(
+        places, lambda listener: Analyzer(listener=listener, options=options), values, saved, terminal.complain
+    )
+
+
+def _served(many: ManyLogs, host: str, port: int, quiet: bool) -> Callable[[], None]:
+    from cachedoctor.cli.metrics_page import Page, serve
+    from cachedoctor.model import CacheDoctorError
+
+    try:
+        port, end = serve(host, port, Page(lambda: many.shown))
+    except OSError as fault:
+        what = f"--listen {host}:{port}: cannot be used ({fault.strerror or fault})"
+        raise CacheDoctorError(what, "give another address or port") from fault
+    if not quiet:
+        shown = f"[{host}]" if ":" in host else host
+        terminal.complain(f"serving http://{shown}:{port}/metrics", kind="note")
+    return end
+
+
+def _run(many: ManyLogs, saver: _Saver, stop: Callable[[], bool]) -> None:
+    shown = time.monotonic()
+    while not stop():
+        came = many.round()
+        now = time.monotonic()
+        if many.shown is None or now - shown >= _SHOW:
+            many.show()
+            shown = now
+            saver.due(now)
+        if not came:
+            time.sleep(_POLL)
+    saver.save()
+
+
+class _Saver:
+    """Writes the state, as a whole or not at all."""
+
+    def __init__(self, many: ManyLogs, path: str, *, is_ours: bool) -> None:
+        """``is_ours``: nobody named the file, so that its folder is made."""
+        self._many = many
+        self._path = os.path.realpath(path)
+        self._is_ours = is_ours
+        self._last = time.monotonic()
+        self._content = b""
+        self._failed = False
+
+    def due(self, now: float) -> None:
+        """Save from time to time."""
+        if now - self._last >= _SAVE:
+            self._last = now
+            self.save()
+
+    def save(self) -> None:
+        """Write what changed; where that fails it is said once, and tried again."""
+        from cachedoctor.doctor.exporter.counter_state import encoded
+
+        content = encoded(self._many.state())
+        if content == self._content:
+            return
+        try:
+            self._write(content)
+        except OSError as fault:
+            if not self._failed:
+                hint = "counters begin anew after a restart; --state FILE names another place"
+                terminal.complain(f"{self._path}: cannot be written ({fault.strerror or fault})", hint, "warning")
+            self._failed = True
+        else:
+            self._content, self._failed = content, False
+
+    def _write(self, content: bytes) -> None:
+        from cachedoctor.cli.new_file import NewFile
+
+        if self._is_ours:
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        new = NewFile(self._path, 0o600)  # it names models and addresses
+        try:
+            new.stream.write(content)
+            new.stream.flush()
+            os.fsync(new.stream.fileno())
+            new.publish()
+        finally:
+            new.close()

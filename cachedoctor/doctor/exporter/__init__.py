@@ -1,0 +1,1 @@
+"""Counters over many live logs, which go on where they stood after a restart."""

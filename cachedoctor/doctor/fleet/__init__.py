@@ -1,0 +1,1 @@
+"""Many logs, each analysed on its own by one of several processes; what was found stays in a folder of tables."""

@@ -1,0 +1,80 @@
+"""The processes of a Ray cluster: one that runs, or one on this machine for as long as it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from cachedoctor.doctor.fleet.engine import Lost, missing
+from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
+from cachedoctor.doctor.parallel.parallel import pipes_may_break
+from cachedoctor.model import CacheDoctorError
+
+_STORE = 256 << 20
+"""Bytes of shared memory of a cluster that is started here: a result is there only until it is written."""
+
+
+class RayEngine:
+    """Tasks of Ray, one on each core."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        # A log is given out once more by us, who say so, and not by Ray.
+        self._task = ray.remote(max_retries=0, num_cpus=1)(run_log)
+        self._busy: dict[Any, LogTask] = {}
+
+    @property
+    def width(self) -> int:
+        """Twice the cores, so that one that is done need not wait for us; a cluster may grow and shrink."""
+        return max(2, 2 * int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def submit(self, task: LogTask) -> None:
+        """Take a task."""
+        self._busy[self._task.remote(task)] = task
+
+    def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
+        """Wait until at least one of its tasks ended."""
+        done, _ = self._ray.wait(list(self._busy), num_returns=1)
+        return [(self._busy.pop(one), self._result(one)) for one in done]
+
+    def _result(self, one: Any) -> LogResult | Lost:
+        try:
+            result: LogResult = self._ray.get(one)
+        except self._ray.exceptions.OutOfMemoryError:
+            return Lost("the process that read it was killed, as the machine ran out of memory")
+        except self._ray.exceptions.RayError as error:
+            return Lost(f"the process that read it was lost ({type(error).__name__})")
+        return result
+
+
+@contextlib.contextmanager
+def connected(jobs: int, address: str | None) -> Iterator[RayEngine]:
+    """Use the cluster at ``address``, or that of RAY_ADDRESS, else one of ``jobs`` processes on this machine.
+
+    Raises:
+        CacheDoctorError: Ray is not installed, or there is no such cluster.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what it warns of concerns GPUs
+    try:
+        import ray
+    except ImportError:
+        raise missing("ray") from None
+    where = address or os.environ.get("RAY_ADDRESS")
+    own = {} if where else {"num_cpus": jobs, "object_store_memory": _STORE, "include_dashboard": False}
+    with pipes_may_break():
+        try:
+            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise CacheDoctorError(f"Ray: {said}", "check --address; ray status says what a cluster does") from error
+        try:
+            # What Ray prints of a process that died would stand among our own words, which tell of it as well.
+            with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+                yield RayEngine(ray)
+                ray.shutdown()
+        finally:
+            ray.shutdown()

@@ -1,0 +1,130 @@
+"""KV events of vLLM and SGLang: the lines of a recording, and what they add up to.
+
+No token and no hash of the server stands in a recording: the hashes are keyed, and the key is thrown away.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from cachedoctor.model.bounds import Amount, Count
+
+FORMAT: Final = "cachedoctor.kv/1"
+MAX_BLOCKS = 1_000_000
+"""Blocks of one event; a message of vLLM has those of one step."""
+
+_Id = Annotated[str, msgspec.Meta(max_length=64)]
+_Ids = Annotated[list[_Id], msgspec.Meta(max_length=MAX_BLOCKS)]
+
+
+class StoredBlocks(msgspec.Struct, tag="stored", omit_defaults=True):
+    """Blocks that were computed and can be found from now on, each the continuation of the one before."""
+
+    ids: _Ids
+    """Content of a block and of all before it."""
+    size: Count
+    """Tokens of each."""
+    parent: _Id | None = None
+    """Id of the block before the first."""
+    texts: _Ids = msgspec.field(default_factory=list)
+    """Content of each block alone; empty where the message does not tell which tokens are whose."""
+    medium: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    """Where they lie; None for the memory of the GPU."""
+    group: Count = 0
+    """Which of several kinds of layers."""
+
+
+class RemovedBlocks(msgspec.Struct, tag="removed", omit_defaults=True):
+    """Blocks that cannot be found any more."""
+
+    ids: _Ids
+    medium: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    group: Count = 0
+
+
+class ClearedBlocks(msgspec.Struct, tag="cleared"):
+    """The cache was emptied."""
+
+
+class KvMessage(msgspec.Struct, tag="message", omit_defaults=True):
+    """What a server published after one step."""
+
+    number: Count
+    """Counts up by one from the start of the server."""
+    time: float
+    """Seconds since 1970, by the server's clock."""
+    events: list[StoredBlocks | RemovedBlocks | ClearedBlocks]
+    source: Count = 0
+    """Which of the endpoints."""
+    rank: Count | None = None
+    """Of data parallelism."""
+
+
+class KvHead(msgspec.Struct, tag="head"):
+    """The first line of a recording."""
+
+    format: Literal["cachedoctor.kv/1"]
+    tool: str
+    """Version of cachedoctor."""
+    endpoints: list[str]
+
+
+class KvUnread(msgspec.Struct, tag="unread"):
+    """Messages of an endpoint that are no KV events."""
+
+    source: Count
+    messages: Count
+
+
+KvLine = KvHead | KvMessage | KvUnread
+
+
+class KvEvents(msgspec.Struct):
+    """What recorded KV events say of a server. Tokens are those of whole blocks, the reply's among them; they add up:
+    ``stored`` is the sum of ``new``, ``evicted``, ``emptied``, ``changed``, ``salted``, ``routed``, ``present``."""
+
+    path: str
+    messages: Count = 0
+    missing: Count = 0
+    """Messages that never came, by their numbers."""
+    unread: Count = 0
+    """Messages or lines that say nothing that is known."""
+    late: bool = False
+    """The recording began after the server had published something, so that more was stored before than it tells."""
+    forgotten: Count = 0
+    """Blocks that were unused for longest when more were known than are remembered."""
+    restarts: Count = 0
+    publishers: Count = 0
+    """Engines that published: ranks of data parallelism, or servers."""
+    doubt: Literal["groups", "tiers", "names"] | None = None
+    """Why nothing is told apart: blocks of several kinds of layers, blocks that come back from a slower memory, or a
+    server whose hashes do not name what comes before a block (SGLang of 2025). The sums are then all ``new``."""
+    stored: Amount = 0
+    """Computed, and stored."""
+    new: Amount = 0
+    """Nothing like it was stored before, at the same distance from the beginning of a block."""
+    evicted: Amount = 0
+    """Stored again after it had been removed: lost for want of room."""
+    emptied: Amount = 0
+    """Stored again after the cache had been emptied, or the server started anew."""
+    changed: Amount = 0
+    """The same block had been stored behind another beginning: the client changed something before it."""
+    salted: Amount = 0
+    """The same text from its beginning on had been stored under another salt, adapter or image."""
+    routed: Amount = 0
+    """Another engine had stored the same."""
+    present: Amount = 0
+    """Stored while it was there: by requests that ran at the same time, or the last block of a prompt."""
+    removed: Amount = 0
+    """Tokens of blocks that were removed for want of room."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that the servers published since their start is in it."""
+        return not (self.missing or self.unread or self.late or self.forgotten)
+
+    def share(self, part: int) -> float:
+        """What a part is of all that was stored, from 0 to 1."""
+        return part / self.stored if self.stored else 0.0

@@ -1,0 +1,86 @@
+"""The page of a fleet: the worst logs, causes over logs, builds, clients, days; each log's own report is a link away.
+
+Loads nothing and runs nothing. Knows FleetPage; knows nothing of how a number came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from cachedoctor.model.fleet_shown import FleetCause, FleetCauseGroup, FleetGroup, FleetLog, FleetPage
+from cachedoctor.report.html import html_page
+from cachedoctor.report.secrets import hidden
+from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words.numbers import count
+
+_PATH = 160
+"""Characters of a path that are shown."""
+_Group = TypeVar("_Group", FleetGroup, FleetCauseGroup)
+
+
+def write(page: FleetPage, out: IO[bytes]) -> None:
+    """Write the page."""
+    shown = msgspec.structs.replace(
+        page,
+        logs=[_log(log) for log in page.logs],
+        causes=[_cause(cause) for cause in page.causes],
+        cause_builds=_named(page.cause_builds),
+        cause_clients=_named(page.cause_clients),
+        builds=_named(page.builds),
+        clients=_named(page.clients),
+        amiss=[
+            msgspec.structs.replace(one, path=cut(one.path, _PATH), reason=hidden(one.reason)) for one in page.amiss
+        ],
+    )
+    html = html_page.render(
+        "fleet.html.j2",
+        page=shown,
+        title=_title(page),
+        lead=_lead(page),
+        avoidable=page.sums.avoidable_tokens,
+        days_known=any(day.group is not None for day in page.days),
+        clients_known=any(client.group is not None for client in page.clients),
+        parts=max((log.sums.avoidable_tokens or 0 for log in page.logs), default=0),
+    )
+    out.write(html.encode())
+
+
+def _title(page: FleetPage) -> str:
+    if not page.all_logs:
+        return "No log of a server was read"
+    if not page.sums.avoidable_tokens:
+        return f"{count(page.all_logs, 'log')}: nothing known to be avoidable"
+    return f"{count(page.sums.avoidable_tokens, 'prompt token')} could have been reused"
+
+
+def _lead(page: FleetPage) -> str:
+    words = [f"{count(page.all_logs, 'log')} with {count(page.servers, 'server run')}"]
+    if page.sums.requests:
+        words.append(count(page.sums.requests, "request"))
+    read = page.files.get("read", 0)
+    words.append(f"{count(read, 'file')} read")
+    for status, said in (("cut", "not read to the end"), ("failed", "not read"), ("no log", "no log of a server")):
+        if page.files.get(status):
+            words.append(f"{page.files[status]:,} {said}")
+    return ", ".join(words) + "."
+
+
+def _log(log: FleetLog) -> FleetLog:
+    return msgspec.structs.replace(log, log=cut(log.log, _PATH), report=_address(log.report))
+
+
+def _cause(cause: FleetCause) -> FleetCause:
+    return msgspec.structs.replace(cause, worst=cut(cause.worst, _PATH), report=_address(cause.report))
+
+
+def _address(report: str | None) -> str | None:
+    return None if report is None else quote(report)
+
+
+def _named(groups: Iterable[_Group]) -> list[_Group]:
+    """Groups with names that may be shown: they are words of the logs."""
+    return [msgspec.structs.replace(one, group=one.group and cut(hidden(one.group), _PATH)) for one in groups]

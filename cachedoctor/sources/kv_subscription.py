@@ -1,0 +1,126 @@
+"""Listens where a server publishes its KV events (ZeroMQ). The only importer of pyzmq, which is optional.
+
+Knows sockets and frames; must not know what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from cachedoctor.model import CacheDoctorError
+
+if TYPE_CHECKING:
+    import zmq
+
+IDLE_MS = 200
+"""So long without a message, and the listener is told that nothing came."""
+REPLAY_MS = 3_000
+"""A server that has messages in its buffer sends them at once."""
+MAX_MESSAGE = 64 * 1024 * 1024
+"""Bytes; a step of 8,192 tokens has about 100 KB."""
+_QUEUED = 100_000
+"""Messages that may wait for us, as many as vLLM keeps for a listener."""
+_END = b"\xff" * 8
+
+
+class Arrived(NamedTuple):
+    """A message and the endpoint that it came from."""
+
+    source: int
+    frames: list[bytes]
+
+
+class KvSubscription:
+    """In its ``with`` block: sockets at all endpoints."""
+
+    def __init__(self, endpoints: Sequence[str], bind: bool = False, replay: Sequence[str] = ()) -> None:
+        """Remember the addresses.
+
+        Args:
+            endpoints: where servers publish.
+            bind: wait for servers that connect; else connect to them, but for an endpoint with ``*``.
+            replay: where each of them answers what it sent before, in the same order.
+        """
+        self._endpoints, self._bind, self._replay = endpoints, bind, replay
+        self._closing = ExitStack()
+        self._sockets: list[zmq.Socket[bytes]] = []
+        self._asking: list[zmq.Socket[bytes]] = []
+
+    def __enter__(self) -> KvSubscription:
+        """Open the sockets.
+
+        Raises:
+            CacheDoctorError: pyzmq is not installed, or an address is none or taken.
+        """
+        try:
+            import zmq
+        except ImportError:
+            raise CacheDoctorError("record-kv needs pyzmq", "pip install 'cachedoctor[kv]'") from None
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._closing.callback(context.destroy, linger=0)
+        try:
+            for endpoint in self._endpoints:
+                socket = self._opened(context, zmq.SUB, endpoint, self._bind or "*" in endpoint)
+                socket.setsockopt(zmq.SUBSCRIBE, b"")
+                self._sockets.append(socket)
+            for endpoint in self._replay:
+                self._asking.append(self._opened(context, zmq.DEALER, endpoint, bind=False))
+        except BaseException:
+            self._closing.close()
+            raise
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._closing.close()
+
+    def _opened(
+        self, context: zmq.Context[zmq.Socket[bytes]], kind: int, endpoint: str, bind: bool
+    ) -> zmq.Socket[bytes]:
+        import zmq
+
+        socket = context.socket(kind)
+        for option, value in ((zmq.IPV6, 1), (zmq.MAXMSGSIZE, MAX_MESSAGE), (zmq.RCVHWM, _QUEUED), (zmq.LINGER, 0)):
+            socket.setsockopt(option, value)
+        try:
+            (socket.bind if bind else socket.connect)(endpoint)
+        except (zmq.ZMQError, UnicodeError, ValueError) as error:
+            what = getattr(error, "strerror", None) or str(error)
+            raise CacheDoctorError(
+                f"{endpoint}: cannot {'be listened at' if bind else 'be connected to'} ({what})",
+                "an endpoint is written as tcp://HOST:PORT, e.g. tcp://127.0.0.1:5557",
+            ) from None
+        return socket
+
+    def messages(self) -> Iterator[Arrived | None]:
+        """Yield messages as they come, for ever; None where none came for a while."""
+        import zmq
+
+        poller = zmq.Poller()
+        for socket in self._sockets:
+            poller.register(socket, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(IDLE_MS))
+            if not ready:
+                yield None
+            for source, socket in enumerate(self._sockets):
+                if socket in ready:
+                    yield Arrived(source, socket.recv_multipart())
+
+    def earlier(self, source: int, first: int) -> list[list[bytes]]:
+        """Ask an endpoint for its messages from number ``first`` on; empty where it has none, or is not asked.
+
+        Each as it was published: its number and payload last.
+        """
+        if source >= len(self._asking):
+            return []
+        socket, found = self._asking[source], []
+        socket.send_multipart([b"", first.to_bytes(8, "big")])
+        while socket.poll(REPLAY_MS):
+            frames = socket.recv_multipart()
+            if len(frames) < 2 or frames[-2] == _END:
+                break
+            found.append(frames)
+        return found

@@ -1,0 +1,278 @@
+"""Counters that are asked for: a running server again and again, Prometheus, and whatever answers instead of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from command import run
+from conftest import FIXTURES
+
+from cachedoctor.doctor.extras.polled_metrics import Asked, ask
+from cachedoctor.metrics import dump_spans, prometheus_range
+from cachedoctor.model import CacheDoctorError, Counters
+from cachedoctor.sources import http
+
+RANGE = (FIXTURES / "vllm" / "prometheus_range.json").read_bytes()
+"""What Prometheus 2.42 answered of a server of 1,000 tokens a second, which began anew behind the first moment."""
+LOG = FIXTURES / "vllm" / "vllm032_dense_healthy.log"
+
+Page = Callable[[str], tuple[int, bytes]]
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Who asked did not wait."""
+
+
+class Web:
+    """A web server whose page for a path is made by ``page``."""
+
+    def __init__(self, page: Page) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+        web = self
+
+        class _Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                web.asked.append((self.path, self.headers.get("Authorization")))
+                status, body = page(self.path)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = _Quiet(("127.0.0.1", 0), _Handler)
+        self.host = f"127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"http://{self.host}"
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+
+@pytest.fixture
+def web() -> Iterator[Callable[[Page], Web]]:
+    servers: list[Web] = []
+
+    def make(page: Page) -> Web:
+        servers.append(Web(page))
+        return servers[-1]
+
+    yield make
+    for one in servers:
+        one.server.shutdown()
+        one.server.server_close()
+
+
+def dump(tokens: int, started: float = 100.0) -> bytes:
+    """/metrics of a server that reused half of what it was sent."""
+    labels = 'engine="0",model_name="m"'
+    half = tokens // 2
+    return (
+        f"vllm:prompt_tokens_total{{{labels}}} {tokens}\n"
+        f'vllm:prompt_tokens_by_source_total{{{labels},source="local_cache_hit"}} {half}\n'
+        f'vllm:prompt_tokens_by_source_total{{{labels},source="local_compute"}} {tokens - half}\n'
+        f"process_start_time_seconds {started}\n"
+    ).encode()
+
+
+def polled(web: Callable[[Page], Web], *pages: bytes) -> list[list[Counters]]:
+    """Lives of a server that answers with these pages, one after the other."""
+    left = iter(pages)
+    server = web(lambda path: (200, next(left)))
+    times = len(pages) - 1
+
+    def wait(seconds: float) -> None:
+        nonlocal times
+        times -= 1
+        if times < 0:
+            raise KeyboardInterrupt
+
+    heard = ask(Asked([server.url], every=1.0, length=1000.0), wait)
+    assert not heard.faults
+    (lives,) = dump_spans.lives(heard.dumps)
+    return lives
+
+
+# ---- a running server
+
+
+def test_of_many_times_the_first_and_the_last_count(web: Callable[[Page], Web]) -> None:
+    ((only,),) = polled(web, dump(100), dump(700), dump(1100), dump(1500))
+    assert (only.prompt_tokens, only.computed, only.cached_local) == (1400, 700, 700)
+    assert only.since is not None
+    assert only.since.startswith("http://127.0.0.1:")
+
+
+def test_a_server_that_began_anew_is_counted_from_its_start(web: Callable[[Page], Web]) -> None:
+    """What was counted before the first time it was asked is not lost."""
+    (first,), (second,) = polled(web, dump(100), dump(700), dump(300, 500.0), dump(900, 500.0))
+    assert (first.prompt_tokens, first.since is None) == (600, False)
+    assert (second.prompt_tokens, second.since) == (900, None)
+
+
+def test_two_servers_with_one_model_are_two(web: Callable[[Page], Web]) -> None:
+    servers = [web(lambda path, tokens=tokens: (200, dump(tokens, float(tokens)))) for tokens in (100, 900)]
+    heard = ask(Asked([server.url for server in servers]))
+    assert sorted(lives[0][0].prompt_tokens or 0 for lives in dump_spans.lives(heard.dumps)) == [100, 900]
+
+
+def test_credentials_are_sent_and_never_shown(web: Callable[[Page], Web]) -> None:
+    server = web(lambda path: (200, dump(100)))
+    heard = ask(Asked([f"http://me:s%40cret@{server.host}/metrics?token=abc"]))
+    assert server.asked == [("/metrics?token=abc", "Basic " + base64.b64encode(b"me:s@cret").decode())]
+    assert "cret" not in repr(heard)
+    assert "abc" not in repr(heard)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (401, b"", "answered 401 Unauthorized"),
+        (500, b"Traceback ...", "answered 500"),
+        (302, b"", "answered 302"),
+        (200, b"<html>sorry</html>", "is no dump of /metrics"),
+        (200, b"", "is no dump of /metrics"),
+        (200, b"# TYPE go_goroutines gauge\ngo_goroutines 1\n", "without the counters of vLLM or SGLang"),
+    ],
+)
+def test_what_is_no_dump_is_one_line_and_the_rest_goes_on(
+    web: Callable[[Page], Web], status: int, body: bytes, says: str
+) -> None:
+    bad, good = web(lambda path: (status, body)), web(lambda path: (200, dump(100)))
+    heard = ask(Asked([bad.url, good.url]))
+    (fault,) = heard.faults
+    assert says in fault.message
+    assert fault.hint
+    assert "\n" not in fault.message
+    assert len(heard.dumps) == 1
+    assert heard.silent
+
+
+def test_a_fault_that_comes_back_is_told_once(web: Callable[[Page], Web]) -> None:
+    pages = iter([(200, dump(100)), (503, b""), (503, b""), (200, dump(500))])
+    server = web(lambda path: next(pages))
+    waits = iter(range(3))
+
+    def wait(seconds: float) -> None:
+        if next(waits, None) is None:
+            raise KeyboardInterrupt
+
+    heard = ask(Asked([server.url], length=1000.0), wait)
+    assert [fault.message for fault in heard.faults] == [f"{server.url}/metrics: answered 503 Service Unavailable"]
+    assert not heard.silent
+    (((only,),),) = dump_spans.lives(heard.dumps)
+    assert only.prompt_tokens == 400
+
+
+def test_slow_answers_end(web: Callable[[Page], Web]) -> None:
+    going = threading.Event()
+    server = web(lambda path: (200, b"x" if going.wait(20) else b""))
+    with pytest.raises(CacheDoctorError, match="no whole answer within 0 s"):
+        http.get(server.url, 0.05)
+    going.set()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:1/", "http://a b/"]
+)
+def test_an_address_that_is_none_is_one_line(url: str) -> None:
+    heard = ask(Asked([url]))
+    assert len(heard.faults) == 1
+    assert heard.silent
+
+
+# ---- Prometheus
+
+
+def test_a_range_is_what_was_counted_in_it(web: Callable[[Page], Web]) -> None:
+    """The first moment is of the life before, of which nothing else is in the range."""
+    server = web(lambda path: (200, RANGE))
+    heard = ask(Asked(prometheus=server.url, since=7200.0, match='{job="vllm"}'))
+    (lives,) = dump_spans.lives(heard.dumps)
+    (first,), (second,) = lives
+    assert (first.prompt_tokens, first.reused, first.cached_local) == (8000, 5600, 5600)
+    assert (second.prompt_tokens, second.reused, second.computed) == (31000, 21700, 9300)
+    assert [bar.requests for bar in second.computed_per_request] == [15, 16, 0]
+    (path, _) = server.asked[0]
+    asked = parse_qs(urlsplit(path).query)
+    assert asked["query"] == ['{__name__=~"(vllm|sglang)[:_].*|process_start_time_seconds", job="vllm"}']
+    assert float(asked["end"][0]) - float(asked["start"][0]) == 7200.0
+    assert asked["step"] == ["120.0"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"<html>", "does not answer as Prometheus does"),
+        (b"[" * 100_000, "does not answer as Prometheus does"),
+        (b'{"status":"error","errorType":"bad_data","error":"parse error"}', "Prometheus says: parse error"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "answers with no range"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":3}]}}', "does not answer as"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "no counters of vLLM or SGLang"),
+    ],
+)
+def test_what_is_no_range_is_one_line(web: Callable[[Page], Web], body: bytes, says: str) -> None:
+    heard = ask(Asked(prometheus=web(lambda path: (200, body)).url))
+    (fault,) = heard.faults
+    assert says in fault.message
+
+
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    body = {"metric": {"__name__": "vllm:x"}, "values": [[1, "NaN"], [2, "many"], [3, "7"]]}
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": [body]}}
+    found = prometheus_range.moments(json.dumps(answer).encode(), "p")
+    assert [moment for moment, _ in found] == [1, 3]
+
+
+# ---- the command
+
+
+def test_a_log_is_analysed_though_nobody_answers() -> None:
+    """One line, the report all the same, and a status that tells."""
+    done = run("analyze", LOG, "--metrics", "http://127.0.0.1:1")
+    assert done.returncode == 2
+    assert b"vLLM 0.32.0" in done.stdout
+    assert done.stderr.count(b"\n") == 1
+    assert b"cannot be fetched" in done.stderr
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--metrics", "http://127.0.0.1:1"], b"cannot be fetched"),
+        (["--prometheus", "localhost:9090"], b"is no address"),
+        (["--prometheus", "http://127.0.0.1:1", "--since", "yesterday"], b"is no length of time"),
+        (["--for", "5m", LOG], b"--for: is how long --metrics URL asks"),
+        (["--metrics", "http://127.0.0.1:1", "--for", "5"], b"is no length of time"),
+        (["--match", 'job="x"', LOG], b"--match: is about --prometheus"),
+    ],
+)
+def test_wrong_usage_is_one_line(args: list[object], says: bytes) -> None:
+    done = run("analyze", *args)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert not done.stdout
+
+
+@pytest.mark.sweep
+def test_counters_of_a_running_server_stand_beside_its_log(web: Callable[[Page], Web]) -> None:
+    server = web(lambda path: (200, dump(5000)))
+    done = run("analyze", LOG, "--metrics", server.url, "-f", "json")
+    assert done.returncode == 0
+    (session,) = json.loads(done.stdout)["sessions"]
+    (counters,) = session["counters"]
+    assert (counters["prompt_tokens"], counters["since"]) == (5000, None)
+
+
+def test_a_counter_that_fell_while_it_was_not_there_is_unknown(web: Callable[[Page], Web]) -> None:
+    """Dumps without it lie between, so that no two neighbours tell of a restart."""
+    other = b'vllm:request_success_total{engine="0",model_name="m"} 5\n'
+    ((only,),) = polled(web, dump(900) + other, other, dump(100) + other)
+    assert (only.prompt_tokens, only.requests) == (None, 0)
