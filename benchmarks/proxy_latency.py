@@ -127,7 +127,8 @@ def main() -> None:
     for name, cuts in marks.items():
         added = [1000 * (cuts[at] - marks["direct"][at]) for at in (49, 98)]
         print(
-            f"{name:18} median {1000 * cuts[49]:6.2f}  99th {1000 * cuts[98]:6.2f}  added {added[0]:6.2f} {added[1]:6.2f}"
+            f"{name:18} median {1000 * cuts[49]:6.2f}  99th {1000 * cuts[98]:6.2f}"
+            f"  added {added[0]:6.2f} {added[1]:6.2f}"
         )
     print(f"ratio to haproxy: median {marks['cachedoctor proxy'][49] / marks['haproxy'][49]:.2f}")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from cachedoctor.prompts.recognisers.billing_header import NAME
-from cachedoctor.proxy.json_spans import Edit, Span, applied, items, members, top
+from cachedoctor.proxy.json_spans import Edit, JsonSpan, applied, items, members, top
 
 _HEADER = re.compile(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
 """The header in the text of JSON: its last field ends with a semicolon, too, so that no half of one is dropped."""
@@ -31,7 +31,7 @@ class _Told(NamedTuple):
     words: str
 
 
-_Fix = Callable[[str, dict[str, Span]], _Told | None]
+_Fix = Callable[[str, dict[str, JsonSpan]], _Told | None]
 
 
 def fix(body: bytes, names: Sequence[str]) -> Fixed:
@@ -57,7 +57,7 @@ def _edited(body: bytes, name: str) -> tuple[bytes, str] | None:
     return None if found is None else (applied(text, found.edits).encode(), found.words)
 
 
-def _strip_billing_header(text: str, body: dict[str, Span]) -> _Told | None:
+def _strip_billing_header(text: str, body: dict[str, JsonSpan]) -> _Told | None:
     """Drop the header: the block of a list, or the beginning of the system prompt."""
     system = body.get("system") or _first_message(text, body)
     if system is None:
@@ -69,7 +69,7 @@ def _strip_billing_header(text: str, body: dict[str, Span]) -> _Told | None:
     return _Told([edit], f"dropped {size} bytes of the system prompt")
 
 
-def _first_message(text: str, body: dict[str, Span]) -> Span | None:
+def _first_message(text: str, body: dict[str, JsonSpan]) -> JsonSpan | None:
     """The content of a first message that is a system prompt, or of ``instructions``."""
     if "messages" not in body:
         return body.get("instructions")
@@ -81,7 +81,7 @@ def _first_message(text: str, body: dict[str, Span]) -> Span | None:
     return members(text, messages[0].start).get("content")
 
 
-def _shortened(text: str, string: Span) -> Edit | None:
+def _shortened(text: str, string: JsonSpan) -> Edit | None:
     """Cut the header off the beginning of a string, with the line ends behind it; a string of nothing else stays."""
     header = _HEADER.match(text, string.start + 1)
     if header is None:
@@ -92,7 +92,7 @@ def _shortened(text: str, string: Span) -> Edit | None:
     return None if end >= string.end - 1 else Edit(string.start + 1, end, "")
 
 
-def _without_block(text: str, system: Span) -> Edit | None:
+def _without_block(text: str, system: JsonSpan) -> Edit | None:
     """Drop the block that is the header alone, or the header from the beginning of the first block."""
     blocks = items(text, system.start) if isinstance(system.value, list) else []
     if not blocks or not _is_text(blocks[0].value) or not blocks[0].value["text"].startswith(NAME):
@@ -114,7 +114,7 @@ def _is_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _sort_tools(text: str, body: dict[str, Span]) -> _Told | None:
+def _sort_tools(text: str, body: dict[str, JsonSpan]) -> _Told | None:
     """Put the tools in the order of their names; what stands between them stays."""
     if "tools" not in body:
         return None

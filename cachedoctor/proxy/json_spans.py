@@ -11,7 +11,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
 
-class Span(NamedTuple):
+class JsonSpan(NamedTuple):
     """A value and where it stands."""
 
     start: int
@@ -28,9 +28,9 @@ class Edit(NamedTuple):
     text: str
 
 
-def members(text: str, start: int) -> dict[str, Span]:
+def members(text: str, start: int) -> dict[str, JsonSpan]:
     """Values of the object that begins at ``start``; raises ValueError where it is none, or names one key twice."""
-    found: dict[str, Span] = {}
+    found: dict[str, JsonSpan] = {}
     for at in _items(text, start, "{", "}"):
         key = _value(text, at)
         colon = _after(text, key.end)
@@ -40,12 +40,12 @@ def members(text: str, start: int) -> dict[str, Span]:
     return found
 
 
-def items(text: str, start: int) -> list[Span]:
+def items(text: str, start: int) -> list[JsonSpan]:
     """Values of the array that begins at ``start``; raises ValueError where it is none."""
     return [_value(text, at) for at in _items(text, start, "[", "]")]
 
 
-def top(text: str) -> dict[str, Span]:
+def top(text: str) -> dict[str, JsonSpan]:
     """Values of the object that a whole text is; raises ValueError where it is none."""
     return members(text, _after(text, 0))
 
@@ -74,12 +74,12 @@ def _items(text: str, start: int, opening: str, closing: str) -> Iterator[int]:
             raise ValueError("no JSON")
 
 
-def _value(text: str, start: int) -> Span:
+def _value(text: str, start: int) -> JsonSpan:
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    return Span(start, end, value)
+    return JsonSpan(start, end, value)
 
 
 def _after(text: str, start: int) -> int:
