@@ -23,6 +23,7 @@ from cachedoctor.cli import (
     exporter,
     fix,
     fleet,
+    probe,
     proxy,
     record_kv,
     redact,
@@ -70,6 +71,7 @@ app.command("exporter", cls=Command, short_help="Serve counters for Prometheus o
 app.command("fleet", cls=Command, short_help="Analyze many logs side by side, into tables and a page.")(fleet.fleet)
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
+app.command("probe", cls=Command, short_help="Ask a running server whether it reuses what it should.")(probe.probe)
 app.command("record-kv", cls=Command, short_help="Record KV events of vLLM or SGLang.")(record_kv.record_kv)
 app.command("config", cls=Command)(config.config)
 

@@ -1,0 +1,136 @@
+"""``cachedoctor probe``: ask a running server whether it reuses what it should. Knows arguments; knows no question."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import ColorOption, Quiet, Width, by_name
+from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
+from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.sink import Sink, spare_inputs
+
+if TYPE_CHECKING:
+    from cachedoctor.model.probed import Probe, ProbedServer
+
+_LEAST, _MOST = 200, 100_000
+"""Tokens of a prompt."""
+
+
+def probe(
+    ctx: typer.Context,
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URL", help="Address of the server, http://127.0.0.1:8080; without it this machine's usual ports."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Model, where it has several.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key of the server.")
+    ] = None,
+    prompt_tokens: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=_LEAST, max=_MOST, help="About how long the prompts are; see the page for windows."
+        ),
+    ] = 700,
+    budget: Annotated[
+        int, typer.Option(metavar="TOKENS", min=1, help="Prompt tokens that all requests together may have.")
+    ] = 20_000,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, max=86_400, help="Seconds that the whole probe may take.")
+    ] = 120,
+    force: Annotated[bool, typer.Option("--force", help="Ask a server that is busy, too.")] = False,
+    save: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the answers for --against.")] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Stored answers from before: was it cured?")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(metavar="LOG", help="The server's log: what it shows is put beside.")
+    ] = None,
+    fail_on: Annotated[
+        Literal["never", "deviation"], typer.Option(help="Exit with 1 when something is not as expected.")
+    ] = "never",
+    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")
+    ] = None,
+    quiet: Quiet = False,
+    color: ColorOption = "auto",
+    width: Width = None,
+) -> None:
+    """Ask a running server a few small questions, and say whether it reuses what it should.
+
+    Up to 12 requests with one token of answer each, of prompts that no other run shares: the same again, a turn more,
+    an edited end, an edited head (which must miss), another conversation between, tools, two at once. It says what it
+    will send before it does; it takes a slot, and refuses a busy server.
+
+    Exit status: 0 asked and judged; 1 with --fail-on, something is not as expected; 2 wrong usage, or no answer of a
+    server; 3 nothing can be known of its cache; 130 interrupted.
+    """
+    from cachedoctor.doctor import probing
+    from cachedoctor.report.forms import probe_forms
+
+    secret = _key(key)
+    spare_inputs(output, [against, log])
+    spare_inputs(save, [against, log, output])
+    before = probing.stored(against) if against is not None else None
+    form = by_name(ctx, format, output, probe_forms.FORMATS)
+    try:
+        with Interrupts(), Sink(output) as sink:
+            shown = _asked(url, secret, (model, prompt_tokens, budget, force), timeout, quiet)
+            if before is not None:
+                probing.join_before(shown, before)
+            if log is not None:
+                probing.join_log(shown, log)
+            if save is not None:
+                with Sink(save) as kept, kept.writing() as out:
+                    out.write(probe_forms.encoded(shown))
+            with sink.writing() as out:
+                probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None, color, width))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if shown.measure == "none" and not shown.causes:
+        raise typer.Exit(NOTHING)
+    if fail_on == "deviation" and (shown.causes or any(q.state in ("less", "more") for q in shown.questions)):
+        raise typer.Exit(FOUND)
+
+
+def _asked(
+    url: str | None, key: str | None, wanted: tuple[str | None, int, int, bool], timeout: float, quiet: bool
+) -> Probe:
+    import cachedoctor
+    from cachedoctor.probe import questioning
+    from cachedoctor.probe.connection import Connection
+    from cachedoctor.probe.plan import MOST_REQUESTS
+    from cachedoctor.report.forms import probe_forms
+    from cachedoctor.report.text.text_safe import visible
+
+    at = Connection(url, key, timeout) if url is not None else questioning.find(key, timeout)
+    asks = questioning.Wanted(*wanted)
+
+    def announce(server: ProbedServer) -> None:
+        if not quiet:
+            said = probe_forms.announced(server, MOST_REQUESTS, asks.prompt_tokens, asks.budget, timeout)
+            terminal.tell(f"cachedoctor: {visible(said)}")
+
+    return questioning.probe(at, asks, announce, cachedoctor.__version__)
+
+
+def _key(name: str | None) -> str | None:
+    from cachedoctor.model import CacheDoctorError
+
+    if name is None:
+        return None
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise CacheDoctorError(
+            "--api-key-env: that variable is not set", "give the name of a variable, never the key itself"
+        )
+    if not value.isascii() or not value.isprintable():
+        raise CacheDoctorError("--api-key-env: the key in it has characters that no header takes", "set it anew")
+    return value

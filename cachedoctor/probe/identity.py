@@ -1,0 +1,141 @@
+"""What a server says of itself before it is asked: engine, build, model, slots, settings, whether it works.
+
+Knows the endpoints of the servers. Sources: llama.cpp tools/server/README.md (/props, /slots, /metrics), vLLM
+(/version, /metrics, ``cache_config_info``), SGLang (/get_server_info), ollama (/api/ps), LM Studio (/api/v0/models).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.model.probed import ProbedServer
+from cachedoctor.probe.connection import Connection
+
+PORTS = (9931, 8080, 1234, 11434, 8000, 30000)
+"""Where such servers listen when nothing else is said."""
+_RUNNING = re.compile(
+    rb"^(?:llamacpp:requests_processing|vllm:num_requests_running|sglang:num_running_reqs)"
+    rb"(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
+    re.MULTILINE,
+)
+_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*block_size="(\d{1,6})"', re.MULTILINE)
+_CACHING = re.compile(rb'^vllm:cache_config_info\{[^}\n]*enable_prefix_caching="(True|False)"', re.MULTILINE)
+_MODEL = 200
+"""Characters of a model's name that are taken for one."""
+
+
+def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | None]:
+    """Ask a server what it is; gives also the name of the model as requests have to say it, which is not to be shown.
+
+    Raises:
+        CacheDoctorError: it gives no answer, is none of an API, or has several models and none is asked for.
+    """
+    found = ProbedServer(at.url, "unknown")
+    listed = _value(at, "/v1/models")
+    if not isinstance(listed, dict) or not isinstance(listed.get("data"), list):
+        what = f"{at.url}: what answers there has no /v1/models"
+        raise CacheDoctorError(what, "give the address of an OpenAI-compatible server, without a path below /v1")
+    owners = {str(m.get("owned_by")) for m in listed["data"] if isinstance(m, dict)}
+    _llama(at, found)
+    if found.engine == "unknown":
+        _others(at, found, owners)
+    _metrics(at, found)
+    asked = model or _model(at, found, listed["data"])
+    found.model = None if asked is None else at.quote(asked)
+    return found, asked
+
+
+def slot_tasks(at: Connection) -> dict[int, int]:
+    """Give the task that each slot of a llama-server had last; empty where it does not say."""
+    slots = _value(at, "/slots")
+    rows = [s for s in slots if isinstance(s, dict)] if isinstance(slots, list) else []
+    return {
+        s["id"]: s["id_task"] for s in rows if _whole(s.get("id")) is not None and _whole(s.get("id_task")) is not None
+    }
+
+
+def _llama(at: Connection, found: ProbedServer) -> None:
+    props = _value(at, "/props")
+    if not isinstance(props, dict) or _whole(props.get("total_slots")) is None:
+        return
+    settings, modes, build = props.get("default_generation_settings"), props.get("modalities"), props.get("build_info")
+    found.engine, found.slots = "llama.cpp", _whole(props["total_slots"])
+    found.context_tokens = _whole(settings.get("n_ctx")) if isinstance(settings, dict) else None
+    found.images = modes.get("vision") is True if isinstance(modes, dict) else None
+    found.build = at.quote(build) if isinstance(build, str) and not build.startswith("b0") else None
+    slots = _value(at, "/slots")
+    if isinstance(slots, list) and slots:
+        found.busy = any(isinstance(s, dict) and s.get("is_processing") is True for s in slots)
+
+
+def _others(at: Connection, found: ProbedServer, owners: set[str]) -> None:
+    version = _value(at, "/version")
+    if "vllm" in owners and isinstance(version, dict):
+        found.engine, found.build = "vllm", at.quote(version["version"]) if "version" in version else None
+        return
+    info = _value(at, "/get_server_info")
+    if isinstance(info, dict) and "disable_radix_cache" in info:
+        found.engine, found.build = "sglang", at.quote(info["version"]) if "version" in info else None
+        found.prefix_caching, found.block_tokens = (
+            info["disable_radix_cache"] is not True,
+            _whole(info.get("page_size")),
+        )
+        return
+    # LM Studio answers what it does not know with 200 and an error.
+    if _listed(at, "/api/ps", "models") is not None:
+        version = _value(at, "/api/version")
+        found.engine = "ollama"
+        found.build = at.quote(version["version"]) if isinstance(version, dict) and "version" in version else None
+    elif _listed(at, "/api/v0/models", "data") is not None:
+        found.engine = "lmstudio"
+    elif "vllm" in owners or "sglang" in owners:
+        found.engine = "vllm" if "vllm" in owners else "sglang"
+
+
+def _metrics(at: Connection, found: ProbedServer) -> None:
+    answer = at.get("/metrics") if found.engine in ("llama.cpp", "vllm", "sglang") else None
+    if answer is None:
+        return
+    running = [
+        float(number) for number in _RUNNING.findall(answer.body) if number.count(b".") < 2 and b"e" not in number
+    ]
+    if running:
+        found.busy = bool(found.busy) or any(running)
+    block, caching = _BLOCK.search(answer.body), _CACHING.search(answer.body)
+    found.block_tokens = int(block[1]) if block else found.block_tokens
+    found.prefix_caching = caching[1] == b"True" if caching else found.prefix_caching
+
+
+def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None:
+    """Give the model to ask: the only one, or the one that is loaded; to load another would take minutes."""
+    names = [m["id"] for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str) and len(m["id"]) <= _MODEL]
+    loaded: list[Any] = []
+    if found.engine == "ollama":
+        loaded = [m.get("name") for m in _listed(at, "/api/ps", "models") or []]
+    elif found.engine == "lmstudio":
+        loaded = [m.get("id") for m in _listed(at, "/api/v0/models", "data") or [] if m.get("state") == "loaded"]
+    known = [name for name in names if name in loaded]
+    if known or len(names) == 1:
+        return str((known or names)[0])
+    if not names:
+        raise CacheDoctorError(f"{at.url}: the server has no model", "load one, or name it: --model NAME")
+    shown = ", ".join(at.quote(name) for name in names[:3])
+    raise CacheDoctorError(f"{at.url}: the server has {len(names):,} models: {shown} ...", "name one: --model NAME")
+
+
+def _value(at: Connection, path: str) -> Any:
+    answer = at.get(path)
+    return None if answer is None else answer.value
+
+
+def _listed(at: Connection, path: str, key: str) -> list[dict[str, Any]] | None:
+    """Give the objects of a list below ``key``; None where there is no such list."""
+    answer = _value(at, path)
+    rows = answer.get(key) if isinstance(answer, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None

@@ -1,0 +1,157 @@
+"""The decision table: which prompts are sent, in which order, and whose beginning each shares. Knows no server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+Body = dict[str, Any]
+"""Keys of a chat request that make its prompt: ``messages`` and ``tools``."""
+
+MOST_REQUESTS = 12
+_CHARS = 4
+"""Characters of a token of plain English."""
+_NOUNS = ("harbour", "ledger", "lantern", "bridge", "kettle", "window", "orchard", "compass", "archive", "market")
+_VERBS = ("opens", "closes", "follows", "carries", "measures", "repairs", "counts", "paints", "hides", "turns")
+_TOOLS = ("read_file", "list_folder", "run_tests", "search_text", "show_diff")
+
+
+class Ask(NamedTuple):
+    """A question of the table."""
+
+    name: str
+    asks: str
+    body: Body
+    after: tuple[str, ...] = ()
+    """Questions whose prompts the server may still hold; the longest common beginning is what it can reuse."""
+    together: str | None = None
+    """The question that begins at the same time."""
+    control: bool = False
+    """Nothing of it was sent before: what is reused must be next to nothing."""
+    extra: tuple[tuple[str, bool], ...] = ()
+    """Further keys of the request."""
+    optional: bool = False
+    """The answer is worth a note; it is no fault of a cache."""
+    goes_back: bool = False
+    """It parts from what the server holds before its end, where some memories have only checkpoints to go back to."""
+
+
+def prose(seed: str, chars: int) -> str:
+    """Give plain sentences of about so many characters, the same for a seed."""
+    state = sum(ord(c) * (i + 7) for i, c in enumerate(seed))
+    parts, length = [], 0
+    while length < chars:
+        state = (state * 1103515245 + 12345) % (1 << 31)
+        noun, verb, other = _NOUNS[state // 7 % 10], _VERBS[state // 77 % 10], _NOUNS[state // 777 % 10]
+        parts.append(f"The {noun} {verb} the {other} at {state // 7777 % 24} o'clock.")
+        length += len(parts[-1]) + 1
+    return " ".join(parts)
+
+
+def tools() -> list[Body]:
+    """Five harmless tools."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": name,
+                "description": prose(name, 80),
+                "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+            },
+        }
+        for name in _TOOLS
+    ]
+
+
+def table(nonce: str, prompt_tokens: int) -> list[Ask]:
+    """Give the questions in their order; ``nonce`` makes this run's prompts like no other's."""
+    system = _system(nonce, prompt_tokens)
+    user = _user("Which of these is open? " + prose(nonce + "u", prompt_tokens * _CHARS // 8) + " Answer yes or no.")
+    edited = _user(str(user["content"]).replace("Answer yes or no.", "Answer with a number."))
+    answer = {"role": "assistant", "content": "Yes."}
+    more = _user("And now? " + prose(nonce + "m", prompt_tokens * _CHARS // 4))
+    turn = [system, user, answer, more]
+    back = [system, edited, answer, _user("And now?")]
+    other = [_system(nonce[::-1], prompt_tokens), user]
+    back_on = [*back, answer, _user("Are you sure?")]
+    middle = [*back_on, answer, {"role": "system", "content": "Be brief from now on."}, _user("Go on.")]
+    thought = {"role": "assistant", "content": "Yes.", "reasoning_content": prose(nonce + "r", 200)}
+    armed = [_system(nonce[6:] + nonce[:6], prompt_tokens), user]
+    with_tools = {"messages": armed, "tools": tools()}
+    permuted = {"messages": armed, "tools": tools()[::-1]}
+    other_on = [*other, answer, _user("And after that?")]
+    return [
+        Ask("first", "a prompt that the server has never seen", {"messages": [system, user]}, control=True),
+        Ask("again", "the same prompt", {"messages": [system, user]}, ("first",), goes_back=True),
+        Ask("turn", "the same with an answer and a turn more", {"messages": turn}, ("again",)),
+        Ask(
+            "tail",
+            "the end of the first prompt edited",
+            {"messages": [system, edited]},
+            ("again", "turn"),
+            goes_back=True,
+        ),
+        Ask("head", "control: the head edited, must be computed", {"messages": other}, control=True),
+        Ask("back", "the first conversation after another one", {"messages": back}, ("tail",), goes_back=True),
+        Ask("tools", "a prompt with tools", with_tools, optional=True),
+        Ask("tools-again", "the same prompt with the same tools", with_tools, ("tools",), goes_back=True),
+        Ask(
+            "pair-a", "two at once: the first conversation", {"messages": back_on}, ("back",), "pair-b", goes_back=True
+        ),
+        Ask("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",), goes_back=True),
+        Ask("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
+        Ask(
+            "reasoning",
+            "reasoning echoed where it was dropped",
+            {"messages": [system, edited, thought, more]},
+            ("back",),
+            optional=True,
+        ),
+        Ask("permuted", "the same tools in another order", permuted, ("tools-again",), optional=True),
+        Ask(
+            "messages",
+            "the last prompt by /v1/messages",
+            {"messages": back_on},
+            ("pair-a", "system"),
+            optional=True,
+            goes_back=True,
+        ),
+    ]
+
+
+def forced(first: Ask) -> Ask:
+    """Give the question that is asked where nothing came back: the same prompt, with reuse asked for by name."""
+    return Ask(
+        "forced",
+        "the same prompt with cache_prompt true",
+        first.body,
+        ("again",),
+        goes_back=True,
+        extra=(("cache_prompt", True),),
+    )
+
+
+def short(nonce: str) -> Ask:
+    """Give the question that shows what an answer takes without a prompt to compute; for servers that count nothing."""
+    return Ask("short", "a short prompt, to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
+
+
+def words(body: Body) -> str:
+    """Give the prompt about as templates write it: tools, then the messages."""
+    parts = [json.dumps(tool) for tool in body.get("tools", [])]
+    return "\n".join(
+        [*parts, *(f"{m['role']}\n{m.get('reasoning_content', '')}{m['content']}" for m in body["messages"])]
+    )
+
+
+def common(a: list[int] | str, b: list[int] | str) -> int:
+    """Count what two prompts begin with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _system(nonce: str, prompt_tokens: int) -> Body:
+    return {"role": "system", "content": f"{nonce} is your name. " + prose(nonce, prompt_tokens * _CHARS * 3 // 4)}
+
+
+def _user(text: str) -> Body:
+    return {"role": "user", "content": text}

@@ -1,0 +1,173 @@
+"""A probe as text and JSON (``cachedoctor.probe/1``, frozen). Knows Probe and the forms; knows no server."""
+
+from __future__ import annotations
+
+import io
+from typing import IO, Literal, get_args
+
+import msgspec
+
+from cachedoctor.model.probed import Measure, Probe, ProbeCause, ProbeChange, ProbedServer, ProbeQuestion
+from cachedoctor.report.base import Look
+from cachedoctor.report.contract import Tool
+from cachedoctor.report.text import text_table
+from cachedoctor.report.text.page import Page
+from cachedoctor.report.words.numbers import count
+from cachedoctor.report.words.table_parts import Heading, Row
+
+Form = Literal["text", "json"]
+FORMATS: tuple[Form, ...] = get_args(Form)
+_HEADINGS = (
+    Heading("prompt", "tokens"),
+    Heading("expected", "tokens"),
+    Heading("reused", "tokens"),
+    Heading("state", ""),
+)
+_ENGINES = {
+    "llama.cpp": "llama-server",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lmstudio": "LM Studio",
+    "ollama": "ollama",
+}
+_MEASURES = {
+    "count": "by the server's own counts",
+    "time": "by the time of answers, as the server counts nothing: less sure than counts",
+    "none": "cannot know: the server does not count, and the time of its answers does not tell either",
+}
+
+
+class ProbeDocument(msgspec.Struct):
+    """What a running server reused of a few prompts. Unknown values are None. Within version 1 keys are only added."""
+
+    schema: Literal["cachedoctor.probe/1"]
+    tool: Tool
+    server: ProbedServer
+    measure: Measure
+    requests: int
+    sent_tokens: int
+    budget_tokens: int
+    seconds: float
+    questions: list[ProbeQuestion]
+    """In the order in which they were asked."""
+    causes: list[ProbeCause]
+    """Empty where all is as expected, or nothing can be known (``measure`` none). The first is to be mended first."""
+    notes: list[str]
+    changes: list[ProbeChange] | None
+    """None without --against."""
+    cured: bool | None
+    """None without --against, and where one of the two cannot tell."""
+    log_findings: list[str] | None
+    """None without --log."""
+
+
+def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
+    """Write a probe."""
+    if form == "json":
+        out.write(encoded(shown))
+        return
+    text = io.StringIO()
+    page = Page(text, look.width, look.color, look.ascii_only)
+    page.prose([], verdict(shown), 2, "bold")
+    for cause in shown.causes:
+        codes = f" ({', '.join(cause.codes)})" if cause.codes else ""
+        page.prose([(f"{cause.question}: ", "bold")], cause.says + codes, 2)
+        page.prose([("  fix: ", "bold")], cause.fix, 4)
+    page.gap()
+    _head(page, shown)
+    page.gap()
+    text_table.show(page, "question", _HEADINGS, [_row(question) for question in shown.questions])
+    for question in shown.questions:
+        if question.note:
+            page.prose([], f"{question.name}: {question.note}", 2)
+    page.gap()
+    for note in shown.notes:
+        page.prose([], f"note: {note}", 2)
+    _beside(page, shown)
+    out.write(look.encode(text.getvalue()))
+
+
+def encoded(shown: Probe) -> bytes:
+    """Give the JSON of a probe."""
+    document = ProbeDocument(
+        "cachedoctor.probe/1", Tool("cachedoctor", shown.tool_version), shown.server, shown.measure, shown.requests,
+        shown.sent_tokens, shown.budget_tokens, shown.seconds, shown.questions, shown.causes, shown.notes,
+        shown.changes, shown.cured, shown.log_findings,
+    )  # fmt: skip
+    return msgspec.json.encode(document) + b"\n"
+
+
+def verdict(shown: Probe) -> str:
+    """Say in one sentence how the server is."""
+    if shown.measure == "none" and not shown.causes:
+        return "Cannot know whether prompts are reused here."
+    judged = [q for q in shown.questions if q.state in ("as expected", "less", "more")]
+    odd = [q.name for q in judged if q.state != "as expected"]
+    if odd and shown.causes:
+        return f"{len(odd)} of {count(len(judged), 'answer')} not as expected: {', '.join(odd)}."
+    if shown.causes:
+        return f"Not as expected: {shown.causes[0].question}."
+    if odd:
+        return f"No cause is known for what deviates: {', '.join(odd)}."
+    return f"Healthy: all {len(judged)} answers are as expected."
+
+
+def announced(server: ProbedServer, requests: int, tokens: int, budget: int, seconds: float) -> str:
+    """Say what will be sent before it is."""
+    model = f", model {server.model}" if server.model else ""
+    return (
+        f"asks {server.url} ({_ENGINES.get(server.engine, 'a server')}{model}): up to {requests} requests of about"
+        f" {tokens:,} tokens with one token of answer, at most {budget:,} tokens and {seconds:g} s in all; each takes a"
+        " slot, and may push a conversation out of the cache"
+    )
+
+
+def _head(page: Page, shown: Probe) -> None:
+    server = shown.server
+    facts = [_ENGINES.get(server.engine, "unknown server"), server.build, server.model]
+    facts += [
+        f"{server.slots} slots"
+        if server.slots is not None and server.slots != 1
+        else "1 slot"
+        if server.slots
+        else None
+    ]
+    facts += [f"context {server.context_tokens:,}" if server.context_tokens else None]
+    page.facts([("server   ", "bold")], f"{server.url} · " + " · ".join(fact for fact in facts if fact), 10)
+    page.facts(
+        [("sent     ", "bold")],
+        f"{shown.requests} requests, {shown.sent_tokens:,} of {shown.budget_tokens:,} tokens, {shown.seconds:.1f} s",
+        10,
+    )  # fmt: skip
+    page.prose([("judged   ", "bold")], _MEASURES[shown.measure], 10)
+
+
+def _row(question: ProbeQuestion) -> Row:
+    expected = (
+        None if question.expected_tokens is None else ("" if question.exact else "~") + f"{question.expected_tokens:,}"
+    )
+    cells = [_count(question.prompt_tokens), expected or "?", _count(question.reused_tokens), question.state]
+    return Row(question.name, cells)
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _beside(page: Page, shown: Probe) -> None:
+    if shown.changes is not None:
+        page.gap()
+        said = {True: "cured: what deviated before no longer does", False: "not cured", None: "cannot tell"}[
+            shown.cured
+        ]
+        page.prose([("against the stored probe: ", "bold")], said, 2)
+        for change in shown.changes:
+            if change.before == change.after:
+                continue
+            before, after = _count(change.before_tokens), _count(change.after_tokens)
+            page.row(f"  {change.name}: {change.before} ({before} reused) -> {change.after} ({after} reused)")
+    if shown.log_findings is not None:
+        page.gap()
+        page.row(("the server's log", "bold"))
+        for finding in shown.log_findings or ["no finding"]:
+            page.prose(["  "], finding, 4)

@@ -1,0 +1,1 @@
+"""Faults planted around real servers, which ``cachedoctor probe`` has to name."""

@@ -1,0 +1,161 @@
+"""Small servers on the loopback that answer like llama-server, vLLM, ollama or LM Studio, and some that answer badly.
+
+A token is four characters. Knows HTTP and the shapes of answers; knows no probe.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+
+class Fake(BaseHTTPRequestHandler):
+    """Holds every prompt for ever, and counts what a new one shares with them."""
+
+    engine: ClassVar[str] = "llama.cpp"
+    counts: ClassVar[bool] = True
+    reuses: ClassVar[bool] = True
+    second_per_token: ClassVar[float] = 0.0
+    busy: ClassVar[bool] = False
+    key: ClassVar[str | None] = None
+    name: ClassVar[str] = "tiny"
+    refuses: ClassVar[str | None] = None
+    """Words with which it refuses tools."""
+    held: ClassVar[list[str]]
+    seen: ClassVar[list[dict[str, Any]]]
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Say what it is."""
+        if self.key is not None and self.headers.get("Authorization") != f"Bearer {self.key}":
+            return self._send(401, {"error": {"message": f"wrong key, not {self.key}"}})
+        found = self._said().get(self.path)
+        if found is None and self.engine == "lmstudio":
+            return self._send(200, {"error": f"Unexpected endpoint or method. (GET {self.path})"})
+        return self._send(404, {"error": "no such thing"}) if found is None else self._send(200, found)
+
+    def do_POST(self) -> None:
+        """Answer a chat."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/chat/completions":
+            return self._send(404, {"error": "no such thing"})
+        self.seen.append(body)
+        if self.refuses and "tools" in body:
+            return self._send(400, {"error": {"message": self.refuses}})
+        prompt = "\n".join(
+            [*map(json.dumps, body.get("tools", [])), *(m["role"] + m["content"] for m in body["messages"])]
+        )
+        cached = max((_common(prompt, other) // 4 for other in self.held), default=0) if self.reuses else 0
+        self.held.append(prompt)
+        tokens = len(prompt) // 4
+        cached = min(cached, tokens - 1)
+        if self.engine == "vllm":
+            cached -= cached % 16
+        time.sleep((tokens - cached) * self.second_per_token)
+        return self._send(200, self._answer(tokens, cached))
+
+    def _answer(self, tokens: int, cached: int) -> dict[str, Any]:
+        usage: dict[str, Any] = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+        answer = {
+            "object": "chat.completion",
+            "choices": [{"message": {"role": "assistant", "content": "1"}}],
+            "usage": usage,
+        }
+        if self.engine == "vllm":
+            usage["prompt_tokens_details"] = {"cached_tokens": cached} if self.counts and cached else None
+        elif self.engine == "lmstudio":
+            answer["stats"] = {}
+        elif self.engine == "ollama":
+            answer["system_fingerprint"] = "fp_ollama"
+        elif self.counts:
+            answer["timings"] = {"cache_n": cached, "prompt_n": tokens - cached}
+        return answer
+
+    def _said(self) -> dict[str, Any]:
+        models = {"object": "list", "data": [{"id": self.name, "owned_by": self.engine}]}
+        slots = [{"id": 0, "is_processing": self.busy}]
+        info = 'vllm:cache_config_info{block_size="16",enable_prefix_caching="%s"} 1.0\n' % self.reuses  # noqa: UP031
+        return {"/v1/models": models} | {
+            "llama.cpp": {
+                "/props": {"total_slots": 1, "default_generation_settings": {"n_ctx": 8192}},
+                "/slots": slots,
+            },
+            "vllm": {
+                "/version": {"version": "0.32.0"},
+                "/metrics": info + f"vllm:num_requests_running{{}} {int(self.busy)}.0\n",
+            },
+            "sglang": {
+                "/get_server_info": {"disable_radix_cache": not self.reuses, "page_size": 1, "version": "0.5.3"}
+            },
+            "ollama": {"/api/ps": {"models": [{"name": self.name}]}, "/api/version": {"version": "0.12.1"}},
+            "lmstudio": {"/api/v0/models": {"data": [{"id": self.name, "state": "loaded"}]}},
+            "other": {},
+        }[self.engine]
+
+    def _send(self, status: int, value: Any) -> None:
+        raw = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+
+def _common(a: str, b: str) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+@contextmanager
+def served(**settings: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Give the address of a fake with these settings, and the chats that it gets."""
+    seen: list[dict[str, Any]] = []
+    kind = type("Set", (Fake,), {**settings, "held": [], "seen": seen})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def raw(answer: bytes, drip: float = 0) -> Iterator[str]:
+    """Give the address of what answers each connection with these bytes; ``drip``: seconds between them."""
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.05)
+
+        def serve() -> None:
+            while not stop.is_set():
+                try:
+                    client, _ = listening.accept()
+                except TimeoutError:
+                    continue
+                with client:
+                    client.settimeout(2)
+                    try:
+                        client.recv(65536)
+                        for piece in [answer[i : i + 1] for i in range(len(answer))] if drip else [answer]:
+                            client.sendall(piece)
+                            if drip and stop.wait(drip):
+                                break
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            stop.set()
+            thread.join()
