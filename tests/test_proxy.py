@@ -103,7 +103,8 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
         socket.create_connection(("127.0.0.1", proxy.port))
 
 
-def test_a_server_that_is_the_proxy_itself_and_one_that_is_down() -> None:
+@pytest.mark.sweep  # two more processes: a second of CPU time
+def test_a_server_that_is_down_is_a_502_of_one_line() -> None:
     found = Proxy("http://127.0.0.1:9")
     try:
         status, words = posted(found.port)
@@ -114,6 +115,9 @@ def test_a_server_that_is_the_proxy_itself_and_one_that_is_down() -> None:
         assert [(one["status"], "cannot be reached" in str(one["fault"])) for one in told] == [(502, True)]
     finally:
         found.process.kill()
+
+
+def test_it_knows_its_own_requests() -> None:
     name = b"cachedoctor-0123"
     assert went_through([(b"Via", b"1.1 other, 1.1 " + name)], name.decode())
     assert not went_through([(b"Via", b"1.1 other")], name.decode())
