@@ -25,6 +25,7 @@ from cachedoctor.cli import (
     fleet,
     lint,
     probe,
+    proxy,
     record_kv,
     redact,
     report,
@@ -59,6 +60,7 @@ app.command("report", cls=Command)(report.report)
 app.command("fix", cls=Command, short_help="Print what to change, in the form of what starts the server.")(fix.fix)
 app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
 app.command("lint", cls=Command, short_help="Check that requests only extend each other.")(lint.lint)
+app.command("proxy", cls=Command, short_help="Pass requests to a server, and say what each reused.")(proxy.proxy)
 app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
 app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)
 app.command("rules", cls=Command)(rules.rules)

@@ -25,7 +25,7 @@ def lint(
     bodies: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[BODIES]...",
+            metavar="BODIES",
             help="Request bodies in the order of sending: JSONL, a file each, or - for standard input.",
         ),
     ] = None,

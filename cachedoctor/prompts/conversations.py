@@ -48,15 +48,21 @@ def walk(prompts: list[Prompt]) -> list[tuple[int, int]]:
     for index, prompt in enumerate(prompts):
         current = outline(prompt)
         first = max(0, index - LOOK_BACK)
-        best: tuple[int, int, bool, int] | None = None
-        for earlier in range(first, index):
-            score = shared_with(outlines[earlier], current)
-            if score is not None and (best is None or (*score, earlier) >= best):
-                best = (*score, earlier)
-        if best is not None:
-            pairs.append((best[3], index))
+        earlier = before(outlines[first:], current)
+        if earlier is not None:
+            pairs.append((first + earlier, index))
         outlines.append(current)
     return pairs
+
+
+def before(outlines: list[Outline], current: Outline) -> int | None:
+    """Index of the prompt that another one follows: of those that share most with it the last; None of none."""
+    best: tuple[int, int, bool, int] | None = None
+    for index, earlier in enumerate(outlines):
+        score = shared_with(earlier, current)
+        if score is not None and (best is None or (*score, index) >= best):
+            best = (*score, index)
+    return None if best is None else best[3]
 
 
 def common_prefix(a: str, b: str) -> int:

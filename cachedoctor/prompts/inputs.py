@@ -204,7 +204,18 @@ def _values(text: str, path: str) -> list[Any] | None:
         raise CacheDoctorError(f"{path}: broken JSON: a number is too long") from error
     if any(_depth(value) > request_bodies.MAX_DEPTH for value in values):
         raise _too_deep(path)
-    return values
+    return _as_sent(values)
+
+
+def _as_sent(values: list[Any]) -> list[Any]:
+    """Records of ``cachedoctor proxy`` in the order in which requests were sent: it writes each when it ends."""
+    if not all(isinstance(value, dict) and "recorder" in value and _is_time(value.get("sent")) for value in values):
+        return values
+    return sorted(values, key=lambda value: float(value["sent"]))
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
 
 
 def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> list[Prompt]:

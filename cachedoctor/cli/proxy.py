@@ -1,0 +1,147 @@
+"""``cachedoctor proxy``: between clients and a server. Knows arguments and what is written; knows no HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from cachedoctor.cli import terminal
+from cachedoctor.cli.ending import INTERRUPTED
+
+if TYPE_CHECKING:
+    from cachedoctor.proxy.exchange import Seen
+    from cachedoctor.proxy.serving import Address
+
+_LISTEN = "127.0.0.1:8090"
+_SIZE = 1 << 30
+
+_FIXES = ("strip-billing-header", "sort-tools")
+
+
+def proxy(
+    upstream: Annotated[str, typer.Option(metavar="URL", help="The server, e.g. http://127.0.0.1:8080.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = _LISTEN,
+    format: Annotated[Literal["text", "jsonl"], typer.Option("--format", "-f", help="Format of the lines.")] = "text",
+    record: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Append a record of each prompt: digests and counts.")
+    ] = None,
+    keep_text: Annotated[bool, typer.Option("--keep-text", help="Record the bodies themselves.")] = False,
+    record_size: Annotated[
+        int,
+        typer.Option(
+            parser=terminal.size,
+            metavar="SIZE",
+            help="Size at which FILE becomes FILE.1.  [default: 1G]",
+            show_default=False,
+        ),
+    ] = _SIZE,
+    fix: Annotated[
+        list[str] | None, typer.Option("--fix", metavar="NAME", help="Mend bodies: strip-billing-header, sort-tools.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say what the fixes would have saved.")
+    ] = False,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="Counts tokens of the model: as for diff.")
+    ] = None,
+    template: Annotated[str | None, typer.Option(metavar="FILE", help="Chat template: as for diff.")] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics for Prometheus there.")
+    ] = None,
+) -> None:
+    """Pass requests to a server unchanged, and say of each what it reused, what changed, and what that cost.
+
+    Needs aiohttp: pip install 'cachedoctor[proxy]'. Give clients http://127.0.0.1:8090 as their server. Ctrl-C lets
+    requests end that are under way; a second one cuts them off.
+
+    Exit status: 0 it was told to end; 2 wrong usage, or an address that cannot be used; 130 told twice.
+    """
+    _refuse(record, keep_text, fix, dry_run)
+    _require_libraries(metrics_listen is not None)
+    from cachedoctor.proxy.exchange import Asked
+    from cachedoctor.proxy.serving import Plan, serve
+
+    path = None if record is None else os.path.abspath(record)
+    asked = Asked(path, keep_text, record_size, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template)
+    where, metrics = _address(listen, "--listen"), None
+    if metrics_listen is not None:
+        metrics = _address(metrics_listen, "--metrics-listen")
+    cut = serve(Plan(upstream, where, metrics, asked, _teller(format), _ready(upstream)))
+    if cut:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _refuse(record: str | None, keep_text: bool, fix: list[str] | None, dry_run: bool) -> None:
+    if keep_text and record is None:
+        raise typer.BadParameter("--keep-text needs --record FILE")
+    unknown = next((name for name in fix or [] if name not in _FIXES), None)
+    if unknown is not None:
+        raise typer.BadParameter(f"--fix {unknown!r}: is none; there are {', '.join(_FIXES)}")
+    if dry_run and not fix:
+        raise typer.BadParameter("--dry-run needs --fix NAME")
+
+
+def _require_libraries(with_metrics: bool) -> None:
+    try:
+        import aiohttp  # noqa: F401
+
+        if with_metrics:
+            import prometheus_client  # noqa: F401
+    except ImportError as error:
+        from cachedoctor.model import CacheDoctorError
+
+        raise CacheDoctorError(f"proxy needs {error.name}", "pip install 'cachedoctor[proxy]'") from None
+
+
+def _address(text: str, option: str) -> Address:
+    from cachedoctor.proxy.serving import Address
+
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise typer.BadParameter(f"{option} {text!r} is no address; give HOST:PORT, e.g. {_LISTEN}")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _ready(upstream: str) -> Callable[[Address, Address | None], None]:
+    from cachedoctor.proxy.serving import is_loopback
+
+    def tell(listening: Address, metrics: Address | None) -> None:
+        terminal.complain(f"http://{listening} passes to {upstream}", "Ctrl-C ends it", "note")
+        if not is_loopback(listening.host):
+            terminal.complain(f"{listening.host} can be reached by other machines", kind="warning")
+        if metrics is not None:
+            terminal.complain(f"counters at http://{metrics}/metrics", kind="note")
+
+    return tell
+
+
+def _teller(format: str) -> Callable[[Seen], None]:
+    """What writes a line for each request that held a prompt, or that failed."""
+    import msgspec
+
+    from cachedoctor.proxy.request_lines import line
+
+    ascii_only = terminal.look(to_file=False).ascii_only
+
+    def tell(seen: Seen) -> None:
+        for note in seen.notes:
+            terminal.complain(note, kind="warning")
+        if not seen.is_prompt and not seen.fault:
+            return
+        _write(msgspec.json.encode(seen).decode() if format == "jsonl" else line(seen, ascii_only))
+
+    return tell
+
+
+def _write(text: str) -> None:
+    """Write a line; who reads it may have gone, and requests pass on."""
+    if sys.stdout is None:
+        return
+    try:
+        print(text, flush=True)
+    except OSError:
+        terminal.silence(sys.stdout)

@@ -1,0 +1,35 @@
+"""Which header fields pass a proxy (RFC 9110, 7.6.1), and the Via by which a proxy knows itself. Knows no library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Fields = list[tuple[bytes, bytes]]
+
+_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    | {b"proxy-authenticate", b"proxy-authorization"}
+)
+"""Fields that are about one connection. ``Proxy-Auth...`` is spoken with the next proxy (RFC 9110, 11.7)."""
+
+
+def passing(fields: Iterable[tuple[bytes, bytes]], without: frozenset[bytes] = frozenset()) -> Fields:
+    """Give the fields that go on, in their order and spelling, without those named in ``without`` (lower case)."""
+    fields = list(fields)
+    named = {
+        word.strip().lower() for name, value in fields if name.lower() == b"connection" for word in value.split(b",")
+    }
+    # A field that frames the body is none that a sender may have dropped by naming it.
+    dropped = (_HOP | named | without) - {b"content-length", b"content-type", b"content-encoding", b"host"} | without
+    return [(name, value) for name, value in fields if name.lower() not in dropped]
+
+
+def went_through(fields: Iterable[tuple[bytes, bytes]], name: str) -> bool:
+    """Whether a proxy that calls itself ``name`` has passed this request already."""
+    words = (
+        part.split()[1:2]
+        for key, value in fields
+        if key.lower() == b"via"
+        for part in value.decode("latin-1").split(",")
+    )
+    return any(word == [name] for word in words)

@@ -1,0 +1,88 @@
+"""Where the values of a JSON text stand, so that one can be changed and all other bytes stay. Knows JSON only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class JsonSpan(NamedTuple):
+    """A value and where it stands."""
+
+    start: int
+    end: int
+    """Offset behind its last character."""
+    value: Any
+
+
+class Edit(NamedTuple):
+    """A piece of a text and what replaces it."""
+
+    start: int
+    end: int
+    text: str
+
+
+def members(text: str, start: int) -> dict[str, JsonSpan]:
+    """Values of the object that begins at ``start``; raises ValueError where it is none, or names one key twice."""
+    found: dict[str, JsonSpan] = {}
+    for at in _items(text, start, "{", "}"):
+        key = _value(text, at)
+        colon = _after(text, key.end)
+        if not isinstance(key.value, str) or text[colon : colon + 1] != ":" or key.value in found:
+            raise ValueError("no object with distinct keys")
+        found[key.value] = _value(text, _after(text, colon + 1))
+    return found
+
+
+def items(text: str, start: int) -> list[JsonSpan]:
+    """Values of the array that begins at ``start``; raises ValueError where it is none."""
+    return [_value(text, at) for at in _items(text, start, "[", "]")]
+
+
+def top(text: str) -> dict[str, JsonSpan]:
+    """Values of the object that a whole text is; raises ValueError where it is none."""
+    return members(text, _after(text, 0))
+
+
+def applied(text: str, edits: list[Edit]) -> str:
+    """Give the text with its edits, which must not overlap."""
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _items(text: str, start: int, opening: str, closing: str) -> Iterator[int]:
+    """Where each item of a container begins."""
+    if text[start : start + 1] != opening:
+        raise ValueError("another kind of value")
+    at = _after(text, start + 1)
+    while text[at : at + 1] != closing:
+        yield at
+        end = _value(text, at).end
+        if opening == "{":
+            end = _value(text, _after(text, _after(text, end) + 1)).end
+        at = _after(text, end)
+        if text[at : at + 1] == ",":
+            at = _after(text, at + 1)
+        elif text[at : at + 1] != closing:
+            raise ValueError("no JSON")
+
+
+def _value(text: str, start: int) -> JsonSpan:
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return JsonSpan(start, end, value)
+
+
+def _after(text: str, start: int) -> int:
+    """Offset behind the blanks at ``start``."""
+    found = _BLANK.match(text, start)
+    return start if found is None else found.end()

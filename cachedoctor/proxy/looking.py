@@ -1,0 +1,226 @@
+"""Reads what passed: which prompt a request follows, what changed, what it cost; and records it. Knows no network.
+
+Runs in a process of its own (``looking_process``), one request after the other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cachedoctor.knowledge.texts import sound_json
+from cachedoctor.metrics import responses
+from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.prompts import compare_prompts, mode_switches, request_bodies, run_diff
+from cachedoctor.prompts.model_files import ModelFiles
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.proxy import body_digests, body_fixes
+from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
+from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
+from cachedoctor.proxy.record_file import RecordFile
+from cachedoctor.proxy.unpacked import unpacked
+from cachedoctor.report.secrets import hidden
+
+_CUT_OFF = "the body is not JSON that can be read"
+
+
+class _Answered(NamedTuple):
+    """What the answer says."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    model: str | None = None
+
+
+class _Asked(NamedTuple):
+    """A request body that holds one prompt or several."""
+
+    body: dict[str, Any]
+    prompts: list[Prompt]
+
+
+class Looking:
+    """Looks at one request after the other."""
+
+    def __init__(self, asked: Asked) -> None:
+        """Load the tokenizer, open the file of records. Raises CacheDoctorError where one of them cannot be used."""
+        self._asked = asked
+        self._files = ModelFiles(asked.tokenizer, asked.template)
+        self._ask = run_diff.Ask(asked.tokenizer, asked.template)
+        self._earlier = EarlierPrompts()
+        self._records = None if asked.record is None else RecordFile(asked.record, asked.record_size)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._files.close()
+        if self._records is not None:
+            self._records.close()
+
+    def at(self, exchange: Exchange) -> Seen:
+        """Say what is to be said of a request, and record it."""
+        answered = _answered(exchange)
+        seen = Seen(
+            exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
+            answered.model, None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
+            fault=exchange.fault, untold=exchange.untold, is_prompt=True,
+        )  # fmt: skip
+        found = self._read(exchange, seen)
+        if found is None:
+            return seen
+        model = found.body.get("model")
+        if seen.model is None and isinstance(model, str):
+            seen.model = model[: responses.MAX_MODEL]
+        recorded: PromptDiff | None = None
+        if len(found.prompts) == 1 and found.prompts[0].text:
+            try:
+                recorded = self._followed(found.prompts[0], exchange, seen)
+            except CacheDoctorError as error:  # a template or a server that gives no tokens
+                seen.notes.append(error.message)
+        self._record(exchange, seen, found.body, recorded)
+        return seen
+
+    def _read(self, exchange: Exchange, seen: Seen) -> _Asked | None:
+        """The prompts of the body; None where there are none, or it cannot be read."""
+        body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
+        if body is None:
+            seen.untold = seen.untold or f"the body is {exchange.coding[:20]}, which is not unpacked here"
+            return None
+        found = _parsed(body, exchange.path)
+        if found is None:
+            seen.untold = _CUT_OFF
+        elif not found.prompts:
+            seen.is_prompt = False
+        return found if found is not None and found.prompts else None
+
+    def _followed(self, prompt: Prompt, exchange: Exchange, seen: Seen) -> PromptDiff | None:
+        """Compare with the request before it; what may be recorded of the difference is given."""
+        size = len(exchange.body or b"")
+        prompt = run_diff.rendered(prompt, self._ask, self._files)
+        new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen))
+        before = self._earlier.follow(new)
+        seen.conversation = new.conversation
+        if before is None:
+            return None
+        options = compare_prompts.Options()
+        found = compare_prompts.compare(before.prompt, prompt, self._files.cutter, options)
+        found = mode_switches.told(found, before.prompt, prompt, before.tools[1:])
+        seen.change = _change(found, seen.prompt_tokens)
+        if None not in (before.prompt_tokens, seen.prompt_tokens, seen.cached_tokens):
+            seen.recomputed = _recomputed(before.prompt_tokens or 0, seen.prompt_tokens or 0, seen.cached_tokens or 0)
+        if before.fixed is not None or new.fixed is not None:
+            scale = _scale(found, seen.prompt_tokens)
+            self._promise(before.fixed or before.prompt, new.fixed or prompt, scale, seen)
+        return compare_prompts.hashed(found)
+
+    def _tried(self, exchange: Exchange, seen: Seen) -> Prompt | None:
+        """The prompt as fixes would have made it, where they are only tried and would have changed something."""
+        body = unpacked(exchange.body or b"", exchange.coding)
+        if not self._asked.dry_run or body is None:
+            return None
+        fixed = body_fixes.fix(body, self._asked.fixes)
+        seen.edits += fixed.edits
+        found = _parsed(fixed.body, exchange.path) if fixed.edits else None
+        return None if found is None else run_diff.rendered(found.prompts[0], self._ask, self._files)
+
+    def _promise(self, a: Prompt, b: Prompt, scale: float, seen: Seen) -> None:
+        """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
+        found = compare_prompts.compare(a, b, self._files.cutter, compare_prompts.Options())
+        seen.would_reuse = max(0, round(min(found.common_prefix_tokens, found.b.tokens - 1) * scale))
+        if seen.cached_tokens is not None:
+            seen.would_save = max(0, seen.would_reuse - seen.cached_tokens)
+
+    def _record(self, exchange: Exchange, seen: Seen, body: dict[str, Any], change: PromptDiff | None) -> None:
+        if self._records is None:
+            return
+        kept = self._asked.keep_text
+        # One order of keys: the first one marks the file.
+        record = {
+            "recorder": "cachedoctor proxy",
+            "version": 1,
+            "texts": "kept" if kept else "digests",
+            "sent": seen.sent,
+            "endpoint": seen.path,
+            "status": seen.status,
+            "seconds": round(seen.seconds, 6),
+            "fault": seen.fault,
+            "response": _told(seen),
+            "conversation": seen.conversation,
+            "recomputed": seen.recomputed,
+            "change": None if change is None or change.first is None else {
+                "kind": change.first.kind, "field": change.first.field, "place": change.first.place,
+                "explanation": change.explanation,
+            },
+            "edits": seen.edits,
+            "body": body if kept else body_digests.without_texts(body),
+        }  # fmt: skip
+        note = self._records.add(json.dumps(record, separators=(",", ":")).encode())
+        if note:
+            seen.notes.append(note)
+
+
+def _answered(exchange: Exchange) -> _Answered:
+    """What the answer says of its prompt; nothing where it is not one answer."""
+    answer = unpacked(exchange.answer, exchange.answer_coding)
+    if not answer:
+        return _Answered()
+    try:
+        given = responses.read([answer], "the answer")
+    except CacheDoctorError:
+        return _Answered()
+    if len(given.answers.each) != 1:
+        return _Answered()
+    told = given.answers.each[0]
+    return _Answered(told.prompt_tokens, told.cached_tokens, given.model)
+
+
+def _parsed(body: bytes, path: str) -> _Asked | None:
+    """The body and its prompts; none of what carries no prompt. None where it cannot be read."""
+    try:
+        value = json.loads(sound_json(body))
+        if not isinstance(value, dict):
+            return _Asked({}, [])
+        kind = request_bodies.kind_of(value, path)
+        return _Asked(value, [] if kind is None else request_bodies.prompts_of(value, kind, path))
+    except (ValueError, RecursionError, CacheDoctorError):
+        return None
+
+
+def _change(found: PromptDiff, prompt_tokens: int | None) -> Change:
+    first = found.first
+    if first is None:
+        return Change("equal", found.explanation, None, found.common_prefix_tokens)
+    return Change(
+        first.kind,
+        hidden(found.explanation),
+        None if first.place is None else hidden(first.place),
+        round(found.common_prefix_tokens * _scale(found, prompt_tokens)),
+        None if first.client is None else first.client.title,
+        hidden(first.advice[0].text) if first.advice else None,
+    )
+
+
+def _recomputed(before: int, prompt: int, cached: int) -> int:
+    """Tokens of the prompt before that were computed again; the last token of a prompt always is."""
+    return max(0, min(before, prompt - 1) - cached)
+
+
+def _scale(found: PromptDiff, prompt_tokens: int | None) -> float:
+    """Tokens of the server for one of those that were counted here; 1 where it does not say."""
+    return prompt_tokens / found.b.tokens if prompt_tokens is not None and found.b.tokens and not found.exact else 1.0
+
+
+def _told(seen: Seen) -> dict[str, Any]:
+    """Counts in the form that every reader of responses knows."""
+    usage: dict[str, Any] = {}
+    if seen.prompt_tokens is not None:
+        usage["prompt_tokens"] = seen.prompt_tokens
+        if seen.cached_tokens is not None:
+            usage["prompt_tokens_details"] = {"cached_tokens": seen.cached_tokens}
+    return {"model": seen.model, "usage": usage}
+
+
+def looked(looking: Looking, data: bytes) -> bytes:
+    """Look at an exchange that came through a pipe."""
+    return msgspec.msgpack.encode(looking.at(msgspec.msgpack.decode(data, type=Exchange)))

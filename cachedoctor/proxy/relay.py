@@ -1,0 +1,277 @@
+"""Passes one request to the server and its answer back, byte by byte. Knows HTTP; knows no prompt.
+
+The body goes on while it arrives, unless a fix has to see all of it. Each request has a connection of its own to the
+server: one that the server closes for its age would lose a request that a direct client sends anew. When the client
+leaves, that connection is closed at once, by which servers know that nobody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import (
+    ClientConnectionError,
+    ClientConnectorError,
+    ClientError,
+    ClientPayloadError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    HttpVersion11,
+    TCPConnector,
+    hdrs,
+    web,
+)
+from multidict import CIMultiDict
+from yarl import URL
+
+from cachedoctor.proxy import body_fixes
+from cachedoctor.proxy.exchange import Asked, Exchange
+from cachedoctor.proxy.held_bytes import AnswerCopy, BodyCopy, Held
+from cachedoctor.proxy.hop_headers import passing, went_through
+
+_CONNECT = 30.0
+"""Seconds for a connection to the server; for its answer there is no limit, as a direct client may have none."""
+_SERVER_ONLY = frozenset({b"host", b"expect"})
+"""Fields that are said anew: the proxy has answered what was expected."""
+_FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
+"""Fields by which aiohttp says how an answer goes over this connection."""
+_FIELDS = "cachedoctor.fields"
+"""Key of a request: the fields of its answer, as the server sent them."""
+_PIECE = 1 << 18
+"""Bytes that are written at a time of a body that was held."""
+
+Ended = Callable[[Exchange, int], None]
+"""Called with what passed and the bytes of room that it takes."""
+
+
+class Relay:
+    """The handler of all requests."""
+
+    def __init__(self, upstream: URL, name: str, asked: Asked, ended: Ended) -> None:
+        """``name``: by which this proxy knows its own requests, should they come back."""
+        self._upstream, self._name, self._asked, self._ended = upstream, name, asked, ended
+        self.held = Held()
+        self.running = 0
+        """Requests under way."""
+        self.is_closing = False
+        self._session: ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make what requests are sent with."""
+        self._session = ClientSession(
+            connector=TCPConnector(force_close=True, limit=0, ttl_dns_cache=60),
+            cookie_jar=DummyCookieJar(),
+            auto_decompress=False,
+            timeout=ClientTimeout(total=None, connect=None, sock_connect=_CONNECT, sock_read=None),
+            skip_auto_headers=(hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE),
+            max_line_size=1 << 16,
+            max_field_size=1 << 16,
+            read_bufsize=1 << 18,
+        )
+
+    async def close(self) -> None:
+        """Close all connections to the server."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Pass a request on, and its answer back."""
+        if went_through(request.raw_headers, self._name):
+            return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
+        if self.is_closing:
+            return _refused(503, "the proxy is about to end")
+        passage = _Passage(request, BodyCopy(self.held), self._asked)
+        self.running += 1
+        try:
+            return await self._passed(passage)
+        except BaseException as error:
+            passage.fault = passage.fault or _cause(error)
+            raise
+        finally:
+            self.running -= 1
+            self._ended(passage.exchange(), passage.copy.size)
+
+    async def _passed(self, passage: _Passage) -> web.StreamResponse:
+        if self._session is None:
+            raise RuntimeError("the relay is not open")
+        try:
+            body, size = await passage.body()
+            headers = _decoded(passing(passage.request.raw_headers, _SERVER_ONLY))
+            headers.add(hdrs.VIA, f"1.1 {self._name}")
+            if size is not None:
+                headers[hdrs.CONTENT_LENGTH] = str(size)
+            sending = self._session.request(
+                passage.request.method, self._target(passage.request), headers=headers, data=body,
+                allow_redirects=False,
+            )  # fmt: skip
+            async with sending as answer:
+                return await passage.back(answer)
+        except (ClientError, OSError, ValueError) as error:
+            return passage.failed(error, self._upstream)
+
+    def _target(self, request: web.BaseRequest) -> URL:
+        """The address as the client wrote it, behind that of the server."""
+        path = request.raw_path
+        if not path.startswith("/"):  # http://host/path, as clients write to a proxy that they know to be one
+            path = URL(path, encoded=True).raw_path_qs if "://" in path else f"/{path}"
+        return URL(str(self._upstream).rstrip("/") + path, encoded=True)
+
+
+class _Passage:
+    """One request on its way."""
+
+    def __init__(self, request: web.BaseRequest, copy: BodyCopy, asked: Asked) -> None:
+        self.request, self.copy, self._asked = request, copy, asked
+        self.fault = ""
+        self._sent, self._begun = time.time(), time.perf_counter()
+        self._status = 0
+        self._first_byte: float | None = None
+        self._edits: tuple[str, ...] = ()
+        self._edited: bytes | None = None
+        self._answer: AnswerCopy | None = None
+        self._answer_coding = ""
+        self._out: web.StreamResponse | None = None
+
+    async def body(self) -> tuple[AsyncIterator[bytes] | None, int | None]:
+        """The body to be sent, and its length where it is known."""
+        if not self.request.body_exists:
+            has_length = hdrs.CONTENT_LENGTH in self.request.headers
+            return None, 0 if has_length else None
+        size = self.request.content_length
+        coding = self.request.headers.get(hdrs.CONTENT_ENCODING, "")
+        if not self._asked.fixes or self._asked.dry_run or coding:
+            return self._arriving(), size
+        return await self._fixed(size)
+
+    async def _fixed(self, size: int | None) -> tuple[AsyncIterator[bytes], int | None]:
+        """The body, edited, once all of it is here; one that is too long goes on as it is."""
+        begun: list[bytes] = []
+        arriving = self._arriving()
+        async for part in arriving:
+            begun.append(part)
+            if self.copy.untold:
+                return _both(begun, arriving), size
+        whole = self.copy.whole() or b""
+        begun.clear()
+        fixed = await asyncio.to_thread(body_fixes.fix, whole, self._asked.fixes)
+        self._edits = fixed.edits
+        if fixed.edits:
+            self._edited = fixed.body
+        return _pieces(fixed.body), None if size is None else len(fixed.body)
+
+    async def _arriving(self) -> AsyncIterator[bytes]:
+        while part := await self.request.content.readany():
+            self.copy.add(part)
+            yield part
+
+    async def back(self, answer: ClientResponse) -> web.StreamResponse:
+        """Pass the answer to the client."""
+        self._status = answer.status
+        out = web.StreamResponse(status=answer.status, reason=answer.reason or "")
+        fields = _decoded(passing(answer.raw_headers))
+        out.headers.extend(fields)
+        self.request[_FIELDS] = fields
+        self._answer_coding = answer.headers.get(hdrs.CONTENT_ENCODING, "")
+        is_stream = answer.content_type == "text/event-stream" and not self._answer_coding
+        self._answer = AnswerCopy(is_stream)
+        if self.request.version < HttpVersion11 and hdrs.CONTENT_LENGTH not in answer.headers:
+            out.force_close()
+        await out.prepare(self.request)
+        self._out = out
+        try:
+            while part := await answer.content.readany():
+                await self._pass_back(part)
+        except ClientPayloadError:
+            # aiohttp has no public way to what arrived before the connection broke.
+            for part in list(answer.content._buffer):
+                await self._pass_back(bytes(part))
+            raise
+        await out.write_eof()
+        return out
+
+    async def _pass_back(self, part: bytes) -> None:
+        if self._out is None or self._answer is None:
+            raise RuntimeError("there is no answer yet")
+        if self._first_byte is None:
+            self._first_byte = time.perf_counter() - self._begun
+        self._answer.add(part)
+        await self._out.write(part)
+
+    def failed(self, error: Exception, upstream: URL) -> web.StreamResponse:
+        """Say that the server does not answer; an answer that broke off breaks off for the client, too."""
+        transport = self.request.transport
+        if self._out is not None or transport is None or transport.is_closing():
+            self.fault = self.fault or ("the answer broke off" if isinstance(error, ClientPayloadError) else _CLIENT)
+            if transport is not None:
+                transport.close()
+            return self._out or web.Response(status=502)
+        self.fault = _words(error)
+        self._status = 502
+        return _refused(502, f"{upstream.origin()}: {self.fault}")
+
+    def exchange(self) -> Exchange:
+        """What passed."""
+        seconds = time.perf_counter() - self._begun
+        body = self.copy.whole() if self._edited is None else self._edited
+        return Exchange(
+            self._sent, self.request.method, self.request.raw_path.partition("?")[0], self._status, seconds,
+            self._first_byte, body, self.request.headers.get(hdrs.CONTENT_ENCODING, ""),
+            b"" if self._answer is None else self._answer.told(), self._answer_coding, self._edits, self.fault,
+            self.copy.untold,
+        )  # fmt: skip
+
+
+_CLIENT = "the client left"
+
+
+def _cause(error: BaseException) -> str:
+    return _CLIENT if isinstance(error, asyncio.CancelledError | ConnectionError) else type(error).__name__
+
+
+def _words(error: Exception) -> str:
+    """Why there is no answer, on one line and without what a client sent."""
+    if isinstance(error, ClientConnectorError):
+        return f"cannot be reached: {error.strerror or error.os_error}"[:200].replace("\n", " ")
+    if isinstance(error, asyncio.TimeoutError):
+        return f"cannot be reached within {_CONNECT:.0f} s"
+    if isinstance(error, ClientConnectionError):
+        return "closed the connection without an answer"
+    return "gave no answer that is HTTP"
+
+
+def _refused(status: int, words: str) -> web.Response:
+    return web.Response(status=status, text=f"cachedoctor proxy: {words}\n")
+
+
+def _decoded(fields: list[tuple[bytes, bytes]]) -> CIMultiDict[str]:
+    found: CIMultiDict[str] = CIMultiDict()
+    for name, value in fields:
+        found.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+    return found
+
+
+async def _both(begun: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    while begun:
+        yield begun.pop(0)
+    async for part in rest:
+        yield part
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    view = memoryview(body)
+    for start in range(0, len(body), _PIECE):
+        yield bytes(view[start : start + _PIECE])
+
+
+async def as_sent(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Take back what aiohttp added to the head of an answer, or dropped from it; a signal of the server."""
+    fields: CIMultiDict[str] | None = request.get(_FIELDS)
+    if fields is not None:
+        framing = [(name, response.headers[name]) for name in _FRAMING if name in response.headers]
+        response.headers.clear()
+        response.headers.extend(fields)
+        response.headers.extend(framing)

@@ -1,0 +1,191 @@
+"""Listens, passes requests through the relay, has them looked at, and ends in good order. Knows no option, no words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from yarl import URL
+
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.proxy.looking_process import LookingProcess, blind
+from cachedoctor.proxy.proxy_metrics import ProxyMetrics
+from cachedoctor.proxy.relay import Relay, as_sent
+
+_LONGEST_HEAD = 1 << 16
+"""Bytes of a line of a request's head."""
+_IDLE = 3630.0
+"""Seconds after which a connection without requests is closed: longer than the servers behind would keep it."""
+
+
+class Address(NamedTuple):
+    """Where something listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Plan(NamedTuple):
+    """What is to be served."""
+
+    upstream: str
+    listen: Address
+    metrics: Address | None
+    asked: Asked
+    tell: Callable[[Seen], None]
+    ready: Callable[[Address, Address | None], None]
+
+
+def upstream_url(text: str) -> URL:
+    """Read the address of the server; raises CacheDoctorError where it is none."""
+    hint = "give the server as http://HOST:PORT, with the path in front of /v1 if there is one"
+    try:
+        url = URL(text)
+        bad = url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment or url.user
+    except ValueError:
+        bad = True
+    if bad:
+        raise CacheDoctorError(f"--upstream {text[:200]}: is no address of a server", hint)
+    return url
+
+
+def serve(plan: Plan) -> bool:
+    """Serve until a signal says to end; gives whether a second one cut requests off.
+
+    Raises:
+        CacheDoctorError: the address is taken, or what was asked cannot be done.
+    """
+    url = upstream_url(plan.upstream)
+    looking = LookingProcess(plan.asked)
+    try:
+        cut = asyncio.run(_Serving(plan, url, looking).run())
+    except BaseException:
+        looking.kill()
+        raise
+    looking.close()
+    return cut
+
+
+class _Serving:
+    def __init__(self, plan: Plan, upstream: URL, looking: LookingProcess) -> None:
+        self._plan, self._looking = plan, looking
+        self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
+        self._metrics = None if plan.metrics is None else ProxyMetrics()
+        self._asked_to_end = asyncio.Event()
+        self._cut = asyncio.Event()
+
+    async def run(self) -> bool:
+        self._loop = asyncio.get_running_loop()
+        runners = [web.AppRunner(
+            self._app(), handler_cancellation=True, access_log=None, auto_decompress=False, keepalive_timeout=_IDLE,
+            max_line_size=_LONGEST_HEAD, max_field_size=_LONGEST_HEAD, shutdown_timeout=0.1,
+        )]  # fmt: skip
+        try:
+            await self._relay.open()
+            listening = await _listen(runners[0], self._plan.listen, "--listen")
+            metrics = None
+            if self._metrics is not None and self._plan.metrics is not None:
+                runners.append(web.AppRunner(self._metrics.app(), access_log=None, shutdown_timeout=0.1))
+                metrics = await _listen(runners[1], self._plan.metrics, "--metrics-listen")
+            self._catch_signals()
+            self._plan.ready(listening, metrics)
+            await self._asked_to_end.wait()
+            await self._drain(runners[0])
+        finally:
+            for runner in runners:
+                await runner.cleanup()
+            await self._relay.close()
+        return self._cut.is_set()
+
+    def _app(self) -> web.Application:
+        @web.middleware
+        async def relay(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._relay.handle(request)
+
+        app = web.Application(middlewares=[relay])
+        app.on_response_prepare.append(as_sent)
+        return app
+
+    def _ended(self, exchange: Exchange, room: int) -> None:
+        """A request is over: have it looked at where it may hold a prompt."""
+        is_silent = exchange.method != "POST" or (exchange.body is not None and not exchange.body)
+        if is_silent:
+            self._relay.held.give_back(room)
+            seen = blind(exchange, "")
+            seen.is_prompt = False
+            self._tell(seen)
+            return
+        self._looking.look(exchange, lambda seen: self._looked(seen, room))
+
+    def _looked(self, seen: Seen, room: int) -> None:
+        """Called from another thread, or at once."""
+
+        def told() -> None:
+            self._relay.held.give_back(room)
+            self._tell(seen)
+
+        try:
+            self._loop.call_soon_threadsafe(told)
+        except RuntimeError:  # the loop has ended; what was in its way is told all the same
+            self._tell(seen)
+
+    def _tell(self, seen: Seen) -> None:
+        if self._metrics is not None:
+            self._metrics.count(seen)
+        self._plan.tell(seen)
+
+    def _catch_signals(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # A job started in the background ignores the signal, and must go on doing so.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
+                    self._loop.add_signal_handler(number, self._struck)
+
+    def _struck(self) -> None:
+        if self._asked_to_end.is_set():
+            self._cut.set()
+        self._asked_to_end.set()
+
+    async def _drain(self, runner: web.AppRunner) -> None:
+        """Let requests end that are under way, until a second signal."""
+        self._relay.is_closing = True
+        for site in list(runner.sites):
+            await site.stop()
+        while self._relay.running and not self._cut.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._cut.wait(), 0.05)
+
+
+async def _listen(runner: web.AppRunner, address: Address, option: str) -> Address:
+    await runner.setup()
+    site = web.TCPSite(runner, address.host, address.port, backlog=1024)
+    try:
+        await site.start()
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        why = "the port is taken" if taken else (os.strerror(error.errno) if error.errno else str(error))
+        raise CacheDoctorError(f"{option} {address}: {why}", f"give another address with {option}") from error
+    found = runner.addresses[0]
+    return Address(str(found[0]), int(found[1]))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(str(address).startswith("127.") or address == "::1" for address in found)

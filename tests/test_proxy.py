@@ -1,0 +1,380 @@
+"""The proxy: bytes pass unchanged, each request is told and recorded, fixes change what they say and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proxy_exchanges import Server, differences, free_port
+
+from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import inputs
+from cachedoctor.proxy import record_file
+from cachedoctor.proxy.body_digests import without_texts
+from cachedoctor.proxy.body_fixes import fix
+from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
+from cachedoctor.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held
+from cachedoctor.proxy.hop_headers import passing, went_through
+from cachedoctor.proxy.looking import Looking
+from cachedoctor.proxy.record_file import RecordFile
+from cachedoctor.proxy.request_lines import line
+from cachedoctor.proxy.unpacked import unpacked
+
+HEADER = "x-anthropic-billing-header: cc_version=2.1.36.a; cc_entrypoint=cli; cch=%s;"
+CHAT = "/v1/chat/completions"
+
+
+class Proxy:
+    """The command as a process of its own."""
+
+    def __init__(self, upstream: str, *options: str) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-m", "cachedoctor", "proxy", "--upstream", upstream, "-f", "jsonl"]
+        command += ["--listen", f"127.0.0.1:{self.port}", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.said = self.process.stderr.readline()
+
+    def end(self) -> tuple[int, list[dict[str, object]]]:
+        self.process.send_signal(signal.SIGTERM)
+        out, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, [json.loads(text) for text in out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(server: Server) -> Iterator[Proxy]:
+    found = Proxy(f"http://127.0.0.1:{server.port}")
+    yield found
+    found.process.kill()
+    found.process.communicate()
+
+
+def test_exchanges_are_those_of_a_direct_connection(server: Server, proxy: Proxy) -> None:
+    assert differences(server, proxy.port, range(15)) == []
+
+
+def test_the_server_hears_that_a_client_left(server: Server, proxy: Proxy) -> None:
+    server.left.clear()
+    client = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=30)
+    client.request("POST", "/endless", b"{}")
+    answer = client.getresponse()
+    assert answer.read(5) == b"data:"
+    answer.close()
+    client.close()
+    assert server.left.wait(1.0)
+
+
+def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
+    client = socket.create_connection(("127.0.0.1", proxy.port))
+    client.sendall(b"POST /v1/x HTTP/1.1\r\nHost: x\r\nX-Seed: 5\r\nContent-Length: 2\r\n\r\n{")
+    time.sleep(0.2)
+    proxy.process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert proxy.process.poll() is None
+    client.sendall(b"}")
+    assert client.recv(9) == b"HTTP/1.1 "
+    client.close()
+    out, _ = proxy.process.communicate(timeout=30)
+    assert proxy.process.returncode == 0
+    faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
+    assert "the client left" in faults
+    assert "Bearer" not in out
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxy.port))
+
+
+@pytest.mark.sweep  # two more processes: a second of CPU time
+def test_a_server_that_is_down_is_a_502_of_one_line() -> None:
+    found = Proxy("http://127.0.0.1:9")
+    try:
+        status, words = posted(found.port)
+        assert (status, words.count(b"\n")) == (502, 1)
+        assert words.startswith(b"cachedoctor proxy: http://127.0.0.1:9: cannot be reached")
+        code, told = found.end()
+        assert code == 0
+        assert [(one["status"], "cannot be reached" in str(one["fault"])) for one in told] == [(502, True)]
+    finally:
+        found.process.kill()
+
+
+def test_it_knows_its_own_requests() -> None:
+    name = b"cachedoctor-0123"
+    assert went_through([(b"Via", b"1.1 other, 1.1 " + name)], name.decode())
+    assert not went_through([(b"Via", b"1.1 other")], name.decode())
+
+
+def posted(port: int) -> tuple[int, bytes]:
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    client.request("POST", CHAT, b'{"messages":[]}')
+    answer = client.getresponse()
+    return answer.status, answer.read()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--upstream", "ftp://x"], "is no address of a server"),
+        (["--upstream", "http://x", "--listen", "8090"], "is no address; give HOST:PORT"),
+        (["--upstream", "http://x", "--keep-text"], "--keep-text needs --record FILE"),
+        (["--upstream", "http://x", "--dry-run"], "--dry-run needs --fix NAME"),
+        (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools"),
+    ],
+)
+def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
+    from typer.testing import CliRunner
+
+    from cachedoctor.cli import app
+
+    found = CliRunner().invoke(app, ["proxy", *options])
+    assert found.exit_code != 0
+    assert words in (str(found.exception) + found.output).replace("\n", " ")
+
+
+@pytest.mark.sweep  # a process for it
+def test_a_port_that_is_taken() -> None:
+    from cachedoctor.proxy.serving import Address, Plan, serve
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = Address("127.0.0.1", taken.getsockname()[1])
+        plan = Plan("http://127.0.0.1:9", where, None, Asked(), lambda _: None, lambda *_: None)
+        with pytest.raises(CacheDoctorError, match="the port is taken"):
+            serve(plan)
+
+
+def test_only_fields_of_one_connection_stay_behind() -> None:
+    fields = [(b"Connection", b"close, X-Mine"), (b"x-mine", b"1"), (b"TE", b"gzip"), (b"Accept", b"*/*")]
+    fields += [(b"Content-Length", b"3"), (b"Cookie", b"a"), (b"cookie", b"b"), (b"Proxy-Authorization", b"x")]
+    assert passing(fields) == [(b"Accept", b"*/*"), (b"Content-Length", b"3"), (b"Cookie", b"a"), (b"cookie", b"b")]
+    # Who names the length of the body a field of the connection must not take it from the next reader.
+    assert passing([(b"Connection", b"content-length"), (b"Content-Length", b"3")]) == [(b"Content-Length", b"3")]
+
+
+def exchange(number: int, body: object, prompt: int | None = None, cached: int | None = None) -> Exchange:
+    usage = {"prompt_tokens": prompt, "prompt_tokens_details": {"cached_tokens": cached}}
+    answer = b"" if prompt is None else json.dumps({"id": "a", "choices": [], "usage": usage}).encode()
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Exchange(float(number), "POST", CHAT, 200, 0.5, 0.1, data, answer=answer)
+
+
+def chat(system: str, *turns: str, **more: object) -> dict[str, object]:
+    said = [{"role": "user" if n % 2 == 0 else "assistant", "content": text} for n, text in enumerate(turns)]
+    return {"model": "m", "messages": [{"role": "system", "content": system}, *said], **more}
+
+
+RULES = "\nYou are Claude Code. " + "Follow the rules of the house. " * 40
+FIRST, REPLY = "What does the first file say, in a few words?", "It says nothing of note, as far as I can see."
+
+
+def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_path: Path) -> None:
+    looking = Looking(Asked(str(tmp_path / "r.jsonl")))
+    seen = [
+        looking.at(exchange(1, chat(HEADER % "abcde" + RULES, FIRST), 300, 0)),
+        looking.at(
+            exchange(2, chat("Another program " + RULES[20:], "Which day of the week is it today, please?"), 9, 0)
+        ),
+        looking.at(exchange(3, chat(HEADER % "abcdf" + RULES, FIRST, REPLY, "Go on"), 330, 20)),
+        looking.at(exchange(4, chat(HEADER % "abcdf" + RULES, FIRST, REPLY, "Go on", REPLY, "On"), 350, 330)),
+    ]
+    looking.close()
+    assert [one.conversation for one in seen] == [1, 2, 1, 1]
+    assert [one.change and one.change.kind for one in seen] == [None, None, "billing-header", "appended"]
+    # The request had 300 tokens, all of which the next one sends again but its header: 20 were reused.
+    assert [one.recomputed for one in seen] == [None, None, 280, 0]
+    assert "280 tokens of the previous prompt computed again" in line(seen[2])
+    assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; goes on")
+    text = (tmp_path / "r.jsonl").read_text()
+    assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
+    for word in ("Claude", "rules", "abcd", "file", "Another"):
+        assert word not in text
+    assert len(inputs.load_sent(str(tmp_path / "r.jsonl"))) == 4
+
+
+def test_what_only_goes_on_and_was_lost_is_no_fault_of_the_client() -> None:
+    seen = Seen(0.0, CHAT, 200, 1.0, prompt_tokens=400, cached_tokens=100, recomputed=200, conversation=1)
+    seen.change = Change("appended", "text was added at the end")
+    assert line(seen).endswith(
+        "goes on; 200 tokens of the previous prompt computed again, though the client changed nothing in it"
+    )
+
+
+def test_unknown_is_not_zero() -> None:
+    looking = Looking(Asked())
+    seen = [looking.at(exchange(n, chat("You are", FIRST), 50 if n == 1 else None, 0)) for n in (1, 2)]
+    assert seen[1].prompt_tokens is None
+    assert seen[1].recomputed is None
+    assert "prompt unknown" in line(seen[1])
+    for odd in (b"", b"\xff", b"[1]", b'{"messages":1}', b'{"messages":[{"role":"user"', b"[" * 100_000):
+        told = looking.at(exchange(3, odd))
+        assert told.conversation is None
+    looking.close()
+
+
+def test_a_line_controls_no_terminal() -> None:
+    seen = Seen(0.0, "/v1\x1b[2J\n", 200, 1.0, conversation=1)
+    seen.change = Change("other", "\x1b]0;x\x07", "messages[0]\r")
+    assert all(char.isprintable() for char in line(seen))
+
+
+def test_dry_run_says_what_the_fix_then_keeps() -> None:
+    looking = Looking(Asked(fixes=("strip-billing-header",), dry_run=True))
+    looking.at(exchange(1, chat(HEADER % "abcde" + RULES, FIRST), 300, 0))
+    seen = looking.at(exchange(2, chat(HEADER % "abcdf" + RULES, FIRST, REPLY, "Go on"), 330, 20))
+    looking.close()
+    assert seen.would_reuse is not None
+    # Of 330 tokens the header, the reply and the new question cannot be reused: between 230 and 300 can.
+    assert 230 < seen.would_reuse < 300
+    assert seen.would_save == seen.would_reuse - 20
+    assert seen.edits == [f"strip-billing-header: dropped {len(HEADER % 'abcdf') + 2} bytes of the system prompt"]
+
+
+BLOCK = '{"type": "text", "text": "%s"}'
+
+
+def test_the_block_of_the_header_goes_and_nothing_else() -> None:
+    before, after = '{"system": [%s,\n %s], "messages": [1.50]}', '{"system": [%s], "messages": [1.50]}'
+    header, rest = BLOCK % (HEADER % "a1b2c"), BLOCK % "You \\u00e4re  caf\u00e9"
+    found = fix((before % (header, rest)).encode(), ["strip-billing-header"])
+    assert found.body == (after % rest).encode()
+
+
+def test_the_header_in_front_of_a_text_goes_with_its_line_ends() -> None:
+    body = '{"messages":[{"role":"system","content":"' + HEADER % "a1b2c" + '\\n\\nYou are"}], "n" : 1e2}'
+    expected = '{"messages":[{"role":"system","content":"You are"}], "n" : 1e2}'
+    assert fix(body.encode(), ["strip-billing-header"]).body == expected.encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"messages":[{"role":"user","content":"x-anthropic-billing-header: cch=1;\\nhi"}]}',  # not the system prompt
+        '{"system":"You said x-anthropic-billing-header: cch=1;"}',  # not its beginning
+        '{"system":"x-anthropic-billing-header: cch=1"}',  # half a header
+        '{"system":"x-anthropic-billing-header: cch=1;"}',  # nothing would be left
+        '{"system":[{"type":"text","text":"x-anthropic-billing-header: cch=1;"}]}',
+        '{"system":"x-anthropic-billing-header: cch=1;a","system":"x"}',  # which of them is meant?
+        '{"system":"x-anthropic-billing-header: cch=1;a"',  # no JSON
+        '{"tools":[{"name":"b"},{"name":"b"}]}',
+        '{"tools":[{"name":"b"},{"title":"a"}]}',
+        '{"tools":[{"name":"a"},{"name":"b"}]}',
+    ],
+)
+def test_what_is_not_recognised_stays(body: str) -> None:
+    assert fix(body.encode(), ["strip-billing-header", "sort-tools"]) == (body.encode(), ())
+
+
+def test_tools_are_sorted_and_keep_their_bytes() -> None:
+    body = '{"tools": [ {"function": {"name":"b",  "x":1}} ,\n{"name":"a"}, {"name":"c"}], "z":0}'
+    found = fix(body.encode(), ["sort-tools"])
+    assert found.body == b'{"tools": [ {"name":"a"} ,\n{"function": {"name":"b",  "x":1}}, {"name":"c"}], "z":0}'
+    assert found.edits == ("sort-tools: moved 2 of 3 tools",)
+
+
+def test_digests_keep_shape_beginning_and_length() -> None:
+    long = "Some words of a prompt that are nobody's business. " * 40
+    tool = {"name": "read", "parameters": {"type": "object", "properties": {"secret_key": {"default": 12345}}}}
+    a, b = (without_texts(chat(long + end, tools=[tool], temperature=0.5)) for end in ("one", "two"))
+    x, y = (found["messages"][0]["content"] for found in (a, b))
+    assert 0.8 * len(x) < common_prefix(x, y) < len(x)
+    assert a["temperature"] == 0.5
+    assert a["messages"][0]["role"] == "system"
+    text = json.dumps(a)
+    assert not any(word in text for word in ("words", "secret", "12345", "read", "business"))
+    from cachedoctor.prompts.tokenizers.tokenize import pieces
+
+    assert abs(len(pieces().encode(x)) - len(pieces().encode(long + "one"))) <= len(long) / 256 + 1
+
+
+def test_a_record_that_does_not_fit_is_not_there_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.jsonl"
+    records = RecordFile(str(path), 1000)
+    one = record_file.MARK + b',"n":1}'
+    assert records.add(one) == ""
+    real = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) > 10:
+            return real(file, data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(record_file.os, "write", full)
+    assert records.add(one) == f"{path}: cannot be written: No space left on device; requests pass on"
+    assert records.add(one) == ""  # it is said once
+    assert path.read_bytes() == one + b"\n"
+    monkeypatch.undo()
+    assert "is written again" in records.add(one)
+    assert path.read_bytes() == (one + b"\n") * 2
+    records.close()
+
+
+def test_half_a_line_of_a_crash_goes_and_strangers_files_stay(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    one = record_file.MARK + b',"n":1}\n'
+    path.write_bytes(one + one[:20])
+    RecordFile(str(path), 1000).close()
+    assert path.read_bytes() == one
+    path.write_bytes(b"my notes\n")
+    with pytest.raises(CacheDoctorError, match="something else"):
+        RecordFile(str(path), 1000)
+    assert path.read_bytes() == b"my notes\n"
+    with pytest.raises(CacheDoctorError, match="cannot be written"):
+        RecordFile(str(tmp_path), 1000)
+
+
+def test_a_file_of_records_is_put_aside_at_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    one = record_file.MARK + b',"n":1}'
+    records = RecordFile(str(path), 100)
+    assert [records.add(one) for _ in range(3)] == ["", "", ""]
+    assert "longer than --record-size" in records.add(one * 10)
+    records.close()
+    assert path.read_bytes() == one + b"\n"
+    assert (tmp_path / "r.jsonl.1").read_bytes() == (one + b"\n") * 2
+
+
+def test_copies_are_bounded() -> None:
+    held = Held(EACH + 10)
+    first, second = BodyCopy(held), BodyCopy(held)
+    first.add(b"x" * EACH)
+    second.add(b"y" * 11)
+    assert second.whole() is None
+    assert second.untold == "other long bodies took the room"
+    first.add(b"x")
+    assert first.untold == "the body is longer than 32 MiB"
+    assert held.take(EACH + 10)
+
+
+def test_of_a_stream_only_what_tells_is_kept() -> None:
+    copy = AnswerCopy(is_stream=True)
+    for part in (b'data: {"choices":["a"]}\n\nda', b'ta: {"usa', b'ge": {"prompt_tokens":3}}\n', b"\ndata: [DONE]\n\n"):
+        copy.add(part)
+    assert copy.told() == b'data: {"usage": {"prompt_tokens":3}}\ndata: [DONE]\n'
+
+
+def test_bodies_are_unpacked_within_bounds() -> None:
+    assert unpacked(zlib.compress(b"abc"), "deflate") == b"abc"
+    assert unpacked(b"abc", "identity") == b"abc"
+    assert unpacked(b"abc", "br") is None
+    assert unpacked(b"abc", "gzip") is None
+    assert unpacked(zlib.compress(bytes(65 << 20), 9), "deflate") is None
