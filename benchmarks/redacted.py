@@ -50,7 +50,10 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
         account["client"] = account["client"] and "client"
     for client in report.get("clients", []):
         client["name"] = client["name"] and "client"
-    for fix in report.get("fix", []):
+    report["fix"] = [
+        fix for fix in report.get("fix", []) if fix["codes"]
+    ]  # others are only in the form of the launcher
+    for fix in report["fix"]:
         # the steps are in the form of the launcher, and name its service
         fix["origin"], fix["launcher"], fix["steps"] = fix["origin"] and "origin", None, len(fix["steps"])
         fix["others"] = None

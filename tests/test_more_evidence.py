@@ -23,7 +23,7 @@ OPEN = {"client", "server", "undecided", "unexplained"}
 """Rows of the account of which a report has to speak."""
 NOTABLE, SHARE = 1000, 0.25
 """Tokens, and part of all prompt tokens, from which on it does."""
-OPTIONS = {"--requests": "prompts", "--responses": "responses", "--metrics": "metrics"}
+OPTIONS = {"--requests": "prompts", "--responses": "responses", "--metrics": "metrics", "--kv-events": "kv_events"}
 WITH_PROMPTS = [case for case in CASES if "prompts" in case_of(case)]
 BESIDE = [case for case in MEASURED if "beside" in case]
 DAYS = runs.find(FIXTURES / "days")

@@ -175,9 +175,11 @@ def _said_version(name: str) -> str:
 def _measured(name: str, version: str | None = None) -> dict[str, Any]:
     """The report of a bundled log, as if it said another ``version``."""
     (case,) = (c for c in MEASURED if c["name"] == name)
-    beside: dict[str, list[Path]] = {"metrics": [], "responses": [], "prompts": []}
+    beside: dict[str, list[Path]] = {"metrics": [], "responses": [], "prompts": [], "kv_events": []}
     for option, path in case.get("beside", ()):
-        beside["prompts" if option == "--requests" else option.removeprefix("--")].append(FIXTURES / path)
+        beside["prompts" if option == "--requests" else option.removeprefix("--").replace("-", "_")].append(
+            FIXTURES / path
+        )
     out = io.BytesIO()
     log = FIXTURES / case["log"]
     with tempfile.TemporaryDirectory() as scratch:

@@ -55,6 +55,7 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
         del one["bytes"], one["launcher"]
         if not lines:
             del one["lines"]
+    found["fix"] = [one for one in found["fix"] if one["codes"]]  # others are only in the form of the launcher
     for one in found["fix"]:
         del one["launcher"], one["steps"], one["notes"], one["others"]  # in the form of the launcher
     for cause in found["causes"]:
