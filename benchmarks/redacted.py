@@ -50,9 +50,8 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
         account["client"] = account["client"] and "client"
     for client in report.get("clients", []):
         client["name"] = client["name"] and "client"
-    report["fix"] = [
-        fix for fix in report.get("fix", []) if fix["codes"]
-    ]  # others are only in the form of the launcher
+    # one without codes only says other remedies in the form of the launcher
+    report["fix"] = [fix for fix in report.get("fix", []) if fix["codes"]]
     for fix in report["fix"]:
         # the steps are in the form of the launcher, and name its service
         fix["origin"], fix["launcher"], fix["steps"] = fix["origin"] and "origin", None, len(fix["steps"])
