@@ -11,7 +11,7 @@ from prompt_forms import A1, A2, SYSTEM, U1, U2, U3, anthropic, between, chatml,
 
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.clients import Client, Habit, known, printed, table
-from cachedoctor.model.diff import _DIFFERENCES
+from cachedoctor.model.diff import DIFFERENCES
 
 HABITS = [found.handle for found in clients._all()]
 RULES = " Be careful. Answer in full sentences. Use the tools that you have."
@@ -357,7 +357,7 @@ def test_the_table_is_sound():
     assert len({client.name for client in table()}) == len(table()) >= 15
     assert len(set(HABITS)) == len(HABITS) >= 15
     for client, habit in clients._all():
-        assert set(habit.kinds) <= set(_DIFFERENCES)
+        assert set(habit.kinds) <= set(DIFFERENCES)
         assert habit.sources
         assert all(re.fullmatch(r"https://[\w.-]+/[^\s<>\"]+", source) for source in habit.sources)
         for pattern in (client.says, client.version, habit.text, habit.printed):

@@ -43,7 +43,7 @@ def test_forgets_to_ask(cache_engine):
 
 def test_a_sample_project(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CLIENT)
-    done = pytester.runpytest_inprocess("-p", "cachedoctor.pytest_plugin")
+    done = pytester.runpytest_inprocess()  # it is installed with the package
     done.assert_outcomes(passed=2, failed=1, errors=1)
     done.stdout.fnmatch_lines(["*not cache-friendly*", "*messages[[]0[]].content*", "*cost:*", "*fix:*"])
 

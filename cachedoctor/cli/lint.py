@@ -85,6 +85,8 @@ def lint(
 def _answer(paths: list[str], ask: LintAsk) -> Lint:
     from cachedoctor.model import CacheDoctorError
 
+    if ask.server is not None and not ask.server.startswith(("http://", "https://")):
+        raise CacheDoctorError(f"--server {ask.server}: is no address", "e.g. --server http://localhost:8080")
     if ask.server is not None and ask.template is not None:
         raise CacheDoctorError("--template and --server: both would render the bodies", "give one of them")
     if not paths:

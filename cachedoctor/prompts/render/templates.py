@@ -37,7 +37,9 @@ def chat_template(source: str) -> ChatTemplate:
         raise CacheDoctorError(f"{source}: is not a chat template", _HINT) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
-        raise CacheDoctorError(f"{source}: cannot be read: {reason}") from error
+        raise CacheDoctorError(
+            f"{source}: cannot be read: {reason}", "give a chat template: .jinja, .gguf, /props JSON"
+        ) from error
     try:
         data = json.loads(sound_json(text))
     except (ValueError, RecursionError):
