@@ -504,6 +504,7 @@ def counted(port: int) -> float:
         return total(parsed(answer.read().decode()), "cachedoctor_lines_total")
 
 
+@pytest.mark.sweep
 def test_the_command_serves_and_goes_on_after_a_restart(log: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     for requests in (2, 3):

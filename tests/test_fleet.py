@@ -251,6 +251,7 @@ def test_tables_are_those_of_export_and_sums_those_of_stats(logs: Path, tmp_path
     assert {(c["code"], c["change"]) for c in compared["findings"]} == {("CD101", "stayed")}
 
 
+@pytest.mark.sweep
 def test_requests_that_are_read_back_are_those_of_the_report(tmp_path: Path) -> None:
     log, out = tmp_path / "server.log", tmp_path / "out"
     log.write_bytes(LOG)

@@ -311,6 +311,7 @@ class Publisher:
             self.router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
 
 
+@pytest.mark.sweep
 def test_what_was_missed_is_asked_for() -> None:
     """What came before the recorder, and a message that was lost on the way."""
     publisher, out = Publisher(), io.BytesIO()

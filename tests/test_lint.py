@@ -257,6 +257,7 @@ def test_odd_messages_are_judged_or_refused_and_never_fail() -> None:
 # ---- the command
 
 
+@pytest.mark.sweep
 def test_the_command_says_it_in_four_formats(tmp_path: Path) -> None:
     path = FIXTURES / "cases" / "requests-timestamp" / "requests.jsonl"
     text = run("lint", path)
