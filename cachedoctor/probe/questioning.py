@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
 from cachedoctor.probe import judging, measuring, plan, rendering
-from cachedoctor.probe.connection import Connection
+from cachedoctor.probe.connection import CHAT, MODELS, Connection
 from cachedoctor.probe.identity import PORTS, identify, slot_tasks
 from cachedoctor.probe.plan import Ask
 from cachedoctor.probe.reply import Reply, read
@@ -46,7 +46,7 @@ def find(key: str | None, seconds: float) -> Connection:
     for port in PORTS:
         at = Connection(f"http://127.0.0.1:{port}", None, 2)
         try:
-            answer = at.get("/v1/models")
+            answer = at.get(MODELS)
         except CacheDoctorError as error:
             if "key" not in error.message:
                 continue
@@ -162,7 +162,7 @@ class _Run:
             self._take(ask, reply, used[0] if len(used) == 1 and len(asks) == 1 else None)
 
     def _send(self, ask: Ask) -> Reply:
-        path = "/v1/messages" if ask.name == "messages" else "/v1/chat/completions"
+        path = "/v1/messages" if ask.name == "messages" else CHAT
         body = {**ask.body, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]

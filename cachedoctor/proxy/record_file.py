@@ -22,6 +22,7 @@ class RecordFile:
         try:
             self._file = _opened(path)
             self._mend()
+            os.fchmod(self._file, 0o600)
         except OSError as error:
             raise CacheDoctorError(
                 f"{path}: cannot be written: {error.strerror}", "--record names another file"
@@ -63,8 +64,8 @@ class RecordFile:
 
     def _turn(self) -> None:
         os.replace(self._path, f"{self._path}.1")
-        os.close(self._file)
-        self._file = _opened(self._path)
+        old, self._file = self._file, _opened(self._path)  # a number that is closed may soon name another file
+        os.close(old)
 
     def _mend(self) -> None:
         """Refuse a file that is no record; drop half a line at the end of one, which a crash of the machine leaves."""
@@ -92,7 +93,6 @@ def _opened(path: str) -> int:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(0, "it is no file")
-        os.fchmod(file, 0o600)
         with contextlib.suppress(ImportError):
             import fcntl
 

@@ -21,6 +21,7 @@ from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 from cachedoctor.proxy.looking_process import LookingProcess, blind
 from cachedoctor.proxy.proxy_metrics import ProxyMetrics
 from cachedoctor.proxy.relay import Relay, as_sent
+from cachedoctor.report.secrets import hidden
 
 _LONGEST_HEAD = 1 << 16
 """Bytes of a line of a request's head."""
@@ -54,11 +55,13 @@ def upstream_url(text: str) -> URL:
     hint = "give the server as http://HOST:PORT, with the path in front of /v1 if there is one"
     try:
         url = URL(text)
-        bad = url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment or url.user
+        bad = url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment
     except ValueError:
         bad = True
+    if "@" in text:  # a name or a password, which is not to be quoted
+        raise CacheDoctorError("--upstream: an address must hold no name or password; clients send their own", hint)
     if bad:
-        raise CacheDoctorError(f"--upstream {text[:200]}: is no address of a server", hint)
+        raise CacheDoctorError(f"--upstream {hidden(text[:200])}: is no address of a server", hint)
     return url
 
 
@@ -72,10 +75,10 @@ def serve(plan: Plan) -> bool:
     looking = LookingProcess(plan.asked)
     try:
         cut = asyncio.run(_Serving(plan, url, looking).run())
+        looking.close()
     except BaseException:
         looking.kill()
         raise
-    looking.close()
     return cut
 
 
