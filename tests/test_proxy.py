@@ -87,6 +87,18 @@ def test_the_server_hears_that_a_client_left(server: Server, proxy: Proxy) -> No
     assert server.left.wait(1.0)
 
 
+def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Server, proxy: Proxy) -> None:
+    """What the proxy wrote on its errors is asserted where it ends, below."""
+    for head in (b"POST /v1/x?key=\xff", b"GET / HTTP/1.1\r\nAuthorization: Bearer \x00", b"\x16\x03\x01"):
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+            client.sendall(head + b" HTTP/1.1\r\n\r\n")
+            assert b" 400 " in client.recv(99)
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+        head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Encoding: \xff\r\nContent-Length: 2\r\n\r\n{}" % CHAT.encode()
+        client.sendall(head)
+        assert client.recv(9) == b"HTTP/1.1 "
+
+
 def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     client = socket.create_connection(("127.0.0.1", proxy.port))
     client.sendall(b"POST /v1/x HTTP/1.1\r\nHost: x\r\nX-Seed: 5\r\nContent-Length: 2\r\n\r\n{")
@@ -97,11 +109,13 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     client.sendall(b"}")
     assert client.recv(9) == b"HTTP/1.1 "
     client.close()
-    out, _ = proxy.process.communicate(timeout=30)
+    out, errors = proxy.process.communicate(timeout=30)
     assert proxy.process.returncode == 0
+    assert errors == ""
     faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
     assert "the client left" in faults
     assert "Bearer" not in out
+    assert "\\\\udcff" in out  # what follows it was still looked at
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port))
 
