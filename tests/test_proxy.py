@@ -404,6 +404,9 @@ def test_half_a_line_of_a_crash_goes_and_strangers_files_stay(tmp_path: Path) ->
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     with pytest.raises(CacheDoctorError, match="cannot be written"):
         RecordFile(str(tmp_path), 1000)
+    (tmp_path / "new.jsonl.1").write_bytes(b"my notes\n")
+    with pytest.raises(CacheDoctorError, match=r"new\.jsonl\.1: holds something else"):
+        RecordFile(str(tmp_path / "new.jsonl"), 1000)
 
 
 def test_a_file_of_records_is_put_aside_at_its_size(tmp_path: Path) -> None:

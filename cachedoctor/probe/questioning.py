@@ -122,9 +122,9 @@ class _Run:
                 continue
             self._ask(both)
             if ask.name == "again" and self.asked["again"].reused_tokens is None:
-                self._ask([self._added(plan.short(self.nonce))])
+                self._extra(plan.short(self.nonce))
             if ask.name == "tail" and self.server.engine == "llama.cpp" and self._nothing_back():
-                self._ask([self._added(plan.forced(self.table["first"]))])
+                self._extra(plan.forced(self.table["first"]))
 
     def _needless(self, ask: Ask) -> bool:
         """Whether the answer could tell nothing more."""
@@ -139,9 +139,13 @@ class _Run:
     def _nothing_back(self) -> bool:
         return all(name in self.asked and self.asked[name].state == "less" for name in ("again", "turn"))
 
-    def _added(self, ask: Ask) -> Ask:
+    def _extra(self, ask: Ask) -> None:
+        """Ask what the table does not have, within the same limits."""
         self.table[ask.name] = ask
-        return ask
+        if self._affordable([ask]):
+            self._ask([ask])
+        else:
+            self.left_out.append(ask.name)
 
     def _affordable(self, asks: list[Ask]) -> bool:
         tokens = sum(len(plan.words(ask.body)) for ask in asks) // 3
