@@ -143,6 +143,13 @@ def test_the_budget_is_kept_and_what_was_left_out_is_named() -> None:
     assert set(left_out).isdisjoint(states(found))
 
 
+def test_nothing_is_expected_of_what_was_never_sent() -> None:
+    run = questioning._Run(Connection("http://h", None, 1), LLAMA, WANTED, "abcdef")
+    assert run._shared(run.table["tools-again"]) == 0
+    run.asked = asked(tools=OK)
+    assert run._shared(run.table["tools-again"]) > 0
+
+
 def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
     before = str(tmp_path / "before.json")
     with served(reuses=False) as (url, _):

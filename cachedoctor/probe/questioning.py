@@ -233,7 +233,8 @@ class _Run:
 
     def _shared(self, ask: Ask) -> int:
         mine = plan.words(ask.body)
-        return max((plan.common(mine, plan.words(self.table[n].body)) for n in ask.after), default=0)
+        sent = [plan.words(self.table[name].body) for name in ask.after if name in self.asked]
+        return max((plan.common(mine, other) for other in sent), default=0)
 
     def _characters(self) -> tuple[dict[str, int], dict[str, int]]:
         asks = [self.table[name] for name in self.asked]
