@@ -21,7 +21,7 @@ from in_process import render_here
 
 import cachedoctor
 from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
-from cachedoctor.doctor.linting.sent_requests import read_files
+from cachedoctor.doctor.linting.sent_requests import from_dicts, read_files
 from cachedoctor.model import CacheDoctorError, Lint
 from cachedoctor.prompts.tokenizers import server_calls
 
@@ -322,6 +322,21 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
         done = run("lint", *args)
         assert done.returncode == 2, args
         one_line(done, says)
+
+
+def test_a_hint_of_hashed_text_holds_no_key_and_repeats_no_error() -> None:
+    def bodies(second: int) -> list[dict[str, Any]]:
+        words = [f"current date: 2026-03-04 10:11:{at}" for at in (12, second)]
+        shapes = [{"properties": {"my_secret": {"type": "string", "description": text}}} for text in words]
+        tools = [[{"type": "function", "function": {"name": "f", "parameters": shape}}] for shape in shapes]
+        return [{**body, "tools": given} for body, given in zip(talk()[:2], tools, strict=True)]
+
+    ask = LintAsk(hash_text=True)
+    same, other = (lint_requests(from_dicts(bodies(second)), ask) for second in (12, 13))
+    assert [hint.kind for hint in same.hints] == ["clock"]
+    assert "my_secret" not in repr((same, other))
+    assert [error.kind for error in other.errors] == ["timestamp"]
+    assert other.hints == []
 
 
 @pytest.mark.sweep

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 import schemas
 from command import LOG
-from fake_servers import raw, served
+from fake_servers import Fake, raw, served
 from typer.testing import CliRunner
 
 from cachedoctor.cli import app
+from cachedoctor.doctor import probing
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.probed import ProbedServer, ProbeQuestion
+from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
 from cachedoctor.probe import identity, judging, measuring, questioning, reply
 from cachedoctor.probe.connection import Answer, Connection
+from cachedoctor.report.contract import Tool
+from cachedoctor.report.forms.probe_forms import ProbeDocument
 from cachedoctor.rules import names
 
 WANTED = questioning.Wanted(None, 300, 20_000, False)
@@ -140,6 +143,13 @@ def test_the_budget_is_kept_and_what_was_left_out_is_named() -> None:
     assert set(left_out).isdisjoint(states(found))
 
 
+def test_nothing_is_expected_of_what_was_never_sent() -> None:
+    run = questioning._Run(Connection("http://h", None, 1), LLAMA, WANTED, "abcdef")
+    assert run._shared(run.table["tools-again"]) == 0
+    run.asked = asked(tools=OK)
+    assert run._shared(run.table["tools-again"]) > 0
+
+
 def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
     before = str(tmp_path / "before.json")
     with served(reuses=False) as (url, _):
@@ -151,6 +161,21 @@ def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
         assert {"name": "again", "before": "less", "after": "as expected"}.items() <= found["changes"][1].items()
         text = CliRunner().invoke(app, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
     assert "cured: what deviated before no longer does" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "cured"), [("as expected", True), ("less", False), ("more", False), ("unknown", None)]
+)
+def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: State, cured: bool | None) -> None:
+    question = ProbeQuestion("again", "", state, 1200, 1190, True, 8)
+    cause = ProbeCause("again", [], "", "")
+    before = ProbeDocument(
+        "cachedoctor.probe/1", Tool("cachedoctor", "0"), LLAMA, "count", 1, 1, 1, 1.0, [question], [cause], [], None,
+        None, None,
+    )  # fmt: skip
+    now = Probe("0", LLAMA, "count", 1, 1, 1, 1.0, [question], [], [])
+    probing.join_before(now, before)
+    assert now.cured is cured
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff[", b'{"schema":"cachedoctor.report/1"}'])
@@ -170,6 +195,19 @@ def test_a_key_comes_from_a_variable_and_is_shown_nowhere(monkeypatch: pytest.Mo
         done = CliRunner().invoke(app, ["probe", url, "--prompt-tokens", "300", "--api-key-env", "PROBE_KEY"])
     assert done.exit_code == 0
     assert "open-sesame" not in done.output
+
+
+@pytest.mark.parametrize("status", [401, 403, 302])
+def test_a_gateway_may_keep_what_the_probe_can_do_without(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    send = Fake._send
+
+    def guarded(self: Fake, code: int, value: Any) -> None:
+        send(self, status if code == 404 else code, value)
+
+    monkeypatch.setattr(Fake, "_send", guarded)
+    with served(engine="ollama", key=None) as (url, _):
+        found = questioning.probe(Connection(url, None, 5), WANTED, lambda _: None, "0")
+    assert found.server.engine == "ollama"
 
 
 def asked(**found: tuple[str, int | None]) -> dict[str, ProbeQuestion]:

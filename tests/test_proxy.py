@@ -16,13 +16,16 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
 from proxy_exchanges import Server, differences, free_port
 
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
-from cachedoctor.proxy import record_file
+from cachedoctor.proxy import body_fixes, record_file, relay
 from cachedoctor.proxy.body_digests import without_texts
 from cachedoctor.proxy.body_fixes import fix
 from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
@@ -84,6 +87,18 @@ def test_the_server_hears_that_a_client_left(server: Server, proxy: Proxy) -> No
     assert server.left.wait(1.0)
 
 
+def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Server, proxy: Proxy) -> None:
+    """What the proxy wrote on its errors is asserted where it ends, below."""
+    for head in (b"POST /v1/x?key=\xff", b"GET / HTTP/1.1\r\nAuthorization: Bearer \x00", b"\x16\x03\x01"):
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+            client.sendall(head + b" HTTP/1.1\r\n\r\n")
+            assert b" 400 " in client.recv(99)
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+        head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Encoding: \xff\r\nContent-Length: 2\r\n\r\n{}" % CHAT.encode()
+        client.sendall(head)
+        assert client.recv(9) == b"HTTP/1.1 "
+
+
 def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     client = socket.create_connection(("127.0.0.1", proxy.port))
     client.sendall(b"POST /v1/x HTTP/1.1\r\nHost: x\r\nX-Seed: 5\r\nContent-Length: 2\r\n\r\n{")
@@ -94,11 +109,13 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     client.sendall(b"}")
     assert client.recv(9) == b"HTTP/1.1 "
     client.close()
-    out, _ = proxy.process.communicate(timeout=30)
+    out, errors = proxy.process.communicate(timeout=30)
     assert proxy.process.returncode == 0
+    assert errors == ""
     faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
     assert "the client left" in faults
     assert "Bearer" not in out
+    assert "\\\\udcff" in out  # what follows it was still looked at
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port))
 
@@ -134,7 +151,10 @@ def posted(port: int) -> tuple[int, bytes]:
     ("options", "words"),
     [
         (["--upstream", "ftp://x"], "is no address of a server"),
+        (["--upstream", "http://:hunter2@x"], "--upstream: an address must hold no name or password"),
+        (["--upstream", "http://x/?key=hunter2"], "is no address of a server"),
         (["--upstream", "http://x", "--listen", "8090"], "is no address; give HOST:PORT"),
+        (["--upstream", "http://x", "--listen", "[]:8090"], "is no address; give HOST:PORT"),
         (["--upstream", "http://x", "--keep-text"], "--keep-text needs --record FILE"),
         (["--upstream", "http://x", "--dry-run"], "--dry-run needs --fix NAME"),
         (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools"),
@@ -147,7 +167,41 @@ def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
 
     found = CliRunner().invoke(app, ["proxy", *options])
     assert found.exit_code != 0
-    assert words in (str(found.exception) + found.output).replace("\n", " ")
+    said = (str(found.exception) + found.output).replace("\n", " ")
+    assert words in said
+    assert "hunter2" not in said
+
+
+def test_the_command_names_every_fix() -> None:
+    import typer
+
+    from cachedoctor.cli import app
+    from cachedoctor.cli import proxy as command
+
+    assert command._FIXES == body_fixes.NAMES
+    context = typer.Context(typer.main.get_command(app))
+    option = next(one for one in context.command.commands["proxy"].params if one.name == "fix")  # type: ignore[attr-defined]
+    assert all(name in option.help for name in body_fixes.NAMES)
+    page = (Path(__file__).parent.parent / "docs" / "usage" / "proxy.md").read_text()
+    assert all(f"| `{name}` |" in page for name in body_fixes.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/v1/x?k=1", "/v1/x"),
+        ("http://u:hunter2@h:1/v1/x", "/v1/x"),
+        ("http://u:hunter2@h", "/"),
+        ("/\udcff", "/\\udcff"),
+    ],
+)
+def test_a_path_that_is_told_holds_no_password_and_can_be_written(target: str, path: str) -> None:
+    request = make_mocked_request("POST", "/")
+    request._message = request._message._replace(path=target)
+    request._headers = CIMultiDict({"Content-Encoding": "\udcff"})  # type: ignore[assignment]
+    found = relay._Passage(request, BodyCopy(Held()), Asked()).exchange()
+    assert found.path == path
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Exchange) == found
 
 
 @pytest.mark.sweep  # a process for it
@@ -306,6 +360,14 @@ def test_digests_keep_shape_beginning_and_length() -> None:
     assert abs(len(pieces().encode(x)) - len(pieces().encode(long + "one"))) <= len(long) / 256 + 1
 
 
+def test_token_ids_are_texts() -> None:
+    found = without_texts({"prompt": [101, 102, "secret", 103], "input_ids": [[104, 105]], "stream": True})
+    assert [type(item) for item in found["prompt"]] == [int, int, str, int]
+    assert len(found["input_ids"][0]) == 2
+    assert not set(range(101, 106)) & {*found["prompt"], *found["input_ids"][0]}
+    assert found["stream"] is True
+
+
 def test_a_record_that_does_not_fit_is_not_there_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.jsonl"
     records = RecordFile(str(path), 1000)
@@ -335,11 +397,16 @@ def test_half_a_line_of_a_crash_goes_and_strangers_files_stay(tmp_path: Path) ->
     RecordFile(str(path), 1000).close()
     assert path.read_bytes() == one
     path.write_bytes(b"my notes\n")
+    path.chmod(0o644)
     with pytest.raises(CacheDoctorError, match="something else"):
         RecordFile(str(path), 1000)
     assert path.read_bytes() == b"my notes\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
     with pytest.raises(CacheDoctorError, match="cannot be written"):
         RecordFile(str(tmp_path), 1000)
+    (tmp_path / "new.jsonl.1").write_bytes(b"my notes\n")
+    with pytest.raises(CacheDoctorError, match=r"new\.jsonl\.1: holds something else"):
+        RecordFile(str(tmp_path / "new.jsonl"), 1000)
 
 
 def test_a_file_of_records_is_put_aside_at_its_size(tmp_path: Path) -> None:
@@ -351,6 +418,25 @@ def test_a_file_of_records_is_put_aside_at_its_size(tmp_path: Path) -> None:
     records.close()
     assert path.read_bytes() == one + b"\n"
     assert (tmp_path / "r.jsonl.1").read_bytes() == (one + b"\n") * 2
+
+
+def test_a_file_that_cannot_be_put_aside_is_written_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    one = record_file.MARK + b',"n":1}'
+    records = RecordFile(str(path), 100)
+    records.add(one)
+    records.add(one)
+
+    def refused(path: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(record_file, "_opened", refused)
+    assert "Too many open files" in records.add(one)
+    monkeypatch.undo()
+    assert os.fstat(records._file).st_ino == (tmp_path / "r.jsonl.1").stat().st_ino  # still open: no number went free
+    records.close()
 
 
 def test_copies_are_bounded() -> None:

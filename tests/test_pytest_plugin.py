@@ -43,7 +43,8 @@ def test_forgets_to_ask(cache_engine):
 
 def test_a_sample_project(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CLIENT)
-    done = pytester.runpytest_inprocess()  # it is installed with the package
+    # As it is called here, also where an installed cachedoctor has it loaded by its entry point.
+    done = pytester.runpytest_inprocess("-p", "no:cachedoctor", "-p", "cachedoctor.pytest_plugin")
     done.assert_outcomes(passed=2, failed=1, errors=1)
     done.stdout.fnmatch_lines(["*not cache-friendly*", "*messages[[]0[]].content*", "*cost:*", "*fix:*"])
 

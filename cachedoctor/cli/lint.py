@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.linting.lint_bodies import LintAsk
     from cachedoctor.model import Lint
 
-_FORMATS: tuple[Literal["text", "json", "sarif", "github"], ...] = ("text", "json", "sarif", "github")
 _APPEND_ONLY, _CHANGED = 0, 1
 
 
@@ -67,9 +66,9 @@ def lint(
     """
     import cachedoctor
     from cachedoctor.doctor.linting.lint_bodies import LintAsk
-    from cachedoctor.report.forms.lint_forms import write
+    from cachedoctor.report.forms.lint_forms import FORMATS, write
 
-    chosen = by_name(ctx, format, output, _FORMATS)
+    chosen = by_name(ctx, format, output, FORMATS)
     paths = bodies or []
     spare_inputs(output, [*paths, tokenizer, template])
     if not paths and template is None and server is None and tokenizer is None:

@@ -70,7 +70,7 @@ def proxy(
     where, metrics = _address(listen, "--listen"), None
     if metrics_listen is not None:
         metrics = _address(metrics_listen, "--metrics-listen")
-    cut = serve(Plan(upstream, where, metrics, asked, _teller(format), _ready(upstream)))
+    cut = serve(Plan(upstream, where, metrics, asked, _teller(format), _ready(upstream, where, metrics)))
     if cut:
         raise typer.Exit(INTERRUPTED)
 
@@ -101,26 +101,31 @@ def _address(text: str, option: str) -> Address:
     from cachedoctor.proxy.serving import Address
 
     host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise typer.BadParameter(f"{option} {text!r} is no address; give HOST:PORT, e.g. {_LISTEN}")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return Address(host, int(port))
 
 
-def _ready(upstream: str) -> Callable[[Address, Address | None], None]:
+def _ready(upstream: str, *asked: Address | None) -> Callable[[Address, Address | None], None]:
+    """What says where it listens; ``asked``: the addresses as they were given, a name of which may be several."""
     from cachedoctor.proxy.serving import is_loopback
 
     def tell(listening: Address, metrics: Address | None) -> None:
         terminal.complain(f"http://{listening} passes to {upstream}", "Ctrl-C ends it", "note")
-        if not is_loopback(listening.host):
-            terminal.complain(f"{listening.host} can be reached by other machines", kind="warning")
         if metrics is not None:
             terminal.complain(f"counters at http://{metrics}/metrics", kind="note")
+        for address in asked:
+            if address is not None and not is_loopback(address.host):
+                terminal.complain(f"{address.host} can be reached by other machines", kind="warning")
 
     return tell
 
 
 def _teller(format: str) -> Callable[[Seen], None]:
     """What writes a line for each request that held a prompt, or that failed."""
+    import json
+
     import msgspec
 
     from cachedoctor.proxy.request_lines import line
@@ -132,7 +137,8 @@ def _teller(format: str) -> Callable[[Seen], None]:
             terminal.complain(note, kind="warning")
         if not seen.is_prompt and not seen.fault:
             return
-        _write(msgspec.json.encode(seen).decode() if format == "jsonl" else line(seen, ascii_only))
+        # In plain characters: whatever a client named its tools then reaches any terminal, and harms none.
+        _write(json.dumps(msgspec.to_builtins(seen)) if format == "jsonl" else line(seen, ascii_only))
 
     return tell
 

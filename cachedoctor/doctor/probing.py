@@ -14,7 +14,7 @@ from cachedoctor.report.text.text_safe import cut
 
 _MOST_BYTES = 4 << 20
 _HINT = "--against takes what --save, or -f json, wrote"
-_JUDGED = ("as expected", "less", "more")
+_ODD = ("less", "more")
 _FINDINGS = 5
 _CELLS = 300
 
@@ -51,9 +51,9 @@ def join_before(now: Probe, before: ProbeDocument) -> None:
     deviated = [cause.question for cause in before.causes]
     if not deviated or "none" in (now.measure, before.measure):
         return
-    if now.causes:
+    if now.causes or any(states.get(name) in _ODD for name in deviated):
         now.cured = False
-    elif all(states.get(name) in _JUDGED for name in deviated):
+    elif all(states.get(name) == "as expected" for name in deviated):
         now.cured = True
 
 

@@ -24,6 +24,8 @@ MOST_BYTES = 8 << 20
 _PIECE = 64 << 10
 _QUOTED = 160
 """Cells of a server's own words."""
+MODELS, CHAT = "/v1/models", "/v1/chat/completions"
+"""What every server has; a gateway in front of it may refuse all else."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -53,7 +55,7 @@ class Connection:
         self.limit = seconds
 
     def get(self, path: str, most_seconds: float = 10) -> Answer | None:
-        """Ask for what the server may not have; None where there is no such thing."""
+        """Ask for what the server may not have; None where there is no such thing, or it is kept from us."""
         answer = self.ask("GET", path, None, most_seconds)
         return answer if answer.status == 200 else None
 
@@ -65,7 +67,7 @@ class Connection:
         """Send a request and read its answer.
 
         Raises:
-            CacheDoctorError: no answer came, or it was cut, endless, late, a redirect, or asks for a key.
+            CacheDoctorError: no answer came, or it was cut, endless or late; or what is needed is refused or elsewhere.
         """
         end = min(self._end, time.monotonic() + most_seconds)
         if end <= time.monotonic():
@@ -92,7 +94,8 @@ class Connection:
             opened.close()
         if time.monotonic() >= end:  # what is left of an answer that was cut may look whole
             raise self._late()
-        self._refuse(response, path)
+        if path in (MODELS, CHAT):
+            self._refuse(response)
         return Answer(response.status, _json(raw), raw, time.monotonic() - begun)
 
     def quote(self, text: object) -> str:
@@ -118,8 +121,8 @@ class Connection:
             raise http.client.IncompleteRead(b"", int(wanted) - size)
         return b"".join(parts)
 
-    def _refuse(self, response: http.client.HTTPResponse, path: str) -> None:
-        if response.status in (401, 403) and path != "/metrics":
+    def _refuse(self, response: http.client.HTTPResponse) -> None:
+        if response.status in (401, 403):
             said = "refuses the key" if self._key else "asks for a key"
             hint = "put the key into a variable and name it: --api-key-env NAME"
             raise CacheDoctorError(f"{self.url}: the server {said} ({response.status})", hint)

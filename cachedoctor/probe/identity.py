@@ -11,7 +11,7 @@ from typing import Any
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer
-from cachedoctor.probe.connection import Connection
+from cachedoctor.probe.connection import MODELS, Connection
 
 PORTS = (9931, 8080, 1234, 11434, 8000, 30000)
 """Where such servers listen when nothing else is said."""
@@ -33,7 +33,7 @@ def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | Non
         CacheDoctorError: it gives no answer, is none of an API, or has several models and none is asked for.
     """
     found = ProbedServer(at.url, "unknown")
-    listed = _value(at, "/v1/models")
+    listed = _value(at, MODELS)
     if not isinstance(listed, dict) or not isinstance(listed.get("data"), list):
         what = f"{at.url}: what answers there has no /v1/models"
         raise CacheDoctorError(what, "give the address of an OpenAI-compatible server, without a path below /v1")

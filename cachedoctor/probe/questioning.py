@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
 from cachedoctor.probe import judging, measuring, plan, rendering
-from cachedoctor.probe.connection import Connection
+from cachedoctor.probe.connection import CHAT, MODELS, Connection
 from cachedoctor.probe.identity import PORTS, identify, slot_tasks
 from cachedoctor.probe.plan import Ask
 from cachedoctor.probe.reply import Reply, read
@@ -46,7 +46,7 @@ def find(key: str | None, seconds: float) -> Connection:
     for port in PORTS:
         at = Connection(f"http://127.0.0.1:{port}", None, 2)
         try:
-            answer = at.get("/v1/models")
+            answer = at.get(MODELS)
         except CacheDoctorError as error:
             if "key" not in error.message:
                 continue
@@ -122,9 +122,9 @@ class _Run:
                 continue
             self._ask(both)
             if ask.name == "again" and self.asked["again"].reused_tokens is None:
-                self._ask([self._added(plan.short(self.nonce))])
+                self._extra(plan.short(self.nonce))
             if ask.name == "tail" and self.server.engine == "llama.cpp" and self._nothing_back():
-                self._ask([self._added(plan.forced(self.table["first"]))])
+                self._extra(plan.forced(self.table["first"]))
 
     def _needless(self, ask: Ask) -> bool:
         """Whether the answer could tell nothing more."""
@@ -139,9 +139,13 @@ class _Run:
     def _nothing_back(self) -> bool:
         return all(name in self.asked and self.asked[name].state == "less" for name in ("again", "turn"))
 
-    def _added(self, ask: Ask) -> Ask:
+    def _extra(self, ask: Ask) -> None:
+        """Ask what the table does not have, within the same limits."""
         self.table[ask.name] = ask
-        return ask
+        if self._affordable([ask]):
+            self._ask([ask])
+        else:
+            self.left_out.append(ask.name)
 
     def _affordable(self, asks: list[Ask]) -> bool:
         tokens = sum(len(plan.words(ask.body)) for ask in asks) // 3
@@ -162,7 +166,7 @@ class _Run:
             self._take(ask, reply, used[0] if len(used) == 1 and len(asks) == 1 else None)
 
     def _send(self, ask: Ask) -> Reply:
-        path = "/v1/messages" if ask.name == "messages" else "/v1/chat/completions"
+        path = "/v1/messages" if ask.name == "messages" else CHAT
         body = {**ask.body, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]
@@ -229,7 +233,8 @@ class _Run:
 
     def _shared(self, ask: Ask) -> int:
         mine = plan.words(ask.body)
-        return max((plan.common(mine, plan.words(self.table[n].body)) for n in ask.after), default=0)
+        sent = [plan.words(self.table[name].body) for name in ask.after if name in self.asked]
+        return max((plan.common(mine, other) for other in sent), default=0)
 
     def _characters(self) -> tuple[dict[str, int], dict[str, int]]:
         asks = [self.table[name] for name in self.asked]

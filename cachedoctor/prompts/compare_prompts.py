@@ -209,11 +209,16 @@ def hashed(diff: PromptDiff) -> PromptDiff:
         explanation = re.sub(rf"(?<!\w){re.escape(field)}(?!\w)", "a field", explanation)
         field = digest(field)
     if place is not None:
-        place = _STEP.sub(lambda step: _short(step.group()), place)
+        place = hashed_place(place)
     first = msgspec.structs.replace(
         diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
     )
     return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None, settings=settings)
+
+
+def hashed_place(place: str) -> str:
+    """Give a place without the keys that only this request has."""
+    return _STEP.sub(lambda step: _short(step.group()), place)
 
 
 def _short(step: str) -> str:

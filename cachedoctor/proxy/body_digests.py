@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_left
+from itertools import groupby
 from typing import Any
 
 from cachedoctor.prompts.tokenizers.tokenize import pieces
@@ -48,14 +49,20 @@ class _Digester:
                 for name, item in value.items()
             }
         if isinstance(value, list):
-            if value and all(type(item) is int for item in value) and key in ("prompt", "input"):
-                return _ids(value)
-            return [self.value(item, key, free, depth + 1) for item in value]
+            return self._list(value, key, free, depth)
         if isinstance(value, str):
             return self._string(value, key, free)
         if free and isinstance(value, int | float) and not isinstance(value, bool):
             return _short(json.dumps(value))
         return value
+
+    def _list(self, values: list[Any], key: str, free: bool, depth: int) -> list[Any]:
+        """Numbers in a list are token ids, also between texts."""
+        found: list[Any] = []
+        for is_id, run in groupby(values, lambda item: type(item) is int):
+            part = list(run)
+            found += _ids(part) if is_id else [self.value(item, key, free, depth + 1) for item in part]
+        return found
 
     def _key(self, name: str, free: bool) -> str:
         return name if not free or name in _API_KEYS else f"#{_short(name)[:8]}"

@@ -10,6 +10,7 @@ from cachedoctor.model import CacheDoctorError
 
 MARK = b'{"recorder":"cachedoctor proxy"'
 """How every record begins."""
+_NEW = "--record names a new file"
 
 
 class RecordFile:
@@ -22,6 +23,8 @@ class RecordFile:
         try:
             self._file = _opened(path)
             self._mend()
+            self._spare_aside()
+            os.fchmod(self._file, 0o600)
         except OSError as error:
             raise CacheDoctorError(
                 f"{path}: cannot be written: {error.strerror}", "--record names another file"
@@ -63,8 +66,17 @@ class RecordFile:
 
     def _turn(self) -> None:
         os.replace(self._path, f"{self._path}.1")
-        os.close(self._file)
-        self._file = _opened(self._path)
+        old, self._file = self._file, _opened(self._path)  # a number that is closed may soon name another file
+        os.close(old)
+
+    def _spare_aside(self) -> None:
+        """Refuse where the file that would be replaced one day is somebody else's."""
+        aside = f"{self._path}.1"
+        if not os.path.isfile(aside):
+            return
+        with open(aside, "rb") as file:
+            if file.read(len(MARK)) not in (MARK, b""):
+                raise CacheDoctorError(f"{aside}: holds something else, and would be replaced", _NEW)
 
     def _mend(self) -> None:
         """Refuse a file that is no record; drop half a line at the end of one, which a crash of the machine leaves."""
@@ -72,9 +84,7 @@ class RecordFile:
         if not size:
             return
         if os.pread(self._file, len(MARK), 0) != MARK:
-            raise CacheDoctorError(
-                f"{self._path}: holds something else than records of a proxy", "--record names a new file"
-            )
+            raise CacheDoctorError(f"{self._path}: holds something else than records of a proxy", _NEW)
         end = size
         while end:
             start = max(0, end - (1 << 16))
@@ -92,7 +102,6 @@ def _opened(path: str) -> int:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(0, "it is no file")
-        os.fchmod(file, 0o600)
         with contextlib.suppress(ImportError):
             import fcntl
 

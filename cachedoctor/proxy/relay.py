@@ -8,6 +8,7 @@ leaves, that connection is closed at once, by which servers know that nobody wai
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -41,6 +42,8 @@ _FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
 """Fields by which aiohttp says how an answer goes over this connection."""
 _FIELDS = "cachedoctor.fields"
 """Key of a request: the fields of its answer, as the server sent them."""
+_ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+"""``http://host``, as clients write to a proxy that they know to be one."""
 _PIECE = 1 << 18
 """Bytes that are written at a time of a body that was held."""
 
@@ -115,10 +118,7 @@ class Relay:
 
     def _target(self, request: web.BaseRequest) -> URL:
         """The address as the client wrote it, behind that of the server."""
-        path = request.raw_path
-        if not path.startswith("/"):  # http://host/path, as clients write to a proxy that they know to be one
-            path = URL(path, encoded=True).raw_path_qs if "://" in path else f"/{path}"
-        return URL(str(self._upstream).rstrip("/") + path, encoded=True)
+        return URL(str(self._upstream).rstrip("/") + _path(request), encoded=True)
 
 
 class _Passage:
@@ -218,14 +218,25 @@ class _Passage:
         seconds = time.perf_counter() - self._begun
         body = self.copy.whole() if self._edited is None else self._edited
         return Exchange(
-            self._sent, self.request.method, self.request.raw_path.partition("?")[0], self._status, seconds,
-            self._first_byte, body, self.request.headers.get(hdrs.CONTENT_ENCODING, ""),
-            b"" if self._answer is None else self._answer.told(), self._answer_coding, self._edits, self.fault,
+            self._sent, self.request.method, _sound(_path(self.request).partition("?")[0]), self._status, seconds,
+            self._first_byte, body, _sound(self.request.headers.get(hdrs.CONTENT_ENCODING, "")),
+            b"" if self._answer is None else self._answer.told(), _sound(self._answer_coding), self._edits, self.fault,
             self.copy.untold,
         )  # fmt: skip
 
 
 _CLIENT = "the client left"
+
+
+def _path(request: web.BaseRequest) -> str:
+    """The path and what stands behind it, without the name and password that a whole address may hold."""
+    path = _ORIGIN.sub("", request.raw_path)
+    return path if path.startswith("/") else f"/{path}"
+
+
+def _sound(text: str) -> str:
+    """Bytes that are no UTF-8, which aiohttp gives as halves of surrogates, as words that can be written."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _cause(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import secrets
 import signal
@@ -21,6 +22,7 @@ from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 from cachedoctor.proxy.looking_process import LookingProcess, blind
 from cachedoctor.proxy.proxy_metrics import ProxyMetrics
 from cachedoctor.proxy.relay import Relay, as_sent
+from cachedoctor.report.secrets import hidden
 
 _LONGEST_HEAD = 1 << 16
 """Bytes of a line of a request's head."""
@@ -54,11 +56,13 @@ def upstream_url(text: str) -> URL:
     hint = "give the server as http://HOST:PORT, with the path in front of /v1 if there is one"
     try:
         url = URL(text)
-        bad = url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment or url.user
+        bad = url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment
     except ValueError:
         bad = True
+    if "@" in text:  # a name or a password, which is not to be quoted
+        raise CacheDoctorError("--upstream: an address must hold no name or password; clients send their own", hint)
     if bad:
-        raise CacheDoctorError(f"--upstream {text[:200]}: is no address of a server", hint)
+        raise CacheDoctorError(f"--upstream {hidden(text[:200])}: is no address of a server", hint)
     return url
 
 
@@ -72,10 +76,10 @@ def serve(plan: Plan) -> bool:
     looking = LookingProcess(plan.asked)
     try:
         cut = asyncio.run(_Serving(plan, url, looking).run())
+        looking.close()
     except BaseException:
         looking.kill()
         raise
-    looking.close()
     return cut
 
 
@@ -91,14 +95,16 @@ class _Serving:
         self._loop = asyncio.get_running_loop()
         runners = [web.AppRunner(
             self._app(), handler_cancellation=True, access_log=None, auto_decompress=False, keepalive_timeout=_IDLE,
-            max_line_size=_LONGEST_HEAD, max_field_size=_LONGEST_HEAD, shutdown_timeout=0.1,
+            max_line_size=_LONGEST_HEAD, max_field_size=_LONGEST_HEAD, shutdown_timeout=0.1, logger=_silent(),
         )]  # fmt: skip
         try:
             await self._relay.open()
             listening = await _listen(runners[0], self._plan.listen, "--listen")
             metrics = None
             if self._metrics is not None and self._plan.metrics is not None:
-                runners.append(web.AppRunner(self._metrics.app(), access_log=None, shutdown_timeout=0.1))
+                runners.append(
+                    web.AppRunner(self._metrics.app(), access_log=None, shutdown_timeout=0.1, logger=_silent())
+                )
                 metrics = await _listen(runners[1], self._plan.metrics, "--metrics-listen")
             self._catch_signals()
             self._plan.ready(listening, metrics)
@@ -167,6 +173,13 @@ class _Serving:
         while self._relay.running and not self._cut.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._cut.wait(), 0.05)
+
+
+def _silent() -> logging.Logger:
+    """What aiohttp may write to: it quotes lines of a request that is no HTTP, which may hold a key."""
+    logger = logging.Logger("cachedoctor.proxy")
+    logger.disabled = True
+    return logger
 
 
 async def _listen(runner: web.AppRunner, address: Address, option: str) -> Address:

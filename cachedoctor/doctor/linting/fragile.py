@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cachedoctor.model import Advice, LintError, LintHint
 from cachedoctor.model.lint import HintKind
 from cachedoctor.prompts import client_habits, mode_switches
+from cachedoctor.prompts.compare_prompts import hashed_place
 from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.prompt import CHAT, Prompt
@@ -58,14 +59,15 @@ def hints(prompts: Iterable[Prompt], errors: list[LintError], hash_text: bool = 
     found: dict[tuple[str, str], LintHint] = {}
     for prompt in prompts:
         for spot in _of_head(prompt, known):
-            key = (spot.kind, spot.place)
+            place = hashed_place(spot.place) if hash_text else spot.place
+            key = (spot.kind, place)
             words, kind = _WORDS[spot.kind]
             if key in found:
                 found[key].requests += 1
-            elif (kind, spot.place) not in said and len(found) < _MOST:
+            elif (kind, place) not in said and len(found) < _MOST:
                 shown = digest(spot.text) if hash_text else spot.text[:MAX_SHOWN]
                 advice: list[Advice] = advise(kind, "cch" if kind == "billing-header" else None)
-                found[key] = LintHint(spot.kind, prompt.path, spot.place, words, shown, advice)
+                found[key] = LintHint(spot.kind, prompt.path, place, words, shown, advice)
     return list(found.values())
 
 
