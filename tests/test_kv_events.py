@@ -26,6 +26,7 @@ from cachedoctor.model import CacheDoctorError, KvEvents, Session
 from cachedoctor.model.kv_events import KvHead, KvMessage, StoredBlocks
 from cachedoctor.report.words import measurements
 from cachedoctor.rules import kv_proof
+from cachedoctor.sources import kv_subscription
 from cachedoctor.sources.kv_subscription import KvSubscription
 
 KEY = b"k" * 32
@@ -305,10 +306,13 @@ class Publisher:
     def answer(self) -> None:
         """Answer what is asked, for a while."""
         while self.router.poll(1000):
-            client, _, start = self.router.recv_multipart()
-            for message in self.sent[int.from_bytes(start, "big") :]:
-                self.router.send_multipart([client, b"", *message])
-            self.router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
+            self.answer_one()
+
+    def answer_one(self) -> None:
+        client, _, start = self.router.recv_multipart()
+        for message in self.sent[int.from_bytes(start, "big") :]:
+            self.router.send_multipart([client, b"", *message])
+        self.router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
 
 
 def test_what_was_missed_is_asked_for() -> None:
@@ -334,6 +338,24 @@ def test_what_was_missed_is_asked_for() -> None:
     lines = list(kv_recording.lines([out.getvalue()], "kv.jsonl"))
     assert [line.number for line in lines if isinstance(line, KvMessage)] == [0, 1, 2, 3]
     assert rows(KvFold("x").take(lines)) == {"new": 3, "evicted": 1}
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = Publisher()
+    publisher.publish(kv.stored("a"))
+    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+        monkeypatch.setattr(kv_subscription, "REPLAY_MS", 1)
+        assert list(subscription.earlier(0, 0)) == []
+        publisher.answer_one()
+        assert subscription._asking[0].poll(20_000)
+        time.sleep(0.05)
+        publisher.publish(kv.stored("b"))
+        monkeypatch.setattr(kv_subscription, "REPLAY_MS", 20_000)
+        answering = threading.Thread(target=publisher.answer_one)
+        answering.start()
+        assert [frames[-2:] for frames in subscription.earlier(0, 1)] == [publisher.sent[1][-2:]]
+    answering.join()
+    publisher.context.destroy(linger=0)
 
 
 def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
