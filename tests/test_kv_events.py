@@ -511,6 +511,16 @@ def test_of_very_many_blocks_the_oldest_are_forgotten() -> None:
     assert not found.complete
 
 
+def test_a_text_is_known_as_long_as_one_block_with_it_is() -> None:
+    """The block ``a`` is forgotten with ``q``; ``b`` has the same text and is not."""
+    fold = KvFold("x", most=3)
+    stored = [("a", "T", None), ("p", "P", None), ("b", "T", "p"), ("q", "Q", None), ("c", "T", "q")]
+    events = [StoredBlocks([one], 4, parent, [text], None, 0) for one, text, parent in stored]
+    found = fold.take(KvMessage(at, float(at), [event]) for at, event in enumerate(events))
+    assert rows(found) == {"new": 3, "changed": 2}
+    assert not set(fold._texts) - {text for block in fold._blocks.values() for text in (block.text, block.whole)}
+
+
 def test_a_server_that_connects_is_waited_for() -> None:
     """As vLLM does where its endpoint holds no ``*``."""
     context, out, port = zmq.Context(), io.BytesIO(), free_port()

@@ -478,7 +478,7 @@ class Analyzer:
             if self._listener is not None:
                 self._listener.opened(len(self._inputs) - 1, info)
 
-    def _unknown(self) -> list[str]:
+    def _unrecognised(self) -> list[str]:
         """Inputs in which nothing was recognised; a rotation without known lines is one of a log that has some."""
         known = {base_name(info.path) for info in self._inputs if info.recognised}
         return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
@@ -495,7 +495,7 @@ class Analyzer:
         self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        findings = self.standing(sessions, self._unknown())
+        findings = self.standing(sessions, self._unrecognised())
         left = self._diagnosis.not_evaluated(sessions, findings)
         names = {rule.code: rule.name for rule in by_code}
         return Report(
