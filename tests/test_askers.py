@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FIXTURES, report_of
+from command import run
+from conftest import FIXTURES, content_of, report_of
 from made import request
 from msgspec.structs import replace
 
@@ -225,3 +226,13 @@ def test_a_redacted_log_has_redacted_clients() -> None:
     redactor = Redactor()
     safe = redactor.feed(log) + redactor.finish()
     assert [(c["by"], c["name"]) for c in report_of(safe)["clients"]] == [("address", "<host-1>")]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "html"])
+def test_a_key_in_a_route_is_shown_in_no_form(form: str, tmp_path: Path) -> None:
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz012345"
+    content = content_of(FIXTURES / "cases" / "cache-prompt-off-dense")
+    (tmp_path / "server.log").write_bytes(content.replace(b"POST /", f"POST /{key}/".encode()))
+    done = run("analyze", "server.log", "-f", form, folder=str(tmp_path))
+    assert key.encode() not in done.stdout
+    assert b"sk-proj-" in done.stdout

@@ -495,6 +495,51 @@ def test_logs_of_pods_have_the_name_of_their_container(tmp_path: Path) -> None:
     assert exporter.state().labels["server"] == []
 
 
+def test_a_log_that_does_not_come_back_after_a_restart_makes_room_for_others(log: Path, tmp_path: Path) -> None:
+    """A log of the next pod would be called "other" for good."""
+    (tmp_path / "old.log").write_bytes(LOG)
+    saved = Exporter(folders=(tmp_path,)).read().state()
+    assert len(saved.labels["server"]) == 2
+    (tmp_path / "old.log").unlink()
+    exporter = Exporter(folders=(tmp_path,), saved=saved, most=2).read()
+    exporter.clock.now += many_logs.GONE
+    assert exporter.read().state().labels["server"] == [str(log)]
+    (tmp_path / "new.log").write_bytes(LOG)
+    assert total(exporter.read().samples(), "cachedoctor_requests_total", server=str(tmp_path / "new.log")) == 2
+
+
+def test_a_log_that_could_never_be_read_makes_room_for_others(log: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.log"
+    bad.write_bytes(LOG)
+    exporter = Exporter(folders=(tmp_path,))
+    exporter.many._look(exporter.clock.now)  # it is found, and then packed under its name
+    bad.write_bytes(gzip.compress(LOG))
+    exporter.read()
+    assert str(bad) in exporter.state().labels["server"]
+    bad.unlink()
+    exporter.clock.now += many_logs.GONE
+    assert exporter.read().state().labels["server"] == [str(log)]
+
+
+def test_files_that_are_no_logs_are_not_remembered_when_they_are_gone(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "notes.log"
+    other.write_text("nothing of a server\n")
+    exporter = Exporter(folders=(tmp_path,)).read()
+    assert list(exporter.many._places._others) == [str(other)]
+    other.unlink()
+    assert not exporter.read().many._places._others
+
+
+def test_a_name_that_is_no_utf8_is_kept_in_the_state(log: Path, tmp_path: Path) -> None:
+    try:
+        odd = log.rename(tmp_path / os.fsdecode(b"odd-\xff.log"))
+    except OSError:
+        pytest.skip("names are UTF-8 here")
+    saved = Exporter(odd).read().state()
+    append(odd, THIRD)
+    assert sums(Exporter(odd, saved=saved).read().samples()) == reported(odd)
+
+
 # ---- the command
 
 

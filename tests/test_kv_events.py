@@ -26,6 +26,7 @@ from cachedoctor.model import CacheDoctorError, KvEvents, Session
 from cachedoctor.model.kv_events import KvHead, KvMessage, StoredBlocks
 from cachedoctor.report.words import measurements
 from cachedoctor.rules import kv_proof
+from cachedoctor.sources import kv_subscription
 from cachedoctor.sources.kv_subscription import KvSubscription
 
 KEY = b"k" * 32
@@ -305,10 +306,13 @@ class Publisher:
     def answer(self) -> None:
         """Answer what is asked, for a while."""
         while self.router.poll(1000):
-            client, _, start = self.router.recv_multipart()
-            for message in self.sent[int.from_bytes(start, "big") :]:
-                self.router.send_multipart([client, b"", *message])
-            self.router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
+            self.answer_one()
+
+    def answer_one(self) -> None:
+        client, _, start = self.router.recv_multipart()
+        for message in self.sent[int.from_bytes(start, "big") :]:
+            self.router.send_multipart([client, b"", *message])
+        self.router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
 
 
 @pytest.mark.sweep
@@ -335,6 +339,24 @@ def test_what_was_missed_is_asked_for() -> None:
     lines = list(kv_recording.lines([out.getvalue()], "kv.jsonl"))
     assert [line.number for line in lines if isinstance(line, KvMessage)] == [0, 1, 2, 3]
     assert rows(KvFold("x").take(lines)) == {"new": 3, "evicted": 1}
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = Publisher()
+    publisher.publish(kv.stored("a"))
+    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+        monkeypatch.setattr(kv_subscription, "REPLAY_MS", 1)
+        assert list(subscription.earlier(0, 0)) == []
+        publisher.answer_one()
+        assert subscription._asking[0].poll(20_000)
+        time.sleep(0.05)
+        publisher.publish(kv.stored("b"))
+        monkeypatch.setattr(kv_subscription, "REPLAY_MS", 20_000)
+        answering = threading.Thread(target=publisher.answer_one)
+        answering.start()
+        assert [frames[-2:] for frames in subscription.earlier(0, 1)] == [publisher.sent[1][-2:]]
+    answering.join()
+    publisher.context.destroy(linger=0)
 
 
 def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
@@ -488,6 +510,16 @@ def test_of_very_many_blocks_the_oldest_are_forgotten() -> None:
     assert rows(found) == {"new": 4, "evicted": 2}
     assert found.forgotten
     assert not found.complete
+
+
+def test_a_text_is_known_as_long_as_one_block_with_it_is() -> None:
+    """The block ``a`` is forgotten with ``q``; ``b`` has the same text and is not."""
+    fold = KvFold("x", most=3)
+    stored = [("a", "T", None), ("p", "P", None), ("b", "T", "p"), ("q", "Q", None), ("c", "T", "q")]
+    events = [StoredBlocks([one], 4, parent, [text], None, 0) for one, text, parent in stored]
+    found = fold.take(KvMessage(at, float(at), [event]) for at, event in enumerate(events))
+    assert rows(found) == {"new": 3, "changed": 2}
+    assert not set(fold._texts) - {text for block in fold._blocks.values() for text in (block.text, block.whole)}
 
 
 def test_a_server_that_connects_is_waited_for() -> None:

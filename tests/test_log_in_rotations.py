@@ -77,6 +77,22 @@ def test_the_lines_of_a_request_are_those_of_the_file_in_which_it_begins(tmp_pat
         assert f"task {event['task']} |".encode() in lines[event["path"]][event["line"] - 1]
 
 
+def test_a_rotation_without_a_known_line_is_no_unknown_log() -> None:
+    """A backtrace alone may stand in one; a log of which no file is known is named."""
+    backtrace = b"#0  0x00007f8c in ?? ()\n" * 20
+    content = content_of(FIXTURES / "cases" / CASE)
+    names = [found.name for found in report_of({NAMES[0]: content, NAMES[1]: backtrace}).findings]
+    assert names == [found.name for found in report_of({NAMES[0]: content}).findings]
+    assert "unknown-format" not in names
+    unknown = [found.path for found in report_of({NAMES[0]: backtrace, NAMES[1]: backtrace}).findings]
+    assert unknown == NAMES[:2]
+    analyzer = Analyzer()
+    for name, part in (("other.log", backtrace), ("server.log", content)):
+        analyzer.open(name)
+        analyzer.feed(part)
+    assert "other.log" in [found.path for found in analyzer.finish().findings if found.name == "unknown-format"]
+
+
 def test_requests_behind_a_rotation_have_their_time() -> None:
     content = content_of(FIXTURES / "cases" / "wrapped-journald-short")
     lines = content.count(b"\n")

@@ -7,6 +7,7 @@ the beginning on differ by a salt, an adapter or an image.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -66,8 +67,8 @@ class KvFold:
         self._engines: dict[_Place, _Engine] = {}
         self._blocks: dict[str, _Block] = {}
         """By id, the one unused for longest first."""
-        self._texts: set[str] = set()
-        self._wholes: set[bytes] = set()
+        self._texts: Counter[str | bytes] = Counter()
+        """Blocks with this text, and with this text and all before it."""
         self._groups: set[int] = set()
 
     def take(self, lines: Iterable[KvLine]) -> KvEvents:
@@ -129,7 +130,7 @@ class KvFold:
         parent, unknown = event.parent, len(event.texts) != len(event.ids)
         for at, one in enumerate(event.ids):
             block = self._block(parent, None if unknown else event.texts[at], event.size)
-            known = self._blocks.pop(one, None)
+            known = self._let_go(one)
             if known is not None and known.size and known.parent != parent:
                 sums.doubt = "names"
             row = self._new(block) if known is None else _AGAIN.get(engine.state.get(one, ""), "routed")
@@ -145,24 +146,32 @@ class KvFold:
 
     def _new(self, block: _Block) -> str:
         """Row of a block that is seen for the first time."""
-        if block.whole is not None and block.whole in self._wholes:
+        if block.whole is not None and block.whole in self._texts:
             return "salted"
         return "changed" if block.text in self._texts else "new"
 
     def _remember(self, one: str, block: _Block) -> None:
         self._blocks[one] = block
-        if block.text is not None:
-            self._texts.add(block.text)
-        if block.whole is not None:
-            self._wholes.add(block.whole)
+        self._texts.update(_texts(block))
         if len(self._blocks) > self._most:
             oldest = next(iter(self._blocks))
-            gone = self._blocks.pop(oldest)
-            self._texts.discard(gone.text or "")
-            self._wholes.discard(gone.whole or b"")
+            self._let_go(oldest)
             for engine in self._engines.values():
                 engine.state.pop(oldest, None)
             self.sums.forgotten += 1
+
+    def _let_go(self, one: str) -> _Block | None:
+        """Take out a block; other ones may have its text."""
+        block = self._blocks.pop(one, None)
+        for text in _texts(block) if block is not None else ():
+            self._texts[text] -= 1
+            if not self._texts[text]:
+                del self._texts[text]
+        return block
+
+
+def _texts(block: _Block) -> list[str | bytes]:
+    return [text for text in (block.text, block.whole) if text is not None]
 
 
 def _chained(before: bytes, text: str) -> bytes:

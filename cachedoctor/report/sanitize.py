@@ -15,6 +15,7 @@ import msgspec
 from cachedoctor.model import (
     Advice,
     CacheSample,
+    ClientAccount,
     Comparison,
     Counters,
     Difference,
@@ -87,7 +88,12 @@ def report(shown: Report) -> ShownReport:
     """Return a report as it may be shown."""
     findings = [finding(found) for found in shown.findings]
     parts = {"findings": findings, "sessions": _Sessions(shown.sessions), "fix": [fix(one) for one in shown.fix]}
-    return ShownReport(**{**msgspec.structs.asdict(shown), **parts})
+    return ShownReport(**{**msgspec.structs.asdict(shown), **parts, "clients": clients(shown.clients)})
+
+
+def clients(shown: Sequence[ClientAccount]) -> list[ClientAccount]:
+    """Return the accounts of clients with their names as they may be shown: a route, or an id, may be a key."""
+    return [msgspec.structs.replace(one, name=one.name and name(one.name)) for one in shown]
 
 
 def fix(shown: Fix) -> Fix:
@@ -229,7 +235,7 @@ def _first(shown: First | None) -> First | None:
 
 @lru_cache(maxsize=256)
 def name(shown: str) -> str:
-    """Return the name of a server as it may be shown; a log says it in every line."""
+    """Return the name of a server, a client or a path of HTTP as it may be shown; a log says it in every line."""
     return hidden(shown)
 
 

@@ -109,18 +109,19 @@ class KvSubscription:
                 if socket in ready:
                     yield Arrived(source, socket.recv_multipart())
 
-    def earlier(self, source: int, first: int) -> list[list[bytes]]:
-        """Ask an endpoint for its messages from number ``first`` on; empty where it has none, or is not asked.
+    def earlier(self, source: int, first: int) -> Iterator[list[bytes]]:
+        """Ask an endpoint for its messages from number ``first`` on; none where it has none, or is not asked.
 
         Each as it was published: its number and payload last.
         """
         if source >= len(self._asking):
-            return []
-        socket, found = self._asking[source], []
+            return
+        socket = self._asking[source]
+        while socket.poll(0):  # an answer that came too late, with its end
+            socket.recv_multipart()
         socket.send_multipart([b"", first.to_bytes(8, "big")])
         while socket.poll(REPLAY_MS):
             frames = socket.recv_multipart()
             if len(frames) < 2 or frames[-2] == _END:
-                break
-            found.append(frames)
-        return found
+                return
+            yield frames

@@ -31,6 +31,7 @@ from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.envelope.delivery import delivered_by
+from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
@@ -477,6 +478,11 @@ class Analyzer:
             if self._listener is not None:
                 self._listener.opened(len(self._inputs) - 1, info)
 
+    def _unrecognised(self) -> list[str]:
+        """Inputs in which nothing was recognised; a rotation without known lines is one of a log that has some."""
+        known = {base_name(info.path) for info in self._inputs if info.recognised}
+        return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
         if self._intake is not None:
@@ -489,8 +495,7 @@ class Analyzer:
         self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        unknown = [i.path for i in self._inputs if i.lines and not i.recognised]
-        findings = self.standing(sessions, unknown)
+        findings = self.standing(sessions, self._unrecognised())
         left = self._diagnosis.not_evaluated(sessions, findings)
         names = {rule.code: rule.name for rule in by_code}
         return Report(

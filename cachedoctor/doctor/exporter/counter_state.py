@@ -29,6 +29,7 @@ class SavedLog(msgspec.Struct, frozen=True):
     """A log at a moment."""
 
     path: str
+    """As ``Place.key`` writes it."""
     files: list[ReadFile] = []
     """It and its rotations, as far as they were read; the last one is the one that was read at that moment."""
     quiet: bool = False

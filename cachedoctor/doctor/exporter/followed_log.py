@@ -45,7 +45,7 @@ class FollowedLog:
         self.place = place
         self._begin = begin
         self._values = values
-        self._saved = saved or SavedLog(place.path)
+        self._saved = saved or SavedLog(place.key)
         self._shown: Counts = Counter({series: shown for series, _, shown in self._saved.counts})
         self._steps: Iterator[bool] | None = None
         self._reached: float | None = None
@@ -201,7 +201,7 @@ class FollowedLog:
             return self._saved
         shown, counted = self.counts(), self._since(self._counts.everything())
         counts = [(series, counted[series], shown[series]) for series in {**shown, **counted}]
-        return SavedLog(self.place.path, [file.read() for file in self._files], self._quiet, counts)
+        return SavedLog(self.place.key, [file.read() for file in self._files], self._quiet, counts)
 
     def inherit(self, counts: Counts) -> None:
         """Take what another log of the same server had counted, which is gone."""

@@ -29,6 +29,11 @@ class Place(NamedTuple):
     is_named: bool
     """The user named it: it stays, also when it is gone for a while."""
 
+    @property
+    def key(self) -> str:
+        """Path as the state file has it, which is UTF-8; a name on a disk need not be."""
+        return printable(self.path)
+
 
 class Places:
     """Looks for logs, as often as it is asked."""
@@ -47,6 +52,7 @@ class Places:
 
     def found(self) -> Iterator[Place]:
         """Yield every log that is there, and those that were named."""
+        self._others = {path: mark for path, mark in self._others.items() if os.path.exists(path)}
         for path in self._named:
             yield Place(path, printable(path), True)
         for folder in self._folders:

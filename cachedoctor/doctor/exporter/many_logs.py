@@ -131,12 +131,14 @@ class ManyLogs:
         for place in self._places.found():
             followed = self._logs.get(place.path)
             if followed is None:
-                saved: SavedLog | None = self._saved.pop(place.path, None)
+                saved: SavedLog | None = self._saved.pop(place.key, None)
                 followed = self._logs[place.path] = _Followed(FollowedLog(place, self._begin, self._values, saved), now)
                 self._places.followed.add(place.path)
             followed.seen = now
-        if now - self._started >= GONE:
+        if self._saved and now - self._started >= GONE:
+            lost = {series.server for log in self._saved.values() for series, _, _ in log.counts}
             self._saved.clear()  # logs of the last run that did not come back
+            self._make_room(lost)
         for path, followed in list(self._logs.items()):
             is_there = os.path.exists(path)
             if is_there != followed.is_there:
@@ -154,7 +156,13 @@ class ManyLogs:
         if heir is not None:
             heir.inherit(counts)
             return
-        for server in {series.server for series in counts}:
+        self._make_room({followed.log.server(None), *(series.server for series in counts)})
+
+    def _make_room(self, servers: set[str]) -> None:
+        """Let go of servers to which no log is written any more."""
+        used = {series.server for followed in self._logs.values() for series in followed.log.counts()}
+        used |= {followed.log.server(None) for followed in self._logs.values()}
+        for server in servers - used:
             self._values.forget("server", server)
 
     def _turn(self, followed: _Followed, now: float) -> bool:

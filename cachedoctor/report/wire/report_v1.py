@@ -55,9 +55,10 @@ def encode_request(judged: Judged) -> bytes:
             r.lost_tokens, r.outcome, r.partial, list(said.codes),
             said.expected_cached, list(said.replay_missing),
             r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
-            client, server, choice.saved is not None, asked.time, _uptime(r), asked.client, asked.endpoint,
+            client, server, choice.saved is not None, asked.time, _uptime(r), asked.client,
+            asked.endpoint and sanitize.name(asked.endpoint),
             said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
-            r.at_least, None if who is None else who.by, None if who is None else who.name,
+            r.at_least, None if who is None else who.by, None if who is None else sanitize.name(who.name),
         )
     )  # fmt: skip
 

@@ -114,7 +114,7 @@ def close(report: Report) -> Iterator[bytes]:
         findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=report.restart,
         slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest,
         fix=[sanitize.fix(fix) for fix in report.fix],
-        causes=causes(findings), clients=report.clients,
+        causes=causes(findings), clients=sanitize.clients(report.clients),
     )  # fmt: skip
 
 
