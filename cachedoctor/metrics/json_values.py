@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.metrics.whole_lines import whole_lines
 from cachedoctor.model import CacheDoctorError
 
 MAX_HELD = 64 * 1024 * 1024
@@ -42,7 +43,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[Value]:
         CacheDoctorError: it is not JSON, or too much of it is one value.
     """
     held, first = bytearray(), 0
-    for number, line in enumerate(_lines(chunks, path), 1):
+    for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
         text = line.strip()
         if held and _is_next(line, held, path):
             raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "take it out if it was cut off")
@@ -58,20 +59,6 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[Value]:
         elif text and not _FIELD.match(text):
             raise CacheDoctorError(f"{path}: line {number} is not JSON", _HINT)
     yield from _document(bytes(held), first, path)
-
-
-def _lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join([*parts, line])
-            parts, size = [], 0
-        parts.append(rest)
-        size += len(rest)
-        _refuse_large(size, path)
-    yield b"".join(parts)
 
 
 def _refuse_large(size: int, path: str) -> None:

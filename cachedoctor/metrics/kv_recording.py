@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cachedoctor.knowledge.texts import sound_json
+from cachedoctor.metrics.whole_lines import whole_lines
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.kv_events import KvHead, KvLine, KvUnread
 
@@ -26,7 +27,7 @@ def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
     """
     decoder = msgspec.json.Decoder(KvLine)
     first = True
-    for text in _lines(chunks, path):
+    for text in whole_lines(chunks, lambda size: _refuse_large(size, path)):
         if not text.strip():
             continue
         try:
@@ -43,16 +44,6 @@ def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
         raise CacheDoctorError(f"{path}: is no recording of KV events", _HINT)
 
 
-def _lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join([*parts, line])
-            parts, size = [], 0
-        parts.append(rest)
-        size += len(rest)
-        if size > MAX_LINE:
-            raise CacheDoctorError(f"{path}: has a line of more than {MAX_LINE >> 20} MiB", _HINT)
-    yield b"".join(parts)
+def _refuse_large(size: int, path: str) -> None:
+    if size > MAX_LINE:
+        raise CacheDoctorError(f"{path}: has a line of more than {MAX_LINE >> 20} MiB", _HINT)
