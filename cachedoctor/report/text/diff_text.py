@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO
 
-from cachedoctor.model import Edit, Excerpt, First, PromptDiff, RequestSetting, Side
+from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
 from cachedoctor.report import sanitize
 from cachedoctor.report.text.page import Page, Part
 from cachedoctor.report.text.palette import COMMAND, NEW, OLD, WARNING
@@ -37,6 +38,16 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
     _alone(page, diff.alone, about)
 
 
+def what_mends(page: Page, client: KnownClient | None, advices: Sequence[Advice]) -> None:
+    """Write who is known to send such a difference, and what to do."""
+    if client is not None:
+        page.prose(["  = ", ("client: ", "bold")], f"{client.title} {client.writes}", 4)
+    for advice in advices:
+        page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
+        for command in advice.commands:
+            page.row("      ", (command, COMMAND))
+
+
 def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
     _first(page, diff, first, about)
     if diff.excerpt is not None:
@@ -46,12 +57,7 @@ def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
         page.row("    ", ("b", NEW), " | ", first.b)
     page.gap()
     _cost(page, diff, about)
-    if first.client is not None:
-        page.prose(["  = ", ("client: ", "bold")], f"{first.client.title} {first.client.writes}", 4)
-    for advice in first.advice:
-        page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
-        for command in advice.commands:
-            page.row("      ", (command, COMMAND))
+    what_mends(page, first.client, first.advice)
     _settings(page, diff.settings)
     if diff.edits is not None:
         page.gap()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TextIO
 
 from cachedoctor.model import Lint, LintError, LintHint, TrialAnswer
+from cachedoctor.report.text.diff_text import what_mends
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.text.palette import COMMAND, NEW, OLD, WARNING
+from cachedoctor.report.text.palette import NEW, OLD, WARNING
 from cachedoctor.report.words import lint_words
 from cachedoctor.report.words.numbers import count
 
@@ -51,12 +52,7 @@ def _error(page: Page, errors: list[LintError], exact: bool) -> None:
         total = sum(error.cost for error in errors)
         words = f"in {count(len(errors) - 1, 'later request')} (number {named}{more}), {total:,} tokens in all"
         page.prose(["  = ", ("again: ", "bold")], words, 4)
-    if first.client is not None:
-        page.prose(["  = ", ("client: ", "bold")], f"{first.client.title} {first.client.writes}", 4)
-    for advice in first.advice:
-        page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
-        for command in advice.commands:
-            page.row("      ", (command, COMMAND))
+    what_mends(page, first.client, first.advice)
 
 
 def _hint(page: Page, hint: LintHint) -> None:
