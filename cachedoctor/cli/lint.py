@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.asked_counters import is_address
 from cachedoctor.cli.common_options import ColorOption, Width, by_name
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
@@ -84,7 +85,7 @@ def lint(
 def _answer(paths: list[str], ask: LintAsk) -> Lint:
     from cachedoctor.model import CacheDoctorError
 
-    if ask.server is not None and not ask.server.startswith(("http://", "https://")):
+    if ask.server is not None and not is_address(ask.server):
         raise CacheDoctorError(f"--server {ask.server}: is no address", "e.g. --server http://localhost:8080")
     if ask.server is not None and ask.template is not None:
         raise CacheDoctorError("--template and --server: both would render the bodies", "give one of them")
