@@ -252,7 +252,8 @@ class Servers:
     def _tell(self, origin: str | None, event: Event) -> None:
         if self._listener is not None:
             tracker = self._trackers.get(origin)
-            event = msgspec.structs.replace(event, line=event.line - self._files[-1].before)
+            if before := self._files[-1].before:
+                event = msgspec.structs.replace(event, line=event.line - before)
             self._listener.event(event, self._files[-1].path, origin, None if tracker is None else tracker.session)
 
     def each(self, do: Callable[[Tracker], None]) -> None:
