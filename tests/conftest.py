@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from command import LOG
@@ -58,39 +59,64 @@ for _number in (signal.SIGINT, signal.SIGQUIT):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="run sweeps as well")
+    parser.addoption("--all", action="store_true", help="run sweeps as well, of the longest a part")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave sweeps out, unless --all, -m or the name of a test (FILE::TEST) asks for them."""
+    """Leave sweeps out, unless -m or the name of a test (FILE::TEST) asks for them; with --all, what is in no spread."""
     _mark_samples(items)
-    if _has_sweeps(config):
+    if _asks_for_sweeps(config):
         return
-    sweeps = [item for item in items if item.get_closest_marker("sweep")]
-    if sweeps:
-        config.hook.pytest_deselected(items=sweeps)
-        items[:] = [item for item in items if not item.get_closest_marker("sweep")]
+    left = _behind_spreads(items) if config.getoption("--all") else set(_sweeps(items))
+    if left:
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
 
 
-def _has_sweeps(config: pytest.Config) -> bool:
-    return bool(config.getoption("--all") or config.option.markexpr or any("::" in arg for arg in config.args))
+def _asks_for_sweeps(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr or any("::" in arg for arg in config.args))
+
+
+def _sweeps(items: list[pytest.Item]) -> list[pytest.Item]:
+    return [item for item in items if item.get_closest_marker("sweep")]
 
 
 def _mark_samples(items: list[pytest.Item]) -> None:
     """Of a function with the mark ``sample(count)`` so many of its parameters, spread evenly, are in no sweep."""
+    for count, asked in _marked("sample", items):
+        rest = [item for item in asked if not item.get_closest_marker("sweep")]
+        kept = _evenly(rest, count, first=0)
+        for item in rest:
+            if item not in kept:
+                item.add_marker(pytest.mark.sweep)
+
+
+def _behind_spreads(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of the sweep of a function with the mark ``spread(count)``, all but so many: in each function others."""
+    left = set()
+    for count, asked in _marked("spread", items):
+        swept = _sweeps(asked)
+        left |= set(swept) - _evenly(swept, count, first=crc32(asked[0].nodeid.partition("[")[0].encode()))
+    return left
+
+
+def _marked(name: str, items: list[pytest.Item]) -> Iterator[tuple[int, list[pytest.Item]]]:
+    """The number that each function with this mark names, and its parameters."""
     functions: dict[object, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
+        if isinstance(item, pytest.Function) and item.get_closest_marker(name):
             functions[item.parent, item.originalname].append(item)
     for asked in functions.values():
-        mark = asked[0].get_closest_marker("sample")
+        mark = asked[0].get_closest_marker(name)
         assert mark is not None
-        rest = [item for item in asked if not item.get_closest_marker("sweep")]
-        kept = {number * len(rest) // mark.args[0] for number in range(mark.args[0])}
-        for number, item in enumerate(rest):
-            if number not in kept:
-                item.add_marker(pytest.mark.sweep)
+        yield mark.args[0], asked
+
+
+def _evenly(items: list[pytest.Item], count: int, first: int) -> set[pytest.Item]:
+    """So many of them, spread evenly, the ``first`` among them."""
+    count = min(count, len(items))
+    return {items[(first + number * len(items) // count) % len(items)] for number in range(count)}
 
 
 def pytest_collection_finish() -> None:
@@ -109,7 +135,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The program is started hundreds of times: it is compiled once for all of them, whatever the environment says.
     """
-    settings.load_profile("sweep" if _has_sweeps(config) else "tests")
+    settings.load_profile("sweep" if config.getoption("--all") or _asks_for_sweeps(config) else "tests")
     if "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder

@@ -13,7 +13,7 @@ import answered
 import msgspec
 import pytest
 import yaml
-from command import PYTHON
+from command import run as run_command
 from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, log_of, prompts_of, report_of
 from printed_commands import BLANK, as_command, in_rows, in_step, is_read, ours_read, servers_take, shell_reads
 from reports import written
@@ -60,6 +60,7 @@ def engine_of(report: dict[str, Any]) -> str:
     return next((s["engine"] for s in report["sessions"]), "llama.cpp")
 
 
+@pytest.mark.spread(24)
 @every_case
 def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     """In the findings, and in what would show more: by a shell, and by the server of that build."""
@@ -73,6 +74,7 @@ def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     servers_take(in_rows(engine_of(report), rows), report["sessions"])
 
 
+@pytest.mark.spread(24)
 @every_case
 def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
     """Shell, YAML and units are read by their parsers; what is set exists in the build, and the build says so."""
@@ -336,6 +338,13 @@ def test_wrappers_that_disagree_tell_nothing() -> None:
     assert delivered_by(b"some  | thing else\n") is None
 
 
+def test_what_no_reader_sees_hides_no_wrapper() -> None:
+    """NUL bytes of a log that was cut, and colours: the lines behind them are read as if there were none."""
+    header = b"[2026-11-20 12:00:00][DEBUG][model]\r\n old: ...\n"
+    for unseen in (b"", b"\0", b"\0" * 99, b"\x1b[32m"):
+        assert delivered_by(unseen + header) == "lm-studio", unseen
+
+
 def test_ollama_is_told_by_its_own_lines() -> None:
     """In a container or a unit as well; a line of another program in Go is none of them."""
     line = b'time=2026-09-05T11:40:02.065+02:00 level=INFO source=llama_server.go:1274 msg="starting llama-server"\n'
@@ -348,7 +357,8 @@ def test_ollama_is_told_by_its_own_lines() -> None:
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PYTHON, "fix", *map(str, arguments)], capture_output=True, text=True, check=False)
+    done = run_command("fix", *arguments)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
@@ -356,8 +366,7 @@ def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
     asked = run(log, "--launcher", "compose", "-f", "json")
     assert asked.returncode == 0, asked.stderr
     report = tmp_path / "report.json"
-    made = subprocess.run([*PYTHON, "analyze", str(log), "-f", "json", "-o", str(report)], check=False)
-    assert made.returncode == 0
+    assert run_command("analyze", log, "-f", "json", "-o", report).returncode == 0
     again = run(report, "--launcher", "compose", "-f", "json")
     assert again.stdout == asked.stdout
     (fix,) = msgspec.json.decode(asked.stdout, type=list[Fix])
@@ -388,9 +397,8 @@ def test_a_report_repeats_no_secret_of_the_command_line() -> None:
     """What is hidden could not be pasted: the options alone are given then."""
     log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
     line = "llama-server -m q.gguf --api-key sk-abcdefghijklmnopqrstuvwxyz123456 -np 2"
-    done = subprocess.run(
-        [*PYTHON, "analyze", str(log), "-f", "json", "--cmdline", line], capture_output=True, text=True, check=True
-    )
+    done = run_command("analyze", log, "-f", "json", "--cmdline", line)
+    assert done.returncode == 0
     (fix,) = json.loads(done.stdout)["fix"]
     assert "api-key" not in json.dumps(fix)
     assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]

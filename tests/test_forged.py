@@ -43,6 +43,7 @@ def passed(*lines: str, size: int = 0) -> tuple[list[str], int]:
     return out.decode().split("\n")[:-1], texts.imitations
 
 
+@pytest.mark.spread(9)
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("case", forgeries.CLOCKED)
 @pytest.mark.parametrize("around", forgeries.AROUND)

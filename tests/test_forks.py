@@ -26,6 +26,7 @@ def test_which_is_forked() -> None:
         assert (warm.returncode, cold.returncode) == (0, 0)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "words",

@@ -46,8 +46,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of that, where it matters only that there is an end: begun or not, within its memory or not."""
-    monkeypatch.setattr(limits, "WALL_SECONDS", 1.5)
+    """A quarter of that, where it matters only that there is an end: begun or not, within its memory or not."""
+    monkeypatch.setattr(limits, "WALL_SECONDS", 0.75)
 
 
 def body(text: str = "hi") -> Prompt:
@@ -62,6 +62,7 @@ def refused(error: CacheDoctorError) -> None:
     assert len(error.message) < 700
 
 
+@pytest.mark.spread(16)
 @linux
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", made.TEMPLATES)
@@ -71,6 +72,7 @@ def test_hostile_templates(name: str, tmp_path: Path, rushed: None) -> None:
     _ends(lambda files: files.rendered(body(), False), template=str(path))
 
 
+@pytest.mark.spread(10)
 @linux
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", made.TOKENIZERS)
@@ -136,6 +138,7 @@ def test_a_pipe_that_somebody_writes_to_is_a_prompt() -> None:
     assert json.loads(done.stdout)["first"]["b"].strip() == "three"
 
 
+@pytest.mark.spread(3)
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("path", BODIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_child_renders_and_cuts_as_this_process_does(path: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 
 from cachedoctor.envelope.chain import unwrapped
 from cachedoctor.envelope.prefixes import HEADER
-from cachedoctor.envelope.shapes import is_written
+from cachedoctor.envelope.shapes import is_written, strip_controls
 from cachedoctor.model import Launcher
 
 _BEGIN = 512
@@ -33,8 +33,7 @@ _OLLAMA = re.compile(
 def delivered_by(head: bytes) -> Launcher | None:
     """What started the server whose log begins so; None where the lines do not tell, or tell different things."""
     found: set[Launcher] = set()
-    for line in head.split(b"\n")[:_LINES]:
-        line = line.rstrip(b"\r")
+    for line in strip_controls(head).split(b"\n")[:_LINES]:
         if HEADER.fullmatch(line.strip()):
             found.add("lm-studio")
         elif _SWAP.match(line):
