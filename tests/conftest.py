@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave sweeps out, unless -m or the name of a test (FILE::TEST) asks for them; with --all, what is in no spread."""
+    """Leave sweeps out, unless -m or a test's name (FILE::TEST) asks for them; with --all, what is in no spread."""
     _mark_samples(items)
     if _asks_for_sweeps(config):
         return

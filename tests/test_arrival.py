@@ -125,7 +125,7 @@ def assert_rows_are_those_of(report: dict[str, Any], stream: bytes) -> None:
 
 
 @pytest.mark.spread(24)
-@pytest.mark.sample(3)
+@pytest.mark.sweep
 @pytest.mark.parametrize(("one", "other", "way"), PAIRS)
 def test_two_programs_in_one_log_are_read_the_same_however_it_is_cut(one: str, other: str, way: str) -> None:
     """Servers in the order in which they began; with their last lines, rows and findings."""

@@ -356,6 +356,7 @@ def test_names_that_are_not_utf_8(log: Path, tmp_path: Path) -> None:
     assert json.loads(run("compare", stored, log, "-f", "json").stdout)["before"]["path"].endswith("x\\udcff.json")
 
 
+@pytest.mark.sweep
 def test_fail_on_worse(log: Path, tmp_path: Path) -> None:
     """A warning that surely is new; what may have been missed by chance is no reason."""
     sound, ill = tmp_path / "sound.log", tmp_path / "ill.log"

@@ -124,7 +124,7 @@ def test_the_billing_header_is_named(name: str) -> None:
     assert "export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in [c for advice in first.advice for c in advice.commands]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(path.name for path in PROMPTS.iterdir() if path.is_dir()))
 def test_swapping_the_prompts_mirrors_the_answer(name: str) -> None:
     """Same place and numbers; sides and edits change places."""

@@ -406,6 +406,7 @@ def test_without_its_extra_an_engine_says_how_to_get_it(
     assert error.value.hint == f"pip install 'cachedoctor[{name},tables]'"
 
 
+@pytest.mark.sweep
 def test_the_command_reads_in_processes_of_its_own(logs: Path, tmp_path: Path) -> None:
     (logs / "broken.log.gz").write_bytes(gzip.compress(LOG)[:-9])
     out = tmp_path / "out"

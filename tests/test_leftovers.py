@@ -46,7 +46,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---- killed
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_a_killed_run_leaves_nothing_beside_its_output(old: bytes | None, tmp_path: Path, room: Path) -> None:
     """At any moment: the output is the old one or the whole new one."""
@@ -216,7 +216,7 @@ def test_a_closed_pipe_ends_every_command_without_a_word(files: Path) -> None:
     assert names(files) == before
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", [["diff", "-", "a.txt"], ["report", "-"], ["compare", "-", "report.json"]])
 def test_a_closed_standard_input_is_one_line(command: list[str], files: Path) -> None:
     done = run(*command, shell="<&-", folder=str(files))

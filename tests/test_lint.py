@@ -278,6 +278,7 @@ def test_the_command_says_it_in_four_formats(tmp_path: Path) -> None:
     assert [line.split(",")[1] for line in lines[:3]] == ["line=2", "line=3", "line=4"]
 
 
+@pytest.mark.sweep
 def test_the_command_ends_with_0_where_all_is_appended(tmp_path: Path) -> None:
     done = run("lint", save(tmp_path, talk()), "--template", TEMPLATE)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -186,6 +186,7 @@ def test_an_interval_holds_the_ratio_and_is_the_same_each_time() -> None:
     assert bootstrap.interval(terms[:4]) is None
 
 
+@pytest.mark.sweep
 def test_stats_show_servers_without_requests(tmp_path: Path) -> None:
     """0 of 1,000 and 900 of 1,000 tokens."""
     logs = [tmp_path / "a.log", tmp_path / "b.log"]

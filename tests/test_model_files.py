@@ -207,6 +207,7 @@ def test_nothing_is_started_for_texts_without_tokenizer_and_template(monkeypatch
     assert len(GivenPrompts([first, second])) == 2
 
 
+@pytest.mark.sweep
 def test_modules_of_the_working_directory_are_not_run(tmp_path: Path) -> None:
     """The child is started where the user is, which may be a folder of strangers' files."""
     for name in ("json", "jinja2", "msgspec", "regex"):
@@ -242,6 +243,7 @@ def test_an_analysis_goes_on_without_what_failed(option: str, hurried: None, tmp
     assert [(f.code, f.claim) for f in report.findings] == [(f.code, f.claim) for f in plain.findings]
 
 
+@pytest.mark.sweep
 def test_the_command_says_what_failed_behind_its_report(tmp_path: Path) -> None:
     path = tmp_path / "t.jinja"
     path.write_text("{{ raise_exception('roles must\nalternate') }}")

@@ -42,6 +42,7 @@ def test_a_terminal_is_asked_for_a_paste() -> None:
     assert paste("analyze", "-", "-f", "concise", parts=(LOG,)) == (0, whole, ASKED)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["text", "concise"])
 def test_a_paste_is_read_to_its_end(form: str) -> None:
     """Who pastes in two steps gives one excerpt, and no finding comes between what is typed."""

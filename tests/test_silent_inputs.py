@@ -59,6 +59,7 @@ def test_what_would_not_be_packed_is_refused(tmp_path: Path, name: str) -> None:
     Sink(str(tmp_path / "gz"))
 
 
+@pytest.mark.sweep
 def test_an_output_is_written_in_the_format_of_its_name(log: Path, tmp_path: Path) -> None:
     """What was asked for comes before the name, and the name before a file of settings."""
     page = tmp_path / "report.html"

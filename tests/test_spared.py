@@ -56,7 +56,7 @@ def test_an_input_is_not_written_over(args: str, target: str, files: Path) -> No
     assert (files / target).read_bytes() == before
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", ["analyze -", "analyze", "redact -", "stats -", "diff - pb.json"])
 def test_neither_is_what_comes_through_standard_input(command: str, files: Path) -> None:
     """`< a.log` is a file like any other."""

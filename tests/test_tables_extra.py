@@ -58,7 +58,7 @@ def test_other_tables_need_none(log: Path, table: str, ending: str) -> None:
     assert len(done.stdout.splitlines()) == {"requests": 2, "events": 20}[table] + (ending == "csv")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["text", "json", "html", "sarif"])
 def test_analyze_needs_none(log: Path, form: str) -> None:
     done = run("analyze", log, "-f", form)

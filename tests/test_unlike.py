@@ -72,7 +72,7 @@ def test_more_than_the_first_line_of_a_terminal_is_looked_at() -> None:
     assert (resemblance(analyzer.begin) or "").startswith("a comparison of two texts")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sweep
 @pytest.mark.parametrize("content", [PAGE, PROSE, b"[1]\n", b'[{"id": 1}]'])
 def test_it_is_said_in_one_line_of_a_file_and_of_a_pipe(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "server.log"

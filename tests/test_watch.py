@@ -236,6 +236,7 @@ def test_a_picture_at_most_every_tenth_of_a_second(monkeypatch: pytest.MonkeyPat
 # ---- on a terminal
 
 
+@pytest.mark.sweep
 def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Path) -> None:
     """As the lines come; Ctrl-C gives back the screen and prints what analyze prints."""
     path = tmp_path / "server.log"

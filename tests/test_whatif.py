@@ -311,6 +311,7 @@ def test_a_healthy_day_has_nothing_to_gain(models: Path) -> None:
     assert tune(of_day("dense-six_on_four_mended-b11549-default", models), ["day"]).best is None
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["dense-sibling_entry-b11549-lv4", "dense-cold_burst-b11549-lv4"])
 def test_a_token_takes_what_the_list_of_saved_prompts_says(name: str, models: Path) -> None:
     """Prompts of idle slots are saved as well: the largest of all is held against its own length."""
@@ -343,6 +344,7 @@ def test_bodies_of_another_server_are_not_placed(models: Path) -> None:
     assert error.value.exit_code == 3
 
 
+@pytest.mark.sweep
 def test_missing_and_double_bodies_are_said(models: Path, tmp_path: Path) -> None:
     run = DAYS / "dense-six_on_four-b11549-lv4"
     lines = (run / "requests.jsonl").read_text("utf-8").splitlines(keepends=True)

@@ -95,6 +95,7 @@ def test_the_replay_is_what_the_responses_say(name: str, model: Path) -> None:
     assert fit.wrong_tokens <= 0.002 * fit.prompt_tokens
 
 
+@pytest.mark.sweep
 def test_commands_keep_their_contracts(model: Path) -> None:
     asking = given_files("salted", model)
     said = ("--requests", asking.prompts[0], "--tokenizer", model, "--template", asking.template)
@@ -133,6 +134,7 @@ def sglang_chat(folder: Path, *, cached: int) -> Asking:
     return Asking([str(log)], [str(bodies)])
 
 
+@pytest.mark.sweep
 def test_sglang_is_held_against_its_prefill_lines(model: Path, tmp_path: Path) -> None:
     whole = (8 + 500 + 2) + (6 + 300 + 2) + 11 + 39  # the last token of a reply is never in the cache
     asking = sglang_chat(tmp_path, cached=whole)
