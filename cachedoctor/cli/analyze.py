@@ -247,7 +247,8 @@ def analyze(
     since = None if asking is not None and asking.prometheus is not None else since
     files = [path for path in metrics or [] if not is_address(path)]
     alone = bool(metrics or responses or kv_events or prometheus)
-    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template, hashed=hash_clients)
+    bodies = [*(slots or []), *(prompts or []), *(requests or [])]
+    beside = _beside(bodies, tokenizer, template, hashed=hash_clients)
     paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
     counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(
@@ -265,7 +266,7 @@ def analyze(
         _start(launcher, cmdline),
         _unknown_lines(chosen.format) if unknown else None,
     )
-    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    beside_paths = (*bodies, tokenizer, template)
     beside_files = (*files, *(responses or []), *(kv_events or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, *beside_files, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():

@@ -268,13 +268,21 @@ NoConfig = Annotated[
     bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.", rich_help_panel=SETTINGS)
 ]
 Prompts = Annotated[
-    str | None,
-    typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.", rich_help_panel=EVIDENCE),
+    list[str] | None,
+    typer.Option(
+        "--prompts",
+        metavar="DIR",
+        help="Directory that --log-prompts-dir wrote; repeatable.",
+        rich_help_panel=EVIDENCE,
+    ),
 ]
 Requests = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        "--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.", rich_help_panel=EVIDENCE
+        "--requests",
+        metavar="FILE",
+        help="The client's request bodies, JSON or JSONL, in order; repeatable.",
+        rich_help_panel=EVIDENCE,
     ),
 ]
 HashClients = Annotated[

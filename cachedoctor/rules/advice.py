@@ -249,8 +249,15 @@ GIVE_CMDLINE = (
 )
 
 
-def show_text(session: Session) -> Remedy:
-    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows."""
+def show_text(session: Session, *, compared: bool = True) -> Remedy:
+    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows.
+
+    Args:
+        compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
+    """
+    if session.setting("prompts_given") and not compared:
+        words = "To see the text that changed: the bodies of these requests are not among those given; give them, too."
+        return Remedy(words, purpose="look")
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
     if session.launcher in launchers.FIXED_LOG:
