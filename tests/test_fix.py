@@ -257,7 +257,9 @@ def test_a_unit_gets_a_drop_in() -> None:
         "Environment=LLAMA_ARG_CACHE_RAM=256", "--slot-prompt-similarity 0.5", "systemctl restart llama",
     ]  # fmt: skip
     whole = rows("systemd", line="/usr/bin/llama-server -m /m.gguf -np 1")
-    assert whole[4:6] == [
+    assert whole[1:5] == [
+        "Environment=LLAMA_ARG_CTX_SIZE=65536",
+        "Environment=LLAMA_ARG_CACHE_RAM=256",
         "ExecStart=",
         "ExecStart=/usr/bin/llama-server -m /m.gguf --parallel 4 --ctx-size 65536 --cache-ram 256 "
         "--slot-prompt-similarity 0.5",

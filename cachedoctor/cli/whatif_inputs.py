@@ -8,11 +8,11 @@ from typing import IO, TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import given_options
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.cli.started import started
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
@@ -112,6 +112,6 @@ def _asking(paths: list[str], beside: Beside) -> Asking:
     from cachedoctor.doctor.whatif.evidence import Asking
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    given, limit = given_options(beside.cmdline), beside.max_unpacked or MAX_BYTES
+    given, limit = started(beside.cmdline).given, beside.max_unpacked or MAX_BYTES
     said = beside.responses or []
     return Asking(paths, _bodies(beside), beside.tokenizer, beside.template, beside.build, given, limit, said)
