@@ -303,6 +303,22 @@ def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
     )  # fmt: skip
 
 
+def test_jan_has_settings_and_a_field_for_variables() -> None:
+    """Older versions have fewer settings; what has no variable either is said."""
+    steps, notes = form(Asked(CHANGES, low=10566, high=10566), "jan")
+    assert steps[0].commands == [
+        "Parallel Sequences: 4", "Context Size (of the model): 65536", "Prompt Cache RAM (MiB): 256",
+    ]  # fmt: skip
+    assert notes == [
+        "older versions of Jan take LLAMA_ARG_CACHE_RAM=256 as Environmental variables instead",
+        "Jan has no setting for --slot-prompt-similarity 0.5",
+    ]
+    asked = as_typed("LLAMA_SERVER_SLOTS_DEBUG=1 --ctx-checkpoints 64")
+    (step,), notes = form(Asked(asked, low=10566, high=10566), "jan")
+    rows = ["Environmental variables: LLAMA_SERVER_SLOTS_DEBUG=1;LLAMA_ARG_CTX_CHECKPOINTS=64"]
+    assert (step.commands, notes) == (rows, [])
+
+
 def test_ollama_hands_its_environment_on_to_llama_server() -> None:
     """Its own runners know none of these variables; an option without one cannot be set."""
     steps, notes = form(Asked(CHANGES, low=8672, high=8672), "ollama")

@@ -119,14 +119,16 @@ Quiet = Annotated[
     ),
 ]
 
-LauncherName = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+LauncherName = Literal[
+    "shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio", "jan"
+]
 Launcher = Annotated[
     LauncherName | None,
     typer.Option(
         "--launcher",
         metavar="NAME",
         help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
-        "ollama, lm-studio.  [default: as the log tells]",
+        "ollama, lm-studio, jan.  [default: as the log tells]",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -19,6 +19,7 @@ _ROWS: tuple[tuple[str, Launcher], ...] = (
     ("journald", "systemd"),
     ("kubectl --prefix", "kubernetes"),
     ("stern", "kubernetes"),
+    ("Jan", "jan"),
 )
 """Begins of the names of prefixes, and what they tell. ``docker logs -t`` and kubectl write the same dates."""
 _CRI = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")

@@ -83,7 +83,7 @@ def read(path: str) -> str:
 
 def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str:
     """Write it with other options; raises ``CacheDoctorError`` where that is not sure to be right."""
-    if launcher in ("ollama", "lm-studio"):
+    if launcher in ("ollama", "lm-studio", "jan"):
         raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
     if launcher is None:
         launcher = by_name(path, text)

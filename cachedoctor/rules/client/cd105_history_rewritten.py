@@ -170,7 +170,7 @@ def say(g: Group) -> FindingText:
             else ""
         )
         + why_client(g),
-        by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f["compared"])]),
+        by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f.get("compared", True))]),
         [
             RuledOut("prefix-diverges-early", _not_the_head(g)),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
