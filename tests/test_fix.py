@@ -354,6 +354,17 @@ def test_wrappers_that_disagree_tell_nothing() -> None:
     assert delivered_by(b"some  | thing else\n") is None
 
 
+def test_records_of_pods_are_of_kubernetes() -> None:
+    """Whatever collected them; what the text of a record quotes is none."""
+    text = '"log": "srv  update_slots: all slots are idle", "stream": "stderr"'
+    for added in (
+        '"kubernetes": {"pod_name": "a"}', '"kubernetes.pod_name":"a"', '"podName":"a"',
+        '"resource": {"type":"k8s_container"}',
+    ):  # fmt: skip
+        assert delivered_by(f"{{{text}, {added}}}\n".encode()) == "kubernetes"
+    assert delivered_by(b'{"log":"{\\"kubernetes\\": {}}","stream":"stderr"}\n') == "docker"
+
+
 def test_ollama_is_told_by_its_own_lines() -> None:
     """In a container or a unit as well; a line of another program in Go is none of them."""
     line = b'time=2026-09-05T11:40:02.065+02:00 level=INFO source=llama_server.go:1274 msg="starting llama-server"\n'

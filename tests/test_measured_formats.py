@@ -201,7 +201,7 @@ def test_html_draws_rates_and_batches_and_has_no_table_of_requests() -> None:
     assert 'id="requests"' not in page
     assert "No requests in this log" not in page
     one = written("html", report(vllm())).decode()
-    assert "The hit rate was 91.0% at the end" in one
+    assert "The hit rate was 91.0&nbsp;% at the end" in one
     assert "No cache statistics in this log" in written("html", report(vllm(periods=[]), samples=None)).decode()
 
 
