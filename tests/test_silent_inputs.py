@@ -102,6 +102,21 @@ def test_a_file_that_starts_no_server_is_refused_as_a_command_line(log: Path, tm
     one_line(done, f"{compose}: nothing in it starts llama-server", "give the command line")
 
 
+def test_bodies_in_several_files_are_all_read(tmp_path: Path) -> None:
+    """Not the last of them alone: a client's author has a file for each."""
+    case = FIXTURES / "cases/requests-timestamp"
+    options: list[str | Path] = []
+    for at, body in enumerate((case / "requests.jsonl").read_text("utf-8").splitlines()):
+        (tmp_path / f"{at}.json").write_text(body)
+        options += ["--requests", tmp_path / f"{at}.json"]
+    together, apart = (
+        json.loads(run("analyze", case / "server.log", "-f", "json", *given).stdout)["findings"]
+        for given in (["--requests", case / "requests.jsonl"], options)
+    )
+    assert [(f["code"], f["cost"]) for f in together] == [(f["code"], f["cost"]) for f in apart]
+    assert "CD102" in {f["code"] for f in apart}
+
+
 def test_a_json_list_is_a_command_line() -> None:
     """As compose files and ``docker inspect`` have it, with the program or without."""
     shell = parse("llama-server -m 'a b.gguf' -c 32768 --cache-ram 0")
