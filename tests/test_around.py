@@ -136,6 +136,23 @@ def lm_studio_file(lines: list[str]) -> list[str]:
     return [f"[2026-05-12 00:36:31][DEBUG] {line}" if number % 3 == 0 else line for number, line in enumerate(lines)]
 
 
+def jan(lines: list[str]) -> list[str]:
+    """The application log: lines of a single server, of the router's child, and of the built-in worker look so."""
+    clock = "[2026-07-10][00:14:48]"
+    own = f"{clock}[tauri_plugin_llamacpp::commands][INFO] Model is ready to accept requests!"
+    return [own, *(f"{clock}[tauri_plugin_llamacpp::commands][INFO] [llamacpp] {line}" for line in lines)]
+
+
+def jan_router(lines: list[str]) -> list[str]:
+    head = "[2026-07-10][00:14:48][tauri_plugin_llamacpp::router][INFO] [llamacpp-router stdout]"
+    return [f"{head} {line}" for line in lines]
+
+
+def jan_worker(lines: list[str]) -> list[str]:
+    head = "[2026-09-10][00:14:48][tauri_plugin_llamacpp::engine::worker][DEBUG] jan-llama-worker:"
+    return [f"{head} {line}" for line in lines]
+
+
 def llama_swap(lines: list[str]) -> list[str]:
     request = '[INFO] Request 127.0.0.1 "POST /v1/chat/completions HTTP/1.1" 200 713 "curl/8.5.0" 417.222534ms'
     wrapped = ["[INFO] <tiny> Executing start command: llama-server --port 5801"]
@@ -164,7 +181,7 @@ def told(report: Report) -> Any:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "wrap",
-    [ollama, journald, lm_studio, lm_studio_bundled, lm_studio_file, llama_swap],
+    [ollama, journald, lm_studio, lm_studio_bundled, lm_studio_file, jan, jan_router, jan_worker, llama_swap],
     ids=lambda wrap: wrap.__name__,
 )
 @pytest.mark.parametrize("name", ["billing-header-hybrid", "cache-restored-b8353", "healthy-dense-b6301"])

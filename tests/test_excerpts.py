@@ -13,6 +13,7 @@ import pytest
 from conftest import FIXTURES, json_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.engines.llamacpp.quoted_again import without_repeats
 from cachedoctor.report.base import Look, write
 
 FOLDER = FIXTURES / "excerpts"
@@ -139,3 +140,19 @@ ALL_CLEAR = re.compile(r"no findings|nothing was checked", re.IGNORECASE)
 def test_no_all_clear_where_something_is_wrong(case: dict[str, Any]) -> None:
     """An excerpt that shows a fault never ends in the words of a healthy log."""
     assert not ALL_CLEAR.search(text_of(case["name"]))
+
+
+def test_a_log_that_an_answer_quotes_is_read_once() -> None:
+    """The turn that is quoted is not another one; two runs of a server that begin alike are two."""
+    log = (FIXTURES / "cases/billing-header-without-text/server.log").read_text("utf-8")
+    last = log[log.rindex("selected slot") :].partition("\n")[2]
+    quoted = "".join(f"> {line}\n" for line in last.splitlines())
+    pasted = f"{log}\nLooks like your client:\n\n{quoted}\nThanks!\n"
+    alone, answered = (json.loads(json_of([text.encode()])) for text in (log, pasted))
+    assert answered["totals"] == alone["totals"]
+    assert [f["claim"] for f in answered["findings"]] == [f["claim"] for f in alone["findings"]]
+    slot = "slot update_slots: id  0 | task 0 |"
+    started = f"{slot} new prompt, n_tokens = 9\n{slot} kv cache rm [0, end)\n{slot} prompt done, n_past = 9\n"
+    again = (started * 2 + "prompt eval time = 1.00 ms / 9 tokens\n").encode()
+    assert without_repeats(again) == again
+    assert without_repeats(b"a\n" * 2000) == b"a\n" * 2000

@@ -259,7 +259,9 @@ def test_a_unit_gets_a_drop_in() -> None:
         "Environment=LLAMA_ARG_CACHE_RAM=256", "--slot-prompt-similarity 0.5", "systemctl restart llama",
     ]  # fmt: skip
     whole = rows("systemd", line="/usr/bin/llama-server -m /m.gguf -np 1")
-    assert whole[4:6] == [
+    assert whole[1:5] == [
+        "Environment=LLAMA_ARG_CTX_SIZE=65536",
+        "Environment=LLAMA_ARG_CACHE_RAM=256",
         "ExecStart=",
         "ExecStart=/usr/bin/llama-server -m /m.gguf --parallel 4 --ctx-size 65536 --cache-ram 256 "
         "--slot-prompt-similarity 0.5",
@@ -303,6 +305,22 @@ def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
     )  # fmt: skip
 
 
+def test_jan_has_settings_and_a_field_for_variables() -> None:
+    """Older versions have fewer settings; what has no variable either is said."""
+    steps, notes = form(Asked(CHANGES, low=10566, high=10566), "jan")
+    assert steps[0].commands == [
+        "Parallel Sequences: 4", "Context Size (of the model): 65536", "Prompt Cache RAM (MiB): 256",
+    ]  # fmt: skip
+    assert notes == [
+        "older versions of Jan take LLAMA_ARG_CACHE_RAM=256 as Environmental variables instead",
+        "Jan has no setting for --slot-prompt-similarity 0.5",
+    ]
+    asked = as_typed("LLAMA_SERVER_SLOTS_DEBUG=1 --ctx-checkpoints 64")
+    (step,), notes = form(Asked(asked, low=10566, high=10566), "jan")
+    rows = ["Environmental variables: LLAMA_SERVER_SLOTS_DEBUG=1;LLAMA_ARG_CTX_CHECKPOINTS=64"]
+    assert (step.commands, notes) == (rows, [])
+
+
 def test_ollama_hands_its_environment_on_to_llama_server() -> None:
     """Its own runners know none of these variables; an option without one cannot be set."""
     steps, notes = form(Asked(CHANGES, low=8672, high=8672), "ollama")
@@ -343,6 +361,17 @@ def test_what_no_reader_sees_hides_no_wrapper() -> None:
     header = b"[2026-11-20 12:00:00][DEBUG][model]\r\n old: ...\n"
     for unseen in (b"", b"\0", b"\0" * 99, b"\x1b[32m"):
         assert delivered_by(unseen + header) == "lm-studio", unseen
+
+
+def test_records_of_pods_are_of_kubernetes() -> None:
+    """Whatever collected them; what the text of a record quotes is none."""
+    text = '"log": "srv  update_slots: all slots are idle", "stream": "stderr"'
+    for added in (
+        '"kubernetes": {"pod_name": "a"}', '"kubernetes.pod_name":"a"', '"podName":"a"',
+        '"resource": {"type":"k8s_container"}',
+    ):  # fmt: skip
+        assert delivered_by(f"{{{text}, {added}}}\n".encode()) == "kubernetes"
+    assert delivered_by(b'{"log":"{\\"kubernetes\\": {}}","stream":"stderr"}\n') == "docker"
 
 
 def test_ollama_is_told_by_its_own_lines() -> None:

@@ -52,6 +52,7 @@ from cachedoctor.report import sanitize
 from cachedoctor.report.base import FORMATS
 from cachedoctor.report.html.series import Series
 from cachedoctor.report.live.screen import draw
+from cachedoctor.report.words.measured_table import lowest
 from cachedoctor.rules import registry
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/report-v1.schema.json").read_text("utf-8")))
@@ -202,7 +203,7 @@ def test_html_draws_rates_and_batches_and_has_no_table_of_requests() -> None:
     assert 'id="requests"' not in page
     assert "No requests in this log" not in page
     one = written("html", report(vllm())).decode()
-    assert "The hit rate was 91.0% at the end" in one
+    assert "The hit rate was 91.0&nbsp;% at the end" in one
     assert "No cache statistics in this log" in written("html", report(vllm(periods=[]), samples=None)).decode()
 
 
@@ -372,3 +373,11 @@ def test_watch_says_of_what_it_does_not_know_that_it_is_unknown() -> None:
         "server 1 prefill last batch 0 reused, 8,192 tokens computed, 0 running, 0 waiting, KV 5.0 %"
     )
     assert drawn(view, height=4)[2] == "and 2 other rows"
+
+
+def test_of_many_servers_the_lowest_hit_rates_are_named() -> None:
+    """Those that print none have none; of few each has rows of its own."""
+    rates = (0.91, 0.0, 0.5, None, 0.4)
+    found = [(f"pod-{at}", vllm(periods=[intervals(last_rate=share)])) for at, share in enumerate(rates)]
+    assert lowest(found) == "0.0 % to 91.0 % at the end; lowest: pod-1 0.0 %, pod-4 40.0 %, pod-2 50.0 %"
+    assert lowest(found[:4]) == ""

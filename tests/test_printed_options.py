@@ -158,7 +158,7 @@ def test_every_option_in_every_form_is_one_of_the_build(build: int) -> None:
             for launcher in LAUNCHERS:
                 steps, notes = form(Asked([change], low=build, high=build), launcher)
                 options = [pair for step in steps for pair in in_step("llama.cpp", step)]
-                assert options or notes or launcher in ("ollama", "lm-studio"), (change, launcher)
+                assert options or notes or launcher in ("ollama", "lm-studio", "jan"), (change, launcher)
                 servers_take(options, [session])
 
 

@@ -182,7 +182,6 @@ def test_radix_cache_that_reuses_is_not_off() -> None:
         ("off_trtllm", "0.5.9", "--mamba-scheduler-strategy extra_buffer"),
         ("off_deterministic", "0.5.19", "--attention-backend triton"),
         ("off_multimodal", "0.5.12", "--model-impl sglang"),
-        ("off_spec", "0.5.9", "SGLANG_ENABLE_SPEC_V2=1"),
     ],
 )
 def test_radix_cache_off_for_a_reason(cause: str, version: str, words: str) -> None:
@@ -192,6 +191,25 @@ def test_radix_cache_off_for_a_reason(cause: str, version: str, words: str) -> N
     found = note("CD601", one)
     assert words in commands(found)
     assert found.evidence[0][0].line == 2
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        ("Qwen3NextForCausalLM", "--mamba-scheduler-strategy extra_buffer --page-size 64"),
+        ("Qwen3_5MoeForConditionalGeneration", "--mamba-scheduler-strategy extra_buffer --page-size 64"),
+        ("NemotronHForCausalLM", ""),
+    ],
+)
+def test_radix_cache_off_for_speculation(architecture: str, options: str) -> None:
+    """Versions with this line refuse extra_buffer to all models but Qwen's, and lose their states with the variable."""
+    settings = {"radix_cache": False, "radix_off_because": "off_spec"}
+    one = session(period(UNSHARED, cached_tokens=0), version="0.5.9", **settings)
+    line = f"Disabling radix cache since speculative decoding for {architecture} is not supported with radix cache yet."
+    one.settings["radix_off_because"] = Setting("off_spec", 2, line.encode())
+    found = note("CD601", one)
+    assert commands(found) == options
+    assert any("0.5.14 or newer" in remedy.text for remedy in found.words.remedies)
 
 
 @pytest.mark.parametrize("settings", [{"radix_off_because": "off_whisper"}, {"disaggregation": "decode"}])

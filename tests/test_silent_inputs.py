@@ -95,12 +95,27 @@ def test_a_tokenizer_without_prompts_is_refused(log: Path) -> None:
         one_line(done, option, "--requests FILE")
 
 
-def test_a_file_in_the_place_of_a_command_line_is_refused(log: Path, tmp_path: Path) -> None:
+def test_a_file_that_starts_no_server_is_refused_as_a_command_line(log: Path, tmp_path: Path) -> None:
     compose = tmp_path / "compose.yaml"
     compose.write_text("services:\n  llama:\n    command: -c 32768\n")
     done = run("analyze", log, "--cmdline", compose)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, "is a file", "docker inspect")
+    one_line(done, f"{compose}: nothing in it starts llama-server", "give the command line")
+
+
+def test_bodies_in_several_files_are_all_read(tmp_path: Path) -> None:
+    """Not the last of them alone: a client's author has a file for each."""
+    case = FIXTURES / "cases/requests-timestamp"
+    options: list[str | Path] = []
+    for at, body in enumerate((case / "requests.jsonl").read_text("utf-8").splitlines()):
+        (tmp_path / f"{at}.json").write_text(body)
+        options += ["--requests", tmp_path / f"{at}.json"]
+    together, apart = (
+        json.loads(run("analyze", case / "server.log", "-f", "json", *given).stdout)["findings"]
+        for given in (["--requests", case / "requests.jsonl"], options)
+    )
+    assert [(f["code"], f["cost"]) for f in together] == [(f["code"], f["cost"]) for f in apart]
+    assert "CD102" in {f["code"] for f in apart}
 
 
 def test_a_json_list_is_a_command_line() -> None:

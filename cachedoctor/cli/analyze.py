@@ -25,7 +25,6 @@ from cachedoctor.cli.common_options import (
     HashClients,
     Ignore,
     Launcher,
-    LauncherName,
     MaxUnpacked,
     MinPromptTokens,
     ModelTokenizer,
@@ -43,7 +42,6 @@ from cachedoctor.cli.common_options import (
     Verbose,
     WarnTokens,
     Width,
-    given_options,
     given_or_piped,
     refuse_alone,
     refuse_page,
@@ -65,6 +63,7 @@ from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.cli.started import Started, started
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
@@ -247,7 +246,9 @@ def analyze(
     since = None if asking is not None and asking.prometheus is not None else since
     files = [path for path in metrics or [] if not is_address(path)]
     alone = bool(metrics or responses or kv_events or prometheus)
-    beside = _beside([*(slots or []), *filter(None, (prompts, requests))], tokenizer, template, hashed=hash_clients)
+    bodies = [*(slots or []), *(prompts or []), *(requests or [])]
+    beside = _beside(bodies, tokenizer, template, hashed=hash_clients)
+    start = started(cmdline, launcher)
     paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
     counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(
@@ -257,15 +258,15 @@ def analyze(
         follow,
         chosen,
         build,
-        given_options(cmdline),
+        start.given,
         jobs or os.cpu_count() or 1,
         max_unpacked,
         quiet,
         wanted_requests(task, slot, since, until, chosen.format),
-        _start(launcher, cmdline),
+        _told(start),
         _unknown_lines(chosen.format) if unknown else None,
     )
-    beside_paths = (*(slots or []), prompts, requests, tokenizer, template)
+    beside_paths = (*bodies, tokenizer, template)
     beside_files = (*files, *(responses or []), *(kv_events or []))
     spare_inputs(output, [*job.paths, follow, *beside_paths, *beside_files, chosen.file])
     if not quiet and "-" in job.paths and terminal.typed():
@@ -289,12 +290,12 @@ def _unknown_lines(format: FormatName) -> UnknownLines:
     return UnknownLines()
 
 
-def _start(launcher: LauncherName | None, line: str | None) -> Told | None:
-    if launcher is None and line is None:
+def _told(start: Started) -> Told | None:
+    if start.launcher is None and start.line is None:
         return None
     from cachedoctor.doctor.fixing.fixes import Told
 
-    return Told(launcher, line)
+    return Told(start.launcher, start.line, start.file)
 
 
 def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, hashed: bool) -> GivenPrompts | None:

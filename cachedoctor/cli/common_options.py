@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -14,7 +12,6 @@ from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.filtering import Wanted
-    from cachedoctor.model import Given
 
 INPUT, EVIDENCE, OUTPUT = "Input", "Evidence beside the log", "Output"
 GATE, TERMINAL, SETTINGS = "Rules and gate", "Terminal", "Settings"
@@ -46,14 +43,10 @@ Cmdline = Annotated[
     typer.Option(
         "--cmdline",
         metavar="'llama-server ...'",
-        help="What started the server; its options are checked.",
+        help="What started the server, or the file that does (compose.yaml, unit, script); its options are checked.",
         rich_help_panel=EVIDENCE,
     ),
 ]
-
-
-_OTHERS = re.compile(r"(?:^|[\s/])(?:vllm\s+serve|vllm\.entrypoints|sglang(?:\.launch_server|\s+serve))\b")
-"""What starts a server whose options nobody reads here."""
 
 
 def given_or_piped(ctx: typer.Context, path: str | None) -> str:
@@ -64,32 +57,6 @@ def given_or_piped(ctx: typer.Context, path: str | None) -> str:
         return "-"
     typer.echo(ctx.get_help(), err=True)
     raise typer.Exit(2)
-
-
-def starts_another(line: str) -> bool:
-    """Whether a command line starts vLLM or SGLang."""
-    return _OTHERS.search(line) is not None
-
-
-def given_options(line: str | None) -> list[Given]:
-    """Read the command line of a server, where one was given."""
-    if line is None:
-        return []
-    from cachedoctor.model import CacheDoctorError
-
-    if starts_another(line):
-        what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
-        raise CacheDoctorError(what, "their logs say at the start how they were resolved")
-    from cachedoctor.knowledge.cmdline import is_program, parse
-
-    if os.path.isfile(line) and not is_program(line):
-        args = "docker inspect -f '{{json .Args}}' CONTAINER"
-        hint = (
-            f"give what stands in it: --cmdline 'llama-server -m ...'; of a container: --cmdline \"$({args})\"; "
-            "cachedoctor fix --file makes a patch of such a file"
-        )
-        raise CacheDoctorError(f"--cmdline: {line} is a file, not a command line", hint)
-    return parse(line)
 
 
 def refuse_alone(tokenizer: str | None, template: str | None) -> None:
@@ -152,14 +119,16 @@ Quiet = Annotated[
     ),
 ]
 
-LauncherName = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+LauncherName = Literal[
+    "shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio", "jan"
+]
 Launcher = Annotated[
     LauncherName | None,
     typer.Option(
         "--launcher",
         metavar="NAME",
         help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
-        "ollama, lm-studio.  [default: as the log tells]",
+        "ollama, lm-studio, jan.  [default: as the log tells]",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -268,13 +237,21 @@ NoConfig = Annotated[
     bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.", rich_help_panel=SETTINGS)
 ]
 Prompts = Annotated[
-    str | None,
-    typer.Option("--prompts", metavar="DIR", help="Directory that --log-prompts-dir wrote.", rich_help_panel=EVIDENCE),
+    list[str] | None,
+    typer.Option(
+        "--prompts",
+        metavar="DIR",
+        help="Directory that --log-prompts-dir wrote; repeatable.",
+        rich_help_panel=EVIDENCE,
+    ),
 ]
 Requests = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        "--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.", rich_help_panel=EVIDENCE
+        "--requests",
+        metavar="FILE",
+        help="The client's request bodies, JSON or JSONL, in order; repeatable.",
+        rich_help_panel=EVIDENCE,
     ),
 ]
 HashClients = Annotated[

@@ -72,11 +72,11 @@ def export(
     from cachedoctor.sources.unpack import MAX_BYTES
 
     if format == "mooncake":
-        spare_inputs(output, [*logs, requests, tokenizer, template])
+        spare_inputs(output, [*logs, *(requests or []), tokenizer, template])
         progress = Progress(logs, quiet)
         beside = whatif_inputs.Beside(None, requests, tokenizer, template, build, None, max_unpacked)
         raise typer.Exit(_trace(logs, output, quiet, progress, beside))
-    if requests is not None or tokenizer is not None or template is not None:
+    if requests or tokenizer is not None or template is not None:
         raise typer.BadParameter("--requests, --tokenizer and --template go with --format mooncake")
     ending = _ending(output, format)
     if ending == "parquet":

@@ -14,13 +14,12 @@ from cachedoctor.cli.common_options import (
     Launcher,
     LauncherName,
     MaxUnpacked,
-    given_options,
     given_or_piped,
-    starts_another,
 )
 from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
+from cachedoctor.cli.started import started, starts_another
 
 if TYPE_CHECKING:
     from cachedoctor.model import Fix, Given, Report
@@ -66,14 +65,15 @@ def fix(
     from cachedoctor.doctor.fixing.fixes import Told, fixes
     from cachedoctor.report.forms import fix_forms
 
-    given = [] if cmdline is None or starts_another(cmdline) else given_options(cmdline)
+    start = started(cmdline, launcher)
+    given = [] if start.line is None or starts_another(start.line) else start.given
     path = given_or_piped(ctx, log)
     with Interrupts():
         report = _report(path, build, given, max_unpacked)
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
-        every = fixes(report.findings, report.sessions, report.inputs, Told(launcher, cmdline), whole=True)
+        every = fixes(report.findings, report.sessions, report.inputs, Told(start.launcher, start.line), whole=True)
         found = [one for one in every if one.codes or one.notes]
         if file is not None:
             raise typer.Exit(_patch(found, report, file, launcher, service))

@@ -22,12 +22,12 @@ from cachedoctor.cli.common_options import (
     NoConfig,
     Select,
     WarnTokens,
-    given_options,
     given_or_piped,
 )
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
+from cachedoctor.cli.started import started
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def watch(
     path = given_or_piped(ctx, log)
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
-        code = _run(path, build, given_options(cmdline), chosen.options, sink, look, interrupts)
+        code = _run(path, build, started(cmdline).given, chosen.options, sink, look, interrupts)
     raise typer.Exit(code)
 
 

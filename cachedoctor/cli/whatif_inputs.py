@@ -8,11 +8,11 @@ from typing import IO, TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import given_options
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.cli.started import started
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
@@ -34,8 +34,8 @@ Responses = Annotated[
 class Beside(NamedTuple):
     """What was given beside the inputs."""
 
-    prompts: str | None
-    requests: str | None
+    prompts: list[str] | None
+    requests: list[str] | None
     tokenizer: str | None
     template: str | None
     build: int | None
@@ -66,7 +66,7 @@ def run(
         CacheDoctorError: something cannot be read, replayed or written.
         typer.Exit: the user interrupted.
     """
-    more = [beside.prompts, beside.requests, *(beside.responses or []), beside.tokenizer, beside.template]
+    more = [*_bodies(beside), *(beside.responses or []), beside.tokenizer, beside.template]
     spare_inputs(output.path, [*paths, *more])
     progress = Progress(paths, output.quiet)
     try:
@@ -104,11 +104,14 @@ def traffic(paths: list[str], progress: Progress, beside: Beside) -> Evidence:
     return gather(_asking(paths, beside), progress.read)
 
 
+def _bodies(beside: Beside) -> list[str]:
+    return [*(beside.prompts or []), *(beside.requests or [])]
+
+
 def _asking(paths: list[str], beside: Beside) -> Asking:
     from cachedoctor.doctor.whatif.evidence import Asking
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    bodies = [path for path in (beside.prompts, beside.requests) if path is not None]
-    given, limit = given_options(beside.cmdline), beside.max_unpacked or MAX_BYTES
+    given, limit = started(beside.cmdline).given, beside.max_unpacked or MAX_BYTES
     said = beside.responses or []
-    return Asking(paths, bodies, beside.tokenizer, beside.template, beside.build, given, limit, said)
+    return Asking(paths, _bodies(beside), beside.tokenizer, beside.template, beside.build, given, limit, said)

@@ -19,10 +19,15 @@ _ROWS: tuple[tuple[str, Launcher], ...] = (
     ("journald", "systemd"),
     ("kubectl --prefix", "kubernetes"),
     ("stern", "kubernetes"),
+    ("Jan", "jan"),
 )
 """Begins of the names of prefixes, and what they tell. ``docker logs -t`` and kubectl write the same dates."""
 _CRI = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
 _DOCKER = re.compile(rb'\{"log":".*"stream":"(?:stdout|stderr)"')
+_COLLECTED = re.compile(
+    rb'"(?:kubernetes|kubernetes\.pod_name|kubernetes\.pod\.name|k8s\.pod\.name|podName)": ?["{]|"k8s_container"'
+)
+"""What collectors add to the record of a pod: Fluent Bit, Filebeat, Vector, OpenTelemetry, stern, Google Cloud."""
 _SWAP = re.compile(rb"(?:\S+ )?\[(?:INFO|DEBUG)\] <[^>]{1,200}> Executing start command: ")
 _OLLAMA = re.compile(
     rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|runner|sched|server|types)\.go:\d+ msg="
@@ -40,7 +45,7 @@ def delivered_by(head: bytes) -> Launcher | None:
             return "llama-swap"
         elif _OLLAMA.search(line[:_BEGIN]):
             return "ollama"
-        elif _CRI.match(line):
+        elif _CRI.match(line) or (line.startswith(b"{") and _COLLECTED.search(line)):
             found.add("kubernetes")
         elif _DOCKER.match(line):
             found.add("docker")

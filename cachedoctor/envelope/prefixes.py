@@ -95,6 +95,15 @@ TABLE = (
         _MARKS + rb"(?:(?P<logger>[\w.-]{1,64}):? )??(?=(?:\[[^\[\]]{1,200}\] )?" + SHAPED + rb")",
         _MARKS,
     ),
+    _row(
+        "Jan",
+        b"[",
+        rb"\[\d{4}-\d\d-\d\d\]\["
+        + _CLOCK
+        + rb"\]\[tauri_plugin_llamacpp(?:::\w{1,64}){0,4}\]\["
+        + _LEVEL
+        + rb"\] (?:\[llamacpp[^\]]{0,32}\]|jan-llama-worker:)(?: |$)",
+    ),
     _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
     _row("model in brackets", b"[", _BRACKET + rb"(?=" + SHAPED + rb")", _BRACKET),
     _row("model in angles", b"<", _ANGLE + rb"(?=" + SHAPED + rb")", _ANGLE),

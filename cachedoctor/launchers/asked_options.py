@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.server_options import Name, Option
+from cachedoctor.launchers.command_words import given, words
 from cachedoctor.model import OptionChange
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,200}")
@@ -31,6 +32,11 @@ class Asked(NamedTuple):
         return self.name if self.name is not None and _PLAIN_NAME.fullmatch(self.name) else None
 
     @property
+    def adding(self) -> str:
+        """What to do with options of a command: one that stands on a known line is changed."""
+        return "add to" if self.line is None else "change in, or add to,"
+
+    @property
     def server(self) -> str:
         """Name of the program."""
         return {"vllm": "vllm", "sglang": "sglang"}.get(self.engine, "llama-server")
@@ -48,9 +54,10 @@ class Divided(NamedTuple):
 def divided(asked: Asked) -> Divided:
     """Write as many options as possible as variables, by the names that the builds have.
 
-    A variable counts only where the command line does not have the option.
+    A variable counts only where the command line does not have the option: what stands on a known one stays an option.
     """
     found = Divided({}, [], [])
+    line = [] if asked.line is None else words(asked.line)
     for change in asked.changes:
         if change.variable:
             if change.remove:
@@ -58,7 +65,8 @@ def divided(asked: Asked) -> Divided:
             else:
                 found.variables[change.name] = change.value or ""
             continue
-        pair = None if change.remove or asked.engine != "llama.cpp" else variable(change, asked.low, asked.high)
+        stays = change.remove or asked.engine != "llama.cpp" or given(line, change.name)
+        pair = None if stays else variable(change, asked.low, asked.high)
         if pair is None:
             found.options.append(change)
         else:

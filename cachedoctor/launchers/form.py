@@ -24,6 +24,8 @@ def form(asked: Asked, launcher: Launcher | None) -> tuple[list[FixStep], list[s
         return program_forms.ollama(asked)
     if launcher == "lm-studio":
         return program_forms.lm_studio(asked)
+    if launcher == "jan":
+        return program_forms.jan(asked)
     if launcher in ("compose", "kubernetes", "llama-swap"):
         return _yaml(asked, launcher), []
     return _FORMS[launcher or "shell"](asked), []

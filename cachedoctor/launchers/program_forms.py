@@ -1,4 +1,4 @@
-"""The forms of programs that start llama.cpp by themselves: ollama's variables, LM Studio's settings."""
+"""The forms of programs that start llama.cpp by themselves: variables of ollama, settings of LM Studio and Jan."""
 
 from __future__ import annotations
 
@@ -55,6 +55,26 @@ def lm_studio(asked: Asked) -> tuple[list[FixStep], list[str]]:
     cannot = [change for change in rest if change not in fields]
     notes = [launchers.LM_STUDIO_OLD.format(options=_named(fields))] if fields else []
     return steps, [*notes, *([f"LM Studio has no setting for {_named(cannot)}"] if cannot else [])]
+
+
+def jan(asked: Asked) -> tuple[list[FixStep], list[str]]:
+    """(steps, what cannot be set there): what has no setting is a variable in the field for them."""
+    known = {key: change for change in asked.changes if (key := _key(change)) in launchers.JAN}
+    rest = [change for change in asked.changes if change not in known.values()]
+    rows = [f"{launchers.JAN[key]}: {change.value}" for key, change in known.items()]
+    parts = divided(asked._replace(changes=rest))
+    if parts.variables:
+        field = ";".join(f"{name}={value}" for name, value in parts.variables.items())
+        rows.append(f"{launchers.JAN_VARIABLES}: {field}")
+    steps = [FixStep("server", launchers.JAN_SETTINGS, rows, "words")] if rows else []
+    later = [change for key, change in known.items() if key in launchers.JAN_LATER]
+    older = divided(asked._replace(changes=later)).variables
+    notes = []
+    if older:
+        taken = ";".join(f"{name}={value}" for name, value in older.items())
+        notes.append(f"older versions of Jan take {taken} as {launchers.JAN_VARIABLES} instead")
+    cannot = [*parts.options, *(change for change in rest if change.name in parts.left_out)]
+    return steps, [*notes, *([f"Jan has no setting for {_named(cannot)}"] if cannot else [])]
 
 
 def _divides(change: OptionChange, known: dict[str, OptionChange]) -> bool:

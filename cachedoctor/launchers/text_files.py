@@ -34,6 +34,21 @@ def script(text: str, changes: Sequence[OptionChange]) -> str:
     Raises:
         CacheDoctorError: no command in it starts one, or several do, or it is no script of a POSIX shell.
     """
+    head, command, rest = script_parts(text)
+    own = [change for change in changes if not change.variable]
+    new = changed(command, own if image_at(words(command)) is None else changes)
+    if image_at(words(command)) is None:
+        for change in changes:
+            head, new = _variable(head, new, change)
+    return head + new + rest
+
+
+def script_parts(text: str) -> tuple[str, str, str]:
+    """Cut a script into what stands before the command of its server, that command, and what follows.
+
+    Raises:
+        CacheDoctorError: no command in it starts one, or several do, or it is no script of a POSIX shell.
+    """
     rows = text.splitlines(keepends=True)
     found = [at for at, row in enumerate(rows) if _starts(row)]
     if len(found) != 1:
@@ -46,13 +61,7 @@ def script(text: str, changes: Sequence[OptionChange]) -> str:
         last += 1
     command = "".join(rows[first : last + 1])
     _check(command)
-    own = [change for change in changes if not change.variable]
-    new = changed(command, own if image_at(words(command)) is None else changes)
-    head = "".join(rows[:first])
-    if image_at(words(command)) is None:
-        for change in changes:
-            head, new = _variable(head, new, change)
-    return head + new + "".join(rows[last + 1 :])
+    return "".join(rows[:first]), command, "".join(rows[last + 1 :])
 
 
 def _starts(row: str) -> bool:
@@ -106,6 +115,25 @@ def unit(text: str, changes: Sequence[OptionChange]) -> str:
     Raises:
         CacheDoctorError: it has no ExecStart, or several, or one that starts something else.
     """
+    head, command, rest = unit_parts(text)
+    parts = words(command)
+    if image_at(parts) is not None:  # a container has variables of its own
+        return f"{head}ExecStart={changed(command, changes)}{rest}"
+    command = changed(command, [change for change in changes if not change.variable])
+    for change in filter(lambda change: change.variable, changes):
+        head, above = _unit_variable(head, change)
+        rest, below = _unit_variable(rest, change)
+        if not change.remove and not above and not below:
+            head += f"Environment={setting(f'{change.name}={change.value}')}\n"
+    return f"{head}ExecStart={command}{rest}"
+
+
+def unit_parts(text: str) -> tuple[str, str, str]:
+    """Cut a unit into what stands before ``ExecStart=``, the command behind it, and what follows.
+
+    Raises:
+        CacheDoctorError: it has no ExecStart, or several, or one that starts something else.
+    """
     found = list(_EXEC.finditer(text))
     if len(found) != 1:
         raise CacheDoctorError(
@@ -123,19 +151,9 @@ def unit(text: str, changes: Sequence[OptionChange]) -> str:
             raise CacheDoctorError("--file: a comment stands within ExecStart=", "take it out first")
     command = text[begin:end]
     _check_ends(command)
-    parts = words(command)
-    if program_at(parts) is None:
+    if program_at(words(command)) is None:
         raise CacheDoctorError("--file: ExecStart= in it starts no server", "give the unit that starts the server")
-    head, rest = text[: found[0].start()], text[end:]
-    if image_at(parts) is not None:  # a container has variables of its own
-        return f"{head}ExecStart={changed(command, changes)}{rest}"
-    command = changed(command, [change for change in changes if not change.variable])
-    for change in filter(lambda change: change.variable, changes):
-        head, above = _unit_variable(head, change)
-        rest, below = _unit_variable(rest, change)
-        if not change.remove and not above and not below:
-            head += f"Environment={setting(f'{change.name}={change.value}')}\n"
-    return f"{head}ExecStart={command}{rest}"
+    return text[: found[0].start()], command, text[end:]
 
 
 def _unit_variable(text: str, change: OptionChange) -> tuple[str, bool]:

@@ -21,7 +21,7 @@ def systemd(asked: Asked) -> list[FixStep]:
         named = f"systemctl edit {unit}" + (" (its name in the log)" if asked.place else "")
         steps.append(FixStep("server", f"{named}: write into the file that it opens", ["[Service]", *rows], "ini"))
     if own:
-        steps.append(FixStep("server", "add to ExecStart of the unit", option_rows(own), "options"))
+        steps.append(FixStep("server", f"{asked.adding} ExecStart of the unit", option_rows(own), "options"))
     if gone:
         steps.append(FixStep("server", f"leave out of the unit: {', '.join(gone)}"))
     return [*steps, FixStep("server", "then", [f"systemctl restart {unit}"])] if steps else []

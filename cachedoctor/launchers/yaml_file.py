@@ -46,7 +46,7 @@ def yaml() -> Any:
         import yaml
     except ImportError:
         hint = "pip install 'cachedoctor[patch]'"
-        raise CacheDoctorError("--file: a patch of a YAML file needs PyYAML, which is not installed", hint) from None
+        raise CacheDoctorError("--file: reading YAML needs PyYAML, which is not installed", hint) from None
     return yaml
 
 
@@ -61,6 +61,17 @@ def kind_of(text: str) -> Launcher | None:
             if isinstance(data.get("models"), dict):
                 return "llama-swap"
     return None
+
+
+def servers(text: str, launcher: Launcher) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the services, containers or models of a file by their names, with what they hold; aliases are followed.
+
+    Raises:
+        CacheDoctorError: the file is no YAML.
+    """
+    documents = _loaded(text)
+    for place in _places(text, launcher):
+        yield place.name, _at(documents, place)
 
 
 def edited(text: str, launcher: Launcher, asked: Asked) -> str:

@@ -22,7 +22,7 @@ def compose(asked: Asked) -> list[FixStep]:
         if service:
             rows = ["services:", f"  {_key(service)}:", *(f"    {row}" for row in rows)]
         steps.append(FixStep("server", where, rows, "yaml"))
-    steps += _others(parts, f"{where}: add to command", "environment")
+    steps += _others(parts, f"{where}: {asked.adding} command", "environment")
     then = f"docker compose up -d {service}" if service else "docker compose up -d"
     return [*steps, FixStep("server", "then", [then])] if steps else []
 
@@ -40,7 +40,7 @@ def kubernetes(asked: Asked) -> list[FixStep]:
     words = [word for change in parts.options for word in change.words]
     if words:
         rows = ["args:", *(f"  - {quoted(word)}" for word in words)]
-        steps.append(FixStep("server", f"{where}: add to its args, at their end", rows, "yaml"))
+        steps.append(FixStep("server", f"{where}: {asked.adding} its args, at their end", rows, "yaml"))
     return [*steps, *_gone(parts, "env and args")]
 
 
@@ -53,7 +53,7 @@ def llama_swap(asked: Asked) -> list[FixStep]:
         if asked.place:
             rows = ["models:", f"  {quoted(asked.place)}:", *(f"    {row}" for row in rows)]
         steps.append(FixStep("server", "config.yaml of llama-swap, at the model", rows, "yaml"))
-    return [*steps, *_others(parts, "config.yaml of llama-swap: add to the model's cmd", "env")]
+    return [*steps, *_others(parts, f"config.yaml of llama-swap: {asked.adding} the model's cmd", "env")]
 
 
 def _others(parts: Divided, where: str, environment: str) -> list[FixStep]:

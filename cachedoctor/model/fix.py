@@ -9,7 +9,7 @@ import msgspec
 from cachedoctor.model.bounds import Code, Name
 from cachedoctor.model.option_change import ClientSetting, OptionChange
 
-Launcher = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio"]
+Launcher = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio", "jan"]
 """What starts a server, and so what holds its options."""
 
 

@@ -120,6 +120,10 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
         keep = name_for(flags.KV_UNIFIED, *span(session)) or "--kv-unified"
         changes = [*as_typed(f"--parallel {count}"), OptionChange(keep)]
         return changes, "The slots share the context (unified KV), so raise --ctx-size if it gets full."
+    if session.launcher in launchers.FIXED_LOG:
+        name, size = launchers.FIXED_LOG[session.launcher], launchers.LM_STUDIO["ctx_size"]
+        changes = as_typed(f"--parallel {count}")
+        return changes, f"{name} does not say whether they divide its {size}: give it more if prompts no longer fit."
     if each:
         cost = f"--ctx-size is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
         return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
@@ -243,14 +247,30 @@ def checkpoint_cost(session: Session, count: int) -> str:
 
 # ---- what this log cannot show
 
-GIVE_CMDLINE = (
-    "the command line of the server was not given",
-    "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
-)
+
+def needs_cmdline(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads the command line was not evaluated, or None where it is known."""
+    if session.given:
+        return None
+    missing = "the command line of the server was not given"
+    if session.launcher in launchers.FIXED_LOG:
+        name = launchers.FIXED_LOG[session.launcher]
+        return missing, f"{name} shows none: look through the parameters of llama.cpp in its load parameters yourself"
+    return (
+        missing,
+        "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
+    )
 
 
-def show_text(session: Session) -> Remedy:
-    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows."""
+def show_text(session: Session, *, compared: bool = True) -> Remedy:
+    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows.
+
+    Args:
+        compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
+    """
+    if session.setting("prompts_given") and not compared:
+        words = "To see the text that changed: the bodies of these requests are not among those given; give them, too."
+        return Remedy(words, purpose="look")
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
     if session.launcher in launchers.FIXED_LOG:

@@ -213,6 +213,9 @@ class Analyzer:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
             return
+        from cachedoctor.engines.llamacpp.quoted_again import without_repeats
+
+        segments = [replace(segment, data=without_repeats(segment.data)) for segment in segments]
         if len({segment.origin for segment in segments} - {None}) <= 1:
             from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 

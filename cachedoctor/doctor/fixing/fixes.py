@@ -19,6 +19,8 @@ _SAME_OPTIONS = frozenset({"ik_llama.cpp"})
 """Programs whose options are llama-server's, nearly all."""
 _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubernetes", "llama-swap"})
 """Launchers that hold options as variables."""
+_UNSHOWN: frozenset[Launcher | None] = frozenset({"compose", "kubernetes", "llama-swap"})
+"""Launchers whose form holds options alone, not the whole command line."""
 _FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
 _Server = tuple[str | None, str | None]
 """Its input, and what the wrapper names."""
@@ -31,6 +33,8 @@ class Told(NamedTuple):
     launcher: Launcher | None = None
     line: str | None = None
     """The command line that started it."""
+    file: str | None = None
+    """What holds that line, as ``--file`` of ``fix`` takes it, with ``--service`` where that was said."""
 
 
 def fixes(
@@ -59,12 +63,14 @@ def fixes(
         session = _session(sessions, path, origin)
         start = starts.get(path or "")
         line = told.line or (session.cmdline if session is not None else None)
-        if line is not None and not whole and hidden(line) != line:
-            line = None
         launcher = _launcher(session, start, told._replace(line=line))
+        if line is not None and not whole and launcher not in _UNSHOWN and hidden(line) != line:
+            line = None
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
         one = _fix(wishes, session, (path, origin), launcher, name, line)
+        if told.file is not None and one.options and path not in (None, "-"):
+            one.notes.append(f"as a patch: cachedoctor fix {shlex.quote(path)} --file {told.file}")
         if launcher is not None and not _foreign(session):
             asked = _asked([], session, name)._replace(line=line)
             one.others = [
@@ -147,7 +153,7 @@ def _server_steps(
         words = " ".join(word for change in one.options for word in change.words)
         return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
     steps, notes = form(_asked(one.options, session, name)._replace(line=line), launcher)
-    if launcher in _ASIDE and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
+    if launcher in _ASIDE and line is None and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]
     return steps, notes
 

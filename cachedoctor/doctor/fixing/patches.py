@@ -83,10 +83,10 @@ def read(path: str) -> str:
 
 def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str:
     """Write it with other options; raises ``CacheDoctorError`` where that is not sure to be right."""
-    if launcher in ("ollama", "lm-studio"):
+    if launcher in ("ollama", "lm-studio", "jan"):
         raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
     if launcher is None:
-        launcher = _by_name(path, text)
+        launcher = by_name(path, text)
     if launcher in _YAML:
         return yaml_file.edited(text, launcher, asked)
     if launcher == "systemd":
@@ -94,7 +94,8 @@ def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str
     return text_files.script(text, asked.changes)
 
 
-def _by_name(path: str, text: str) -> Launcher:
+def by_name(path: str, text: str) -> Launcher:
+    """Tell what reads a file; raises ``CacheDoctorError`` where it is YAML of something else."""
     if path.endswith((".yaml", ".yml", ".json")):
         kind = yaml_file.kind_of(text)
         if kind is None:

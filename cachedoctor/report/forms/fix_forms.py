@@ -19,7 +19,7 @@ def text(fixes: Sequence[Fix]) -> str:
 
 def _rows(fix: Fix, several: bool) -> list[str]:
     causes = ", ".join(f"{code} {name}" for code, name in zip(fix.codes, fix.names, strict=True))
-    where = "".join(f", {part}" for part in (fix.path, fix.origin) if part) if several else ""
+    where = "".join(f", {part}" for part in (fix.path if several else None, fix.origin) if part)
     rows = [f"# {fix.server}{where}: {causes}"]
     for number, step in enumerate(fix.steps, 1):
         rows.append(f"# {number}. {step.text}" + (":" if step.commands else ""))

@@ -52,6 +52,9 @@ def write(page: FleetPage, out: IO[bytes]) -> None:
 def _title(page: FleetPage) -> str:
     if not page.all_logs:
         return "No log of a server was read"
+    uncounted = sum(cause.severity != "note" for cause in page.causes)
+    if not page.sums.avoidable_tokens and uncounted:
+        return f"{count(page.all_logs, 'log')}: {count(uncounted, 'cause')}, and no log counts the tokens"
     if not page.sums.avoidable_tokens:
         return f"{count(page.all_logs, 'log')}: nothing known to be avoidable"
     return f"{count(page.sums.avoidable_tokens, 'prompt token')} could have been reused"

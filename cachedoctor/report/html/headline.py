@@ -85,7 +85,7 @@ def _title(report: Report) -> tuple[str, str]:
     left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
     said, turn = healthy(report), next(iter(report.slowest), None)
     words = "" if said is None else f"{capital(said.sentence)}."
-    slow = f" Slowest turn: {slow_words.split(turn)}; {slow_words.reason(turn)}." if turn is not None else ""
+    slow = f" Slowest turn: {slow_words.split(turn)}; {slow_words.reason(turn, report)}." if turn is not None else ""
     none = "No cause found" if report.findings else "No findings"
     return f"{none}: {reused} of the prompt tokens were reused", f"{words}{left}{slow}"
 

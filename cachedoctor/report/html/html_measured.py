@@ -118,9 +118,9 @@ def title(report: Report) -> str:
     if cached + new:
         return f"{percent(cached, cached + new)} of the tokens of prefill batches were reused"
     if len(known) == 1:
-        return f"The hit rate was {_whole(known[0])} at the end"
+        return f"The hit rate was {rate(known[0])} at the end"
     if known:
-        return f"Hit rates were from {_whole(min(known))} to {_whole(max(known))} at the end"
+        return f"Hit rates were from {rate(min(known))} to {rate(max(known))} at the end"
     if rates:
         return "The log prints no hit rate"
     told = [a for s in sessions for a in s.answers if a.prompt_tokens]
@@ -151,8 +151,3 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
     if period.answered is not None:
         found.append(("Answered", number(period.answered), "requests"))
     return found
-
-
-def _whole(share: float) -> str:
-    """Write a rate that no line break takes apart."""
-    return rate(share).replace(" ", "")

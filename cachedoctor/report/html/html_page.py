@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ from cachedoctor.report.text.text_safe import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
+
+
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|min|h|MiB|GiB)\b)")
 
 
 def render(template: str = "report.html.j2", **values: Any) -> str:
@@ -41,10 +46,17 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": numbers.number, "percent": numbers.percent, "duration": numbers.duration,
-        "short": axis.short,
+        "short": axis.short, "kept": _kept,
     }  # fmt: skip
     environment.globals["count"] = numbers.count
     return environment
+
+
+def _kept(words: str) -> Markup:
+    """Keep numbers and their units in one row."""
+    from markupsafe import Markup, escape
+
+    return Markup(_UNIT.sub("&nbsp;", escape(visible(words))))  # noqa: S704  # escaped just now
 
 
 def _made_visible(value: Any) -> Any:

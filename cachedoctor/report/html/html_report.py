@@ -34,6 +34,8 @@ _LISTED = 20
 """Servers and inputs listed one by one."""
 _CLIENTS = 20
 """Clients that have a row of their own."""
+_PATH = 44
+"""Cells of a path at the head of the page."""
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
@@ -46,7 +48,7 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     summaries = {rule.code: rule.summary for rule in report.rules}
     page = html_page.render(
         report=report,
-        title=", ".join(cut(html_findings.name(i.path), 60) for i in report.inputs[:2]) or "no input",
+        title=", ".join(_short(html_findings.name(i.path)) for i in report.inputs[:2]) or "no input",
         headline=headline(report, parts.split),
         findings=[
             html_findings.shown(
@@ -112,6 +114,14 @@ class _Parts:
             split = tokens(row)
             if split is not None and row.parent is None:
                 self.split = added((self.split, split))
+
+
+def _short(path: str) -> str:
+    """Shorten a path at its begin, as its end says most: ``.../gpu-1/server.log``."""
+    parts = path.split("/")
+    while len(parts) > 2 and len("/".join(parts)) > _PATH:
+        parts = ["...", *parts[2:]]
+    return cut("/".join(parts), _PATH)
 
 
 def _open(report: Report) -> list[dict[str, Any]]:

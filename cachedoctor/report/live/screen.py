@@ -13,8 +13,9 @@ from cachedoctor.report.live import screen_measured
 from cachedoctor.report.text.header import describe, traffic
 from cachedoctor.report.text.page import Part
 from cachedoctor.report.text.palette import SEVERITY as SEVERITY_STYLE
-from cachedoctor.report.text.request_line import cost, fix, lost, outcome, tokens
+from cachedoctor.report.text.request_line import cost, lost, outcome, tokens
 from cachedoctor.report.text.text_safe import rows, visible
+from cachedoctor.report.words import do_now
 from cachedoctor.report.words.numbers import count, number, percent
 
 _TALL, _WIDE, _BROAD = 16, 70, 130
@@ -317,24 +318,24 @@ def _findings(page: _Rows, findings: list[Finding], first: int = 0) -> None:
         if not at:
             _fix_whole(page, finding, max(page.left - left, 1))
         elif deep or page.left > max(2 * left, 1):
-            advice = fix(finding)
-            page.row("  fix: ", (advice, "green")) if advice else page.gap()
+            found = do_now.of_finding(finding)
+            page.row(f"  {found.kind}: ", (found.text.split("\n")[0], "green")) if found else page.gap()
 
 
 def _fix_whole(page: _Rows, finding: Finding, most: int) -> None:
     """Write what to do first, with its commands, in ``most`` rows; commands are not broken."""
-    if not finding.remedies:
+    found = do_now.of_finding(finding)
+    if found is None:
         page.gap()
         return
-    remedy = finding.remedies[0]
-    text = " ".join(remedy.text.split("\n"))
-    room = max(page.width - 7, 1)
-    words = rows(page.visible(text), room, room)
-    commands = remedy.commands[: max(most - 1, 0)]
+    text = " ".join((f"{do_now.belongs(finding)} {found.text}" if found.options else found.text).split("\n"))
+    label = f"  {found.kind}: "
+    words = rows(page.visible(text), max(page.width - len(label), 1), max(page.width - 7, 1))
+    commands = found.commands[: max(most - 1, 0)]
     kept = max(most - len(commands), 1)
     if len(words) > kept:
         words = [*words[: kept - 1], " ".join(words[kept - 1 :])]
     for at, part in enumerate(words):
-        page.row("  fix: " if not at else "       ", (part, "green"))
+        page.row(label if not at else "       ", (part, "green"))
     for command in commands:
         page.row("       ", (command, "bold green"))

@@ -25,7 +25,7 @@ def healthy(page: Page, report: Report) -> None:
     turn = next(iter(report.slowest), None)
     if turn is not None and report.filtered is None:  # it may be none of those that are shown
         _keyed(page, "slowest turn", slow_words.split(turn))
-        _keyed(page, "", slow_words.reason(turn))
+        _keyed(page, "", slow_words.reason(turn, report))
 
 
 def cannot_tell(page: Page, report: Report, told: coverage.CannotTell, verbose: bool) -> None:
@@ -50,7 +50,7 @@ def seen(page: Page, report: Report) -> None:
 def slowest(page: Page, report: Report) -> None:
     """Write the slowest requests, and why each took so long."""
     for at, turn in enumerate(report.slowest):
-        _keyed(page, "" if at else "slowest turns", f"{slow_words.split(turn)}; {slow_words.reason(turn)}")
+        _keyed(page, "" if at else "slowest turns", f"{slow_words.split(turn)}; {slow_words.reason(turn, report)}")
 
 
 def clients(page: Page, report: Report) -> None:

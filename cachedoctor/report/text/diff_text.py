@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
+from rich.cells import cell_len
+
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
 from cachedoctor.report import sanitize
 from cachedoctor.report.text.page import Page, Part
 from cachedoctor.report.text.palette import COMMAND, NEW, OLD, WARNING
+from cachedoctor.report.text.text_safe import take, visible
 from cachedoctor.report.words.numbers import number, percent
 
 _EDITS = 40
 """Edits listed; the JSON form has all."""
 _EXCERPT = 400
 """Code points of a side that are shown."""
+_GUTTER = 8
+"""Cells in front of an excerpt: the name of its side and a bar."""
 _MEMORY = {
     "attention": "attention memory (most models)",
     "swa": "sliding-window memory (Gemma 3, gpt-oss)",
@@ -110,11 +115,25 @@ def _excerpt(page: Page, excerpt: Excerpt) -> None:
     page.row("      |")
     sides = (("a", OLD, excerpt.a, excerpt.after_a), ("b", NEW, excerpt.b, excerpt.after_b))
     for side, style, text, after in sides:
-        page.row(
-            "    ", (side, style), " | ", before, ("[", style), (_escaped(text[:_EXCERPT]), style), ("]", style),
-            _escaped(after[:_EXCERPT]),
-        )  # fmt: skip
+        parts = [(before, ""), (f"[{_escaped(text[:_EXCERPT])}]", style), (_escaped(after[:_EXCERPT]), "")]
+        _folded(page, ["    ", (side, style), " | "], parts)
     page.row("      |")
+
+
+def _folded(page: Page, head: list[Part], parts: list[tuple[str, str]]) -> None:
+    """Write parts of a text one behind the other, in as many rows as they need."""
+    row, left = head, page.width - _GUTTER
+    for words, style in parts:
+        rest = visible(words, page.ascii_only)
+        while rest:
+            piece = take(rest, left) or ("" if len(row) > len(head) else rest[0])
+            if not piece:
+                page.row(*row)
+                row = head = ["      | "]
+                left = page.width - _GUTTER
+                continue
+            row, left, rest = [*row, (piece, style)], left - cell_len(piece), rest[len(piece) :]
+    page.row(*row)
 
 
 def _escaped(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cachedoctor.model import Session
 from cachedoctor.report.text import text_table
 from cachedoctor.report.text.page import Page
+from cachedoctor.report.words.measured_table import lowest
 from cachedoctor.report.words.measurements import grid, largest, said
 from cachedoctor.report.words.numbers import count, number
 
@@ -26,6 +27,9 @@ def show(page: Page, found: list[tuple[str, Session]]) -> None:
 def short(page: Page, found: list[tuple[str, Session]]) -> None:
     """Write in a row each what was measured of the session with most measurements, and how many others there are."""
     names = {session.index: name for name, session in found}
+    rates = lowest(found)
+    if rates:
+        page.facts([("hit rates ", "bold")], rates, 10)
     for session in largest([session for _, session in found], 1):
         if names[session.index]:
             page.row((names[session.index], "bold"))

@@ -16,6 +16,8 @@ from cachedoctor.report.words.numbers import number
 
 _NAMED = 3
 """Servers called by their names."""
+_FEW = 2
+"""Servers of which the proof names the one that is meant; among more it is easily taken for all."""
 
 
 class Shared(NamedTuple):
@@ -26,31 +28,33 @@ class Shared(NamedTuple):
     first: Finding
     """The same with its own."""
     servers: str
-    """How many servers have it, and which; empty where that is one."""
+    """How many servers have it, and which; empty where that is one of few, which the proof names."""
 
     @property
     def many(self) -> str:
-        """How many servers have it: ``38 of 40 servers``; empty where that is one."""
+        """How many servers have it: ``38 of 40 servers``; empty where ``servers`` is."""
         return self.servers.partition(":")[0]
 
 
 def shared(report: Report, findings: Sequence[Finding]) -> list[Shared]:
     """Put findings of one cause together, the most severe and costliest first."""
     found: list[Shared] = []
-    several = None
+    several, many = None, False
     for cause in causes(findings):
         own = [findings[at] for at in cause.findings]
         first = max(own, key=lambda f: f.cost.tokens)  # of equal ones the first
-        if len({(f.path, f.origin) for f in own}) == 1:
-            found += [Shared(f, f, "") for f in own]
-            continue
         several = several or _servers(report)
+        if len({(f.path, f.origin) for f in own}) == 1:
+            alone = _alone(first, several) if first.origin is not None and len(several) > _FEW else ""
+            found += [Shared(f, f, alone) for f in own]
+            continue
+        many = True
         summed = msgspec.structs.replace(
             first, severity=cause.severity, count=cause.count, cost=_cost(cause, own),
             requests=[at for f in own for at in f.requests],
         )  # fmt: skip
         found.append(Shared(summed, first, _named(own, several)))
-    if several is not None:  # what many servers lose together may be more than what one of them does
+    if many:  # what many servers lose together may be more than what one of them does
         found.sort(key=lambda one: (-SEVERITY_ORDER[one.finding.severity], -one.finding.cost.tokens))
     return found
 
@@ -72,6 +76,10 @@ def _servers(report: Report) -> dict[tuple[str | None, str | None], str]:
         (path, origin): f"{path} {origin}" if origin and origins.count(origin) > 1 else origin or path or ""
         for path, origin in known
     }
+
+
+def _alone(finding: Finding, known: dict[tuple[str | None, str | None], str]) -> str:
+    return f"1 of {number(len(known))} servers: {known.get((finding.path, finding.origin)) or finding.origin}"
 
 
 def _named(own: list[Finding], known: dict[tuple[str | None, str | None], str]) -> str:

@@ -19,7 +19,7 @@ from cachedoctor.report.words.sentences import capital, leading
 Kind = Literal["fix", "try", "to be sure", "no fix"]
 _KINDS: dict[str, Kind] = {"fix": "fix", "depends": "try", "look": "to be sure"}
 _PROGRAMS = {server_words.LLAMA: "llama-server"}
-_WINDOWS = ("ollama", "lm-studio")
+_WINDOWS = ("ollama", "lm-studio", "jan")
 """Launchers that take no command line of the server."""
 _SENTENCE = 110
 """Characters of a sentence that stands in the last row; of a longer one what is in brackets stands above alone."""
@@ -236,7 +236,7 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
         if len(last.commands) > 1 or len(last.commands[0]) > _LONG:
             return Last(f"start {_started(fix)} with", rows[-1]) if rows else Last("use the command line above")
         return Last("", last.commands[0])
-    if fix.launcher == "lm-studio":
+    if fix.launcher in ("lm-studio", "jan"):
         alone = len(found.steps) == len(last.commands) == 1
         return Last(f"{last.text}:", last.commands[0]) if alone else Last("load the model anew with the change above")
     if last.form == "options" and len(last.commands) == 1:

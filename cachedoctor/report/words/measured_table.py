@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from cachedoctor.model import BatchPeriod, SamplePeriod
+from cachedoctor.model import BatchPeriod, SamplePeriod, Session
 from cachedoctor.report.words.numbers import number, percent
 from cachedoctor.report.words.table_parts import Heading, Row
 
 MOST = 6
 """Rows; of more periods, those with most in them."""
+_NAMED = 3
+"""Servers with the lowest hit rates that are named."""
 _SINCE = {"start": " since the start", "reset": " since a reset of the cache", "log": ""}
 _UNKNOWN = "unknown"
 _P = TypeVar("_P", SamplePeriod, BatchPeriod)
@@ -98,3 +100,18 @@ def _number(tokens: int | None) -> str | None:
 def _share(period: BatchPeriod) -> str | None:
     whole = period.cached_tokens + period.new_tokens
     return percent(period.cached_tokens, whole) if whole else None
+
+
+def lowest(found: Sequence[tuple[str, Session]]) -> str:
+    """Say between what the hit rates of several servers are, and which are the lowest; nothing for fewer than three."""
+    ends = [
+        (period.last_rate, name)
+        for name, session in found
+        for period in session.periods
+        if isinstance(period, SamplePeriod) and period.busy and period.last_rate is not None
+    ]
+    if len({name for _, name in ends}) <= _NAMED:
+        return ""
+    ends.sort(key=lambda end: end[0])
+    low = ", ".join(f"{name} {rate(share)}" for share, name in ends[:_NAMED])
+    return f"{rate(ends[0][0])} to {rate(ends[-1][0])} at the end; lowest: {low}"

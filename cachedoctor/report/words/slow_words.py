@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from cachedoctor.knowledge.launchers import FASTER
 from cachedoctor.model import Report, SlowTurn
 from cachedoctor.report.words.numbers import count, duration, number
 
@@ -48,7 +49,7 @@ def _share_again(turn: SlowTurn) -> float | None:
     return turn.again_tokens / max(computed, 1)
 
 
-def reason(turn: SlowTurn) -> str:
+def reason(turn: SlowTurn, report: Report) -> str:
     """Say in one sentence why it took so long."""
     if turn.reply_ms is not None and turn.reply_ms > turn.prompt_ms:
         return "most of it is the reply: that is the speed of the machine, not the cache"
@@ -57,7 +58,16 @@ def reason(turn: SlowTurn) -> str:
         return "what of its prompt could have been reused is not in this log"
     if again >= 0.5:
         return "most of it is text that was computed before: that is the cache"
-    return "that is the speed of the machine, not the cache: shorter prompts, more layers on the GPU, -ub"
+    return f"that is the speed of the machine, not the cache: {', '.join(['shorter prompts', *_faster(report)])}"
+
+
+def _faster(report: Report) -> list[str]:
+    """What else makes prompts faster, in the words of what starts the server; nothing where that is not known."""
+    starts = {info.launcher for info in report.inputs} | {session.launcher for session in report.sessions}
+    known = [words for launcher, words in FASTER.items() if launcher in starts]
+    if known or any(session.program is not None for session in report.sessions):
+        return known[:1]
+    return ["more layers on the GPU, -ub"]
 
 
 def not_the_cache(report: Report) -> SlowTurn | None:

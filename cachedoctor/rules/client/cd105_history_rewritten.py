@@ -107,7 +107,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
     )
     numbers = {
         "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
-        "two": bool(r.other_candidates) or _others(s),
+        "two": bool(r.other_candidates) or _others(s), "compared": s.difference is not None,
     }  # fmt: skip
     return Proof(primary, related[:3], numbers)
 
@@ -170,7 +170,7 @@ def say(g: Group) -> FindingText:
             else ""
         )
         + why_client(g),
-        by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session)]),
+        by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f.get("compared", True))]),
         [
             RuledOut("prefix-diverges-early", _not_the_head(g)),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),

@@ -134,6 +134,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "turns": ram.takes_turns(s),
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
         "new": match.undecided and not r.cut,
+        "compared": s.difference is not None,
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
     return Proof(primary, related[:3], numbers, s.difference)
@@ -207,7 +208,7 @@ def say(g: Group) -> FindingText:
             g.session,
             [
                 *([advice.cache_ram(g.session)] if f["turns"] else []),
-                advice.show_text(g.session),
+                advice.show_text(g.session, compared=f["compared"]),
                 advice.client(
                     "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
                 ),

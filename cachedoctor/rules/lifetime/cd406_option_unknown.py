@@ -124,5 +124,5 @@ RULE = SessionRule(
     "option-unknown",
     "An option of the command line that this build does not know",
     inspect,
-    needs=lambda s: None if s.given or s.setting("refused_option") else advice.GIVE_CMDLINE,
+    needs=lambda s: None if s.setting("refused_option") else advice.needs_cmdline(s),
 )

@@ -53,12 +53,22 @@ _WITHOUT_SPECULATION = Remedy(
 )
 
 
+_BOTH = re.compile(rb"decoding for Qwen3(?:Next|_5)")
+"""Models that 0.5.9 gives the strategy extra_buffer; it refuses it to the others, and 0.5.8 to all with this line
+(server_args.py). Its worker of SGLANG_ENABLE_SPEC_V2 does not keep their states: eagle_worker_v2.py, from 0.5.10 on."""
+
+
 def _of_speculation(session: Session) -> list[Remedy]:
+    newer = "0.5.14 or newer, where both go together by default."
+    if not _BOTH.search(session.settings["radix_off_because"].text):
+        return [Remedy(f"Use {newer}"), _WITHOUT_SPECULATION]
     return [
         Remedy(
-            "Use 0.5.14 or newer, where both go together by default. 0.5.10 to 0.5.13 can do it with these settings.",
-            options=as_typed("SGLANG_ENABLE_SPEC_V2=1 --mamba-scheduler-strategy extra_buffer --page-size 64"),
+            "Keep states where prompts diverge, which goes together with speculative decoding here. It needs CUDA, and "
+            "SGLANG_ENABLE_SPEC_V2 not set: with these models that works from 0.5.10 on (PR 18808).",
+            options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         ),
+        Remedy(f"Or use {newer}"),
         _WITHOUT_SPECULATION,
     ]
 
