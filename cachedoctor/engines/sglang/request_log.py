@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.sglang import literals
+from cachedoctor.knowledge import literals
 from cachedoctor.knowledge.texts import longest_prefix, sound_json
 from cachedoctor.model import Answer, Answers
 from cachedoctor.model.bounds import COUNT
