@@ -17,7 +17,8 @@ LOOKS = re.compile(
     rb'\A\s*\{(?=.{0,65536}?"parentUuid"\s*:)(?=.{0,65536}?"sessionId"\s*:)(?=.{0,65536}?"message"\s*:)', re.S
 )
 _NOTE = (
-    "a transcript has messages only: no system prompt, no tools, nothing of what Claude Code adds or clears in sending"
+    "a transcript has messages only: no system prompt, no tools, nothing of what Claude Code adds or clears in sending;"
+    " no template is applied to it"
 )
 _MOST_BYTES = 128 << 20
 """Of all prompts together: each holds the ones before it, so that a long session grows with its square."""

@@ -73,12 +73,13 @@ def diff(
 
 
 def _refuse_logs(paths: list[str]) -> None:
-    """Raise ``CacheDoctorError`` where logs were given: they are text, but no prompts."""
+    """Raise ``CacheDoctorError`` where logs without prompts were given: they are text, but no prompts."""
     from shlex import quote
 
     from cachedoctor.doctor.tables.log_heads import is_log
+    from cachedoctor.prompts.inputs import has_logged_prompts
 
-    if not all(map(is_log, paths)):
+    if not all(map(is_log, paths)) or all(map(has_logged_prompts, paths)):
         return
     from cachedoctor.model import CacheDoctorError
 

@@ -80,13 +80,13 @@ def sent(data: bytes, path: str) -> list[Prompt | None]:
     capture = capture or recognise.of_values(values)
     if capture is not None:
         return _captured(capture, path)
-    values = _as_sent(values)
+    values, is_moved = _as_sent(values)
     if len(values) == 1 and isinstance(values[0], list) and request_bodies.find(values[0]) is None:
         values = values[0]
     found: list[Prompt | None] = []
     for number, value in enumerate(values, 1):
         body = request_bodies.find(value)
-        found += [None] if body is None else _answered(body, value, f"{path}#{number}")
+        found += [None] if body is None else _answered(body, value, f"{path}#{number}", is_moved)
     return found if any(prompt is not None for prompt in found) else []
 
 
@@ -120,7 +120,7 @@ def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) 
         return [one for one in _captured(capture, path) if one is not None]
     if values is None:
         return [Prompt(path, "text", text)]
-    return _prompts(_as_sent(values), path, slot, reply)
+    return _prompts(values, path, slot, reply)
 
 
 def has_logged_prompts(path: str) -> bool:
@@ -196,11 +196,15 @@ def _is_diff(text: str) -> bool:
     return any(kind.match(head) for kind in (_NORMAL_DIFF, _UNIFIED_DIFF, _CONTEXT_DIFF, _OTHER_DIFF))
 
 
-def _as_sent(values: list[Any]) -> list[Any]:
-    """Records of ``cachedoctor proxy`` in the order in which requests were sent: it writes each when it ends."""
+def _as_sent(values: list[Any]) -> tuple[list[Any], bool]:
+    """Records of ``cachedoctor proxy`` in the order in which requests were sent: it writes each when it ends.
+
+    And whether that is another order than in the file.
+    """
     if not all(isinstance(value, dict) and "recorder" in value and _is_time(value.get("sent")) for value in values):
-        return values
-    return sorted(values, key=lambda value: float(value["sent"]))
+        return values, False
+    found = sorted(values, key=lambda value: float(value["sent"]))
+    return found, any(one is not other for one, other in zip(found, values, strict=True))
 
 
 def _is_time(value: Any) -> bool:
@@ -208,6 +212,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> list[Prompt]:
+    values, is_moved = _as_sent(values)
     if len(values) == 1:
         slots = slots_dump.slots_of(values[0])
         if slots is not None:
@@ -228,18 +233,18 @@ def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> lis
         found = request_bodies.find(value)
         # A log of requests also has those that carry no prompt: slot actions, embeddings, token counts.
         if found is not None:
-            prompts += _answered(found, value, name)
+            prompts += _answered(found, value, name, is_moved)
     if prompts:
         return prompts
     raise empty or _unknown(values, path)
 
 
-def _answered(found: request_bodies.Body, value: Any, name: str) -> list[Prompt]:
+def _answered(found: request_bodies.Body, value: Any, name: str, is_moved: bool) -> list[Prompt]:
     """Prompts of a body, with the counts of the answer that was recorded beside it."""
     prompts = request_bodies.prompts_of(found.body, found.kind, name)
     response = value.get("response") if isinstance(value, dict) else None
     told = {key: response[key] for key in ("usage", "timings") if key in response} if isinstance(response, dict) else {}
-    return _recorded(prompts, Recorded(encoded(told))) if told else prompts
+    return _recorded(prompts, Recorded(encoded(told), is_moved=is_moved)) if told else prompts
 
 
 def _captured(capture: Capture, path: str) -> list[Prompt | None]:
@@ -261,7 +266,7 @@ def _of_captured(one: Captured, note: str, name: str) -> list[Prompt]:
         raise too_deep(name)
     body = request_bodies.find({"endpoint": one.endpoint, "body": one.body})
     prompts = [] if body is None else request_bodies.prompts_of(body.body, body.kind, name)
-    return _recorded(prompts, Recorded(one.answer, one.is_whole, note))
+    return _recorded(prompts, Recorded(one.answer, one.is_whole, note, is_moved=True))
 
 
 def _recorded(prompts: list[Prompt], recorded: Recorded) -> list[Prompt]:

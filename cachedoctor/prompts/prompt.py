@@ -35,6 +35,8 @@ class Recorded(msgspec.Struct, frozen=True):
     """False where parts of the prompt are not in the recording: its length is then not that of the request."""
     note: str = ""
     """What the recording does not hold; the same for all its requests, empty where nothing is known to be missing."""
+    is_moved: bool = False
+    """The number behind the name is not that of a line of the file."""
 
 
 class Prompt(msgspec.Struct):
