@@ -406,7 +406,7 @@ def test_a_torn_line_of_a_log_is_left_out(name: str) -> None:
 ODD: list[Any] = [None, 7, "x", [], {}, [None], {"a": 1}]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", HALVES)
 @pytest.mark.parametrize("odd", ODD, ids=str)
 def test_any_part_of_a_recording_may_be_odd(name: str, odd: Any) -> None:
@@ -418,14 +418,18 @@ def test_any_part_of_a_recording_may_be_odd(name: str, odd: Any) -> None:
         was, holder[key] = holder[key], odd
         data = "\n".join(map(json.dumps, values)).encode()
         holder[key] = was
+        assert "\n" not in read_or_refused(data)
+
+
+def read_or_refused(data: bytes) -> str:
+    """What is said of a file where it is not read."""
+    said = []
+    for read in (lambda: inputs.parse(data, "f"), lambda: responses.read([data], "r").answers.each):
         try:
-            assert all(isinstance(prompt, Prompt) for prompt in inputs.parse(data, "f"))
+            assert isinstance(read(), list)
         except CacheDoctorError as error:
-            assert "\n" not in error.message
-        try:
-            responses.read([data], "r")
-        except CacheDoctorError as error:
-            assert "\n" not in error.message
+            said.append(error.message + error.hint)
+    return " ".join(said)
 
 
 def places(value: Any, depth: int = 0) -> list[tuple[Any, Any]]:

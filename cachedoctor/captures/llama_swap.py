@@ -11,9 +11,7 @@ from typing import Any
 
 from cachedoctor.captures.captured import Capture, Captured, is_llm, object_of, telling, text_of
 
-LOOKS = re.compile(
-    rb'\A\s*\[?\s*\{(?=.{0,65536}?"req_path"\s*:)(?=.{0,65536}?"(?:req_body|has_capture)"\s*:)', re.S
-)
+LOOKS = re.compile(rb'\A\s*\[?\s*\{(?=.{0,65536}?"req_path"\s*:)(?=.{0,65536}?"(?:req_body|has_capture)"\s*:)', re.S)
 _HINT = "GET /api/captures/ID of llama-swap gives a request with its body; captureBuffer must be above 0"
 
 
