@@ -169,7 +169,7 @@ def test_80_by_24() -> None:
     assert rows[-1] == "q ends it   arrows: other conversations   ? help"
     assert len(rows) == 24
     below = next(at for at, row in enumerate(rows) if row.startswith("#20       2 requests"))
-    assert rows[below + 1].startswith("changed   timestamp in messages[0].content: ")
+    assert rows[below + 1].startswith("changed   timestamp in messages[0].content:")
 
 
 def test_the_end_lists_all_conversations() -> None:
