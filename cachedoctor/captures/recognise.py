@@ -31,9 +31,14 @@ def of_values(values: list[Any]) -> Capture | None:
 
 def of_log(text: str) -> Capture | None:
     """Read the requests that the log of a server has; None of any other text, and of a log that has none."""
-    if not any(form.LOOKS.search(text) for form in LOG_FORMS) or not _is_log(text):
+    if not has_requests(text):
         return None
     return next((found for form in LOG_FORMS if (found := form.read(text)) is not None), None)
+
+
+def has_requests(text: str) -> bool:
+    """Whether a text is the log of a server that prints requests."""
+    return any(form.LOOKS.search(text) for form in LOG_FORMS) and _is_log(text)
 
 
 def looks(head: bytes) -> bool:

@@ -274,7 +274,7 @@ Prompts = Annotated[
 Requests = Annotated[
     str | None,
     typer.Option(
-        "--requests", metavar="FILE", help="JSONL of the client's request bodies, in order.", rich_help_panel=EVIDENCE
+        "--requests", metavar="FILE", help="JSONL of request bodies in order, or a recording.", rich_help_panel=EVIDENCE
     ),
 ]
 HashClients = Annotated[

@@ -52,7 +52,8 @@ def diff(
     """Say where two prompts diverge, token by token, what differs there, and what it costs.
 
     A prompt is plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic messages),
-    JSONL of bodies, a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
+    JSONL of bodies, a recording (HAR, llama-swap, LiteLLM, OpenTelemetry, request logs of vLLM and SGLang, a transcript
+    of Claude Code), a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
     gives the walk through consecutive prompts of each conversation.
 
     Exit status: 0 equal, or a walk in which prompts were only appended to; 1 different; 2 an error.

@@ -26,7 +26,7 @@ def lint(
         list[str] | None,
         typer.Argument(
             metavar="BODIES",
-            help="Request bodies in the order of sending: JSONL, a file each, or - for standard input.",
+            help="Request bodies in the order of sending: JSONL, a recording, a file each, or - for standard input.",
         ),
     ] = None,
     tokenizer: Annotated[

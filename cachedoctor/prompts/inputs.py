@@ -124,8 +124,11 @@ def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) 
 
 
 def has_logged_prompts(path: str) -> bool:
-    """Whether a file is the log of a server that prints prompts."""
-    return recognise.of_log(_decode(read(path), path)) is not None
+    """Whether a file is the log of a server that prints prompts; False of one that cannot be read as prompts."""
+    try:
+        return recognise.has_requests(_decode(read(path), path))
+    except CacheDoctorError:
+        return False
 
 
 def is_folder(path: str) -> bool:
