@@ -300,9 +300,9 @@ def test_vllm_cuts_prompts_without_a_mark(said: str, length: int, kept: int) -> 
     row = "INFO 11-03 10:00:01 [logger.py:41] Received request c{0}: prompt: '{1}', params: SamplingParams(n=1)"
     lines = [f"INFO 11-03 10:00:00 {said}", *(row.format(n, f"{n}" + "a" * (length - 1)) for n in range(3))]
     if kept:
-        assert len(parse("\n".join(lines))) == kept + (length == 0)
+        assert len(parse("\n".join(lines))) == kept
     else:
-        assert "3 of its 3 prompts are cut" in fails("\n".join(lines).encode()).message
+        assert "3 of its 3 prompts are cut, or look so" in fails("\n".join(lines).encode()).message
 
 
 def test_a_prompt_that_quotes_a_log_is_a_prompt() -> None:

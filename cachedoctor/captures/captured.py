@@ -125,5 +125,15 @@ def is_llm(endpoint: str) -> bool:
     return any(part in endpoint for part in _LLM)
 
 
+def is_prompt(body: dict[str, Any], endpoint: str) -> bool:
+    """Whether a body asks a model; pages post many things under the same names."""
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        return bool(messages) and all(isinstance(one, dict) and "role" in one for one in messages)
+    if "prompt" in body:
+        return "/completion" in endpoint or "/generate" in endpoint
+    return "/responses" in endpoint and ("input" in body or "instructions" in body)
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -10,7 +10,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from cachedoctor.captures.captured import Capture, Captured, is_llm, object_of, seconds, telling, text_of
+from cachedoctor.captures.captured import Capture, Captured, is_llm, is_prompt, object_of, seconds, telling, text_of
 
 LOOKS = re.compile(rb'\A\s*\{\s*"log"\s*:\s*\{')
 
@@ -37,7 +37,7 @@ def _request(entry: dict[str, Any]) -> Captured | None:
     post = _part(request, "postData")
     endpoint = _path(request.get("url"))
     body = _body(post)
-    if body is not None and not _is_prompt(body, endpoint):
+    if body is not None and not is_prompt(body, endpoint):
         return None
     if body is None and not (is_llm(endpoint) and request.get("method") == "POST"):
         return None
@@ -53,16 +53,6 @@ def _body(post: dict[str, Any]) -> dict[str, Any] | None:
         if found is not None:
             return found
     return object_of(text_of(text, True) or None)
-
-
-def _is_prompt(body: dict[str, Any], endpoint: str) -> bool:
-    """Whether a body asks a model; pages post many things under the same names."""
-    messages = body.get("messages")
-    if isinstance(messages, list):
-        return bool(messages) and all(isinstance(one, dict) and "role" in one for one in messages)
-    if "prompt" in body:
-        return "/completion" in endpoint or "/generate" in endpoint
-    return "/responses" in endpoint and ("input" in body or "instructions" in body)
 
 
 def _part(value: dict[str, Any], name: str) -> dict[str, Any]:

@@ -19,14 +19,17 @@ _CUT = "litellm_truncated"
 _REDACTED = "redacted-by-litellm"
 _PROMPT = ("tools", "system", "chat_template_kwargs", "reasoning_effort", "instructions", "cache_salt", "extra_body")
 """Parameters that are part of a prompt, or decide what a cache gives back."""
+_CALLS = ("completion", "responses", "anthropic_messages", "generate_content", "pass_through")
+"""In the type of a call that asks for a reply."""
 _HINT = "store_prompts_in_spend_logs, and a larger MAX_STRING_LENGTH_PROMPT_IN_DB, keep prompts whole"
 
 
 def read(values: list[Any]) -> Capture | None:
     """Read rows; None of anything else."""
-    rows = [row for row in (_row(value) for value in _listed(values)) if row is not None]
-    if not rows:
+    known = [row for row in (_row(value) for value in _listed(values)) if row is not None]
+    if not known:
         return None
+    rows = [row for row in known if _asks_model(row)]
     found = Capture("LiteLLM log", [], hint=_HINT)
     cut = empty = own = 0
     for row in rows:
@@ -66,6 +69,11 @@ def _row(value: Any) -> dict[str, Any] | None:
             return dict(value[name])
     known = "call_type" in value and "startTime" in value and ("messages" in value or "request_id" in value)
     return value if known else None
+
+
+def _asks_model(row: dict[str, Any]) -> bool:
+    """Whether a row is a request for a reply; others are embeddings, images, speech."""
+    return any(kind in str(row.get("call_type", "completion")) for kind in _CALLS)
 
 
 def _body(row: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:

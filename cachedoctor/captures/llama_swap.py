@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cachedoctor.captures.captured import Capture, Captured, is_llm, object_of, telling, text_of
+from cachedoctor.captures.captured import Capture, Captured, is_llm, is_prompt, object_of, telling, text_of
 
 LOOKS = re.compile(rb'\A\s*\[?\s*\{(?=.{0,65536}?"req_path"\s*:)(?=.{0,65536}?"(?:req_body|has_capture)"\s*:)', re.S)
 _HINT = "GET /api/captures/ID of llama-swap gives a request with its body; captureBuffer must be above 0"
@@ -29,8 +29,8 @@ def read(values: list[Any]) -> Capture | None:
     for row in rows:
         body = object_of(text_of(row.get("req_body"), True) or None)
         endpoint = row["req_path"].partition("?")[0]
-        if body is None and not is_llm(endpoint):
-            continue
+        if not (is_llm(endpoint) if body is None else is_prompt(body, endpoint)):
+            continue  # an embedding, a list of models
         unread += body is None
         found.requests.append(Captured(body, endpoint, telling(text_of(row.get("resp_body"), True))))
     if unread:

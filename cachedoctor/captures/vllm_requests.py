@@ -43,7 +43,7 @@ def read(text: str) -> Capture | None:
     )  # fmt: skip
     if len(kept) < len(found):
         cut = f"{len(found) - len(kept):,} of its {len(found):,} prompts"
-        capture.notes.append(f"{cut} are cut (--max-log-len, or torn lines) and are left out")
+        capture.notes.append(f"{cut} are cut, or look so (--max-log-len, torn lines), and are left out")
     return capture
 
 
