@@ -305,6 +305,12 @@ def test_vllm_cuts_prompts_without_a_mark(said: str, length: int, kept: int) -> 
         assert "3 of its 3 prompts are cut, or look so" in fails("\n".join(lines).encode()).message
 
 
+def test_vllm_prompts_may_be_ids_alone() -> None:
+    row = "INFO 11-03 10:00:01 [logger.py:41] Received request c{}: prompt: None, params: P(), prompt_token_ids: [{}]"
+    found = parse("\n".join(row.format(n, ids) for n, ids in enumerate(("1, 2, 3", "1, 2, 3, 4", "1 2", "1, ", ""))))
+    assert [(prompt.body or {})["prompt"] for prompt in found] == [[1, 2, 3], [1, 2, 3, 4]]
+
+
 def test_a_prompt_that_quotes_a_log_is_a_prompt() -> None:
     quoted = (FOLDER / "vllm.log").read_text("utf-8").splitlines()[1]
     for text in (f"<|im_start|>user\nWhat is this?\n{quoted}", "\n".join(["Why?"] * 9 + [quoted])):

@@ -106,6 +106,14 @@ def test_what_is_no_line_of_a_proxy_is_counted(written: dict[str, bytes], monkey
     assert view_of(b"a" * 300 + b"\n").unread == 1
 
 
+@pytest.mark.parametrize(
+    "more", [{"sent": 1e300}, {"sent": -1.0}, {"prompt_tokens": -5}, {"recomputed": 10**30}, {"seconds": 1e99}]
+)
+def test_numbers_that_cannot_be_are_no_line(more: dict[str, Any]) -> None:
+    view = view_of(line(1), line(1, **more))
+    assert (view.requests, view.unread) == (1, 1)
+
+
 def test_a_proxy_that_is_started_again_numbers_anew(written: dict[str, bytes]) -> None:
     view = view_of(written["records"], written["records"])
     assert [(row.number, row.requests) for row in view.conversations] == [(1, 3), (1, 3), (2, 4), (2, 4)]

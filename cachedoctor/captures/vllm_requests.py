@@ -20,7 +20,7 @@ _LINE = re.compile(
     r"(?P<printed>(?P<none>None)|['\"])(?P<rest>[^\n]*)",
     re.M,
 )
-_IDS = re.compile(r"prompt_token_ids: \[([\d, ]*)\]")
+_IDS = re.compile(r"prompt_token_ids: \[((?:[0-9]{1,9}(?:, [0-9]{1,9})*)?)\]")
 _CUT_AT = re.compile(r"max_log_len['\"]?\s*[:=]\s*(\d{1,9})")
 _SUSPICIOUS = 3
 """Longest prompts of one round length from which on they are taken to be cut."""
@@ -51,7 +51,7 @@ def _prompt(line: re.Match[str]) -> tuple[Any, int, int] | None:
     """A prompt as text or ids, its length, and how many ids are printed beside it; None of one that is torn."""
     printed = line["printed"] + line["rest"]
     ids = _IDS.search(line["rest"])
-    numbers = [int(one) for one in ids[1].split(",") if one.strip()] if ids is not None else []
+    numbers = [int(one) for one in ids[1].split(", ")] if ids is not None and ids[1] else []
     if line["none"]:
         return (numbers, len(numbers), 0) if numbers else None
     text = literals.string(printed)

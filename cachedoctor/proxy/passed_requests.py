@@ -11,6 +11,7 @@ import msgspec
 
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.metrics.usage import Usage
+from cachedoctor.model.bounds import MOST
 from cachedoctor.model.passing_view import ConversationView, PassingView
 from cachedoctor.proxy.exchange import Change, Seen
 from cachedoctor.proxy.record_file import MARK
@@ -22,6 +23,8 @@ _LONGEST = 64 << 20
 _MOST = 1024
 """Conversations that are kept: the one whose last request is the oldest goes first."""
 _LINE = re.compile(rb'\{"sent": ?\d[\d.e+]*, ?"path": ?"[^"\n]{0,4096}", ?"status": ?\d')
+_LATEST = 1e11
+"""Seconds since 1970: the year 5138."""
 _SAME = ("appended", "equal")
 """Kinds of difference in which the client changed nothing that it had sent."""
 
@@ -141,13 +144,18 @@ class PassedRequests:
 
 
 def read(line: bytes) -> Seen | None:
-    """Read a line of either form; None of another one, and of one that is torn."""
+    """Read a line of either form; None of another one, of one that is torn, and of one with numbers that cannot be."""
     try:
-        if not line.startswith(MARK):
-            return msgspec.json.decode(sound_json(line), type=Seen)
-        record = msgspec.json.decode(sound_json(line), type=_Record)
+        seen = _of_record(line) if line.startswith(MARK) else msgspec.json.decode(sound_json(line), type=Seen)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    counts = (seen.prompt_tokens, seen.cached_tokens, seen.recomputed, seen.conversation, seen.status)
+    is_sound = all(count is None or 0 <= count <= MOST for count in counts) and 0 <= seen.seconds < _LATEST
+    return seen if is_sound and 0 <= seen.sent < _LATEST else None
+
+
+def _of_record(line: bytes) -> Seen:
+    record = msgspec.json.decode(sound_json(line), type=_Record)
     response = record.response or _Response()
     usage = response.usage or Usage()
     details = usage.prompt_tokens_details
