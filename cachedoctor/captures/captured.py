@@ -16,6 +16,8 @@ from cachedoctor.knowledge.texts import sound_json
 _TELLS = re.compile(r'"(?:usage|timings|meta_info)"\s*:')
 _KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop")
 """Keys of an answer that say how long the prompt was, and whose it is."""
+_ENDS = 8
+"""Telling lines that are kept of the beginning of a stream, and of its end: some servers count in every line."""
 _LLM = ("/completion", "/messages", "/responses", "/generate", "/chat")
 
 
@@ -101,8 +103,9 @@ def telling(answer: str) -> bytes:
     found = object_of(answer) if answer.lstrip()[:1] == "{" else None
     if found is not None:
         return encoded({key: found[key] for key in _KEPT if key in found})
-    lines = (line.strip() for line in answer.split("\n") if _TELLS.search(line))
-    return "\n".join(line for line in lines if line.startswith("data:")).encode("utf-8", "replace")
+    lines = [line for line in map(str.strip, answer.split("\n")) if line.startswith("data:") and _TELLS.search(line)]
+    kept = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], *lines[-_ENDS:]]
+    return "\n".join(kept).encode("utf-8", "replace")
 
 
 def counts(prompt: Any, cached: Any = None, model: Any = None) -> bytes:

@@ -175,8 +175,8 @@ class GivenPrompts:
         if prompt is None:
             return None
         self.matched += 1
-        if request.thread is None:
-            return None
+        if request.thread is None or not prompt.is_whole:
+            return None  # of a prompt of which parts are missing nothing tells what it goes on with, and what changed
         current = outline(_sent(prompt))
         before = _before(prompt, current, texts.recent)
         ended, earlier = request.last_line, list(texts.recent) if before is None else []
@@ -192,9 +192,7 @@ class GivenPrompts:
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
             return TextTurn(told.thread, 0, held, None, None, self._together(prompt, request, earlier))
-        # Where parts of a prompt are missing, nothing tells whether what is there comes first of what changed.
-        is_whole = prompt.is_whole and before.prompt.is_whole
-        found = self._compare(before.prompt, _sent(prompt)) if is_whole else None
+        found = self._compare(before.prompt, _sent(prompt))
         if found is not None:
             found = mode_switches.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
         return TextTurn(told.thread, told.turn, held, before.total, found)
