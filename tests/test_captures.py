@@ -474,6 +474,8 @@ def test_the_commands_read_a_recording() -> None:
     done = run("analyze", "--responses", FOLDER / "traffic.har", "-f", "json")
     answers = json.loads(done.stdout)["sessions"][0]["answers"][0]
     assert (answers["requests"], answers["prompt_tokens"], answers["cached_tokens"]) == (3, 542, 142)
+    done = run("analyze", FOLDER / "sglang.log", "--requests", FOLDER / "sglang.log", "--width", "100")
+    assert b"bodies match no request" in done.stdout, "not that none were given"
     done = run("simulate", FOLDER / "transcript.jsonl", "--set", "cache-ram=0")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     done = run("analyze", FOLDER / "traffic.har")
