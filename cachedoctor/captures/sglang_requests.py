@@ -26,6 +26,7 @@ _LINE = re.compile(
 _HEALTH = "HEALTH_CHECK"
 """Names of requests that the server sends to itself begin with it."""
 _CUT, _HALF = 2048, 1024
+"""--log-requests-level 2 prints 1,024 characters of each end of a text that is longer than 2,048."""
 _BESIDE = ("session_params", "session_id", "extra_key", "cache_salt", "lora_path", "user")
 """Fields that say whose request it is, or keep it apart from others."""
 
@@ -77,9 +78,15 @@ def _prompt(fields: dict[str, Any]) -> tuple[Any, bool]:
     return None, False
 
 
+def uncut(text: str) -> str:
+    """Return the first half of a text that the JSON form has cut in the middle; it does not say which are."""
+    cut = len(text) == _CUT + 3 and text[_HALF : _HALF + 3] == "..."
+    return text[:_HALF] if cut else text
+
+
 def _is_cut(text: str) -> bool:
     """Whether the JSON form has cut a text in the middle, which it does not mark otherwise."""
-    return len(text) == _CUT + 3 and text[_HALF : _HALF + 3] == "..."
+    return uncut(text) != text
 
 
 def _of_json(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
