@@ -491,3 +491,28 @@ def test_notes_keep_the_contract() -> None:
 
 def test_bodies_of_a_program_are_no_recording() -> None:
     assert [one.prompt.recorded for one in from_dicts(BODIES)] == [None] * 3
+
+
+def test_what_is_quoted_is_harmless_and_holds_no_key(tmp_path: Path) -> None:
+    key, turn = "sk-proj-4f8Kd02mZq7Rt5Yw1Xc9", {"role": "assistant", "content": "x"}
+    bodies = [
+        {"messages": [{"role": "system", "content": f"{stamp} {key} \x1b[31m\u202e"}, *talk]}
+        for stamp, talk in (
+            ("09:00:01", [{"role": "user", "content": "a"}]),
+            ("09:00:02", [{"role": "user", "content": "a"}, turn, {"role": "user", "content": "b"}]),
+        )
+    ]
+    har = json.loads((FOLDER / "traffic.har").read_text("utf-8"))
+    entries = har["log"]["entries"][3:5]
+    for entry, body in zip(entries, bodies, strict=True):
+        entry["request"]["postData"]["text"] = json.dumps(body)
+        entry["request"]["headers"].append({"name": "Authorization", "value": f"Bearer {key}"})
+        entry["request"]["url"] += f"?key={key}"
+    har["log"]["entries"] = entries
+    path = tmp_path / "a.har"
+    path.write_text(json.dumps(har), "utf-8")
+    for command in (("lint", path), ("diff", path), ("lint", path, "-f", "json")):
+        done = run(*command)
+        assert done.returncode == 1, done.stderr
+        assert b"timestamp" in done.stdout
+        assert not any(part in done.stdout + done.stderr for part in (key.encode(), b"\x1b", "\u202e".encode()))
