@@ -493,6 +493,7 @@ def test_bodies_of_a_program_are_no_recording() -> None:
     assert [one.prompt.recorded for one in from_dicts(BODIES)] == [None] * 3
 
 
+@pytest.mark.sweep
 def test_what_is_quoted_is_harmless_and_holds_no_key(tmp_path: Path) -> None:
     key, turn = "sk-proj-4f8Kd02mZq7Rt5Yw1Xc9", {"role": "assistant", "content": "x"}
     bodies = [

@@ -38,7 +38,7 @@ def of_log(text: str) -> Capture | None:
 
 def has_requests(text: str) -> bool:
     """Whether a text is the log of a server that prints requests."""
-    return any(form.LOOKS.search(text) for form in LOG_FORMS) and _is_log(text)
+    return _is_log(text) and any(form.LOOKS.search(text) for form in LOG_FORMS)
 
 
 def looks(head: bytes) -> bool:
