@@ -45,8 +45,7 @@ def decide(s: RuleContext) -> Match | None:
     ram_would_help = s.facts.at_least(6751) is not False and (r.f_keep or 0) < KEEP
     if ram_would_help or (r.reference_tokens or 0) - s.lcp < MIN_LOST:
         return None
-    sure = given and s.difference is not None and s.difference.exact
-    return Match(s.lost, "high" if sure else "medium" if given or s.steals >= 1 else "low", found=given)
+    return Match(s.lost, "high" if given else "medium" if s.steals >= 1 else "low", found=given)
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
