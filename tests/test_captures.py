@@ -332,6 +332,15 @@ def test_lint_says_what_the_server_reused() -> None:
     assert found.notes == []
 
 
+@pytest.mark.parametrize(("order", "lines"), [((0, 1, 2), [3]), ((1, 0, 2), [None])])
+def test_lines_of_a_proxys_records(tmp_path: Path, order: tuple[int, ...], lines: list[int | None]) -> None:
+    """It writes a record when its request ends: a number counts lines only where that is the order of sending."""
+    path = tmp_path / "requests.jsonl"
+    rows = [{"recorder": "cachedoctor proxy", "sent": n, "response": {"usage": {}}, "body": BODIES[n]} for n in order]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    assert [error.line for error in lint_requests(read_files([str(path)]), LintAsk()).errors] == lines
+
+
 def test_lint_of_a_transcript_concludes_nothing_about_the_head() -> None:
     found = lint_requests(read_files([str(FOLDER / "transcript.jsonl")]), LintAsk())
     assert found.append_only
