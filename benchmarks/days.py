@@ -7,6 +7,7 @@ several amounts of evidence:
 
 log        server.log
 bodies     and the request bodies (--requests)
+counted    and the request bodies in a recording that has their answers, which count the prompts (--requests)
 exact      and the tokenizer and template of the model (--tokenizer)
 responses  server.log and the server's responses (--responses)
 
@@ -49,7 +50,7 @@ from cachedoctor.rules import registry
 
 NAMES = {rule.name for rule in registry.load()[0]}
 HERE = Path(__file__).parent.parent
-EVIDENCE = ("log", "bodies", "exact", "responses")
+EVIDENCE = ("log", "bodies", "counted", "exact", "responses")
 VERDICTS = ("right", "honest", "near", "silent", "wrong", "WRONG", "ok", "alarm", "ALARM")
 RANK = {"right": 0, "ok": 0, "honest": 1, "near": 2, "silent": 3, "wrong": 4, "alarm": 4, "WRONG": 5, "ALARM": 5}
 
@@ -129,6 +130,8 @@ def analyse(work: tuple[Path, str, Path]) -> Said:
         given["prompts"] = [run / "requests.jsonl"]
     if evidence == "exact":
         given["tokenizer"] = str(models / f"{truth['memory']}.gguf")
+    if evidence == "counted":
+        given["prompts"] = [_with_answers(run, models)]
     if evidence == "responses":
         given["responses"] = [run / "responses.jsonl"]
     try:
@@ -147,6 +150,19 @@ def analyse(work: tuple[Path, str, Path]) -> Said:
     line = first.primary.line if first.primary else None
     words = (first.name, first.confidence, first.severity, first.claim, line)
     return Said(run.name, evidence, verdict, *words, *told, listed)
+
+
+def _with_answers(run: Path, folder: Path) -> Path:
+    """Bodies beside what was answered, as a recorder in front of the server writes them."""
+    sent, answered = (
+        [json.loads(line) for line in (run / name).read_text(encoding="utf-8").splitlines()]
+        for name in ("requests.jsonl", "responses.jsonl")
+    )
+    answers = {answer["n"]: answer for answer in answered}
+    path = folder / f"{run.name}.jsonl"
+    rows = [json.dumps(body | {"response": answers.get(body["n"], {})}) for body in sent]
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
 
 
 def counts(request: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.spread(16)
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("evidence", ["log", "exact"])
+@pytest.mark.parametrize("evidence", ["log", "counted", "exact"])
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_day_is_said_as_it_was(run: Path, evidence: str, models: Path) -> None:
     """What is not, stands in known.toml; an entry that is mended has to go."""

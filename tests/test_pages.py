@@ -15,6 +15,7 @@ FILES = {path.name for top in TOPS for path in (ROOT / top).rglob("*.*")}
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|NNN|<|\*|\.\.\.")
 """``docs/usage/COMMAND.md`` stands for many."""
 THEIRS = (
+    "captures",
     "engines/vllm",
     "engines/sglang",
     "engines/programs",

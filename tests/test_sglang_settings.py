@@ -6,8 +6,8 @@ import pytest
 from sglang_logs import START, capacity, head, prefill, read, settings, tree
 
 from cachedoctor.engines.catalogue.base import Message
-from cachedoctor.engines.sglang import literals
 from cachedoctor.engines.sglang.messages import ROWS
+from cachedoctor.knowledge import literals
 
 OFF = [row for row in ROWS if row.id.startswith("off_")]
 

@@ -404,6 +404,8 @@ def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
         found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
         terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
+    for note in job.prompts.notes if job.prompts is not None and not job.quiet else []:
+        terminal.complain(note, kind="note")
     faults = [error for _, error in job.prompts.faults] if job.prompts else []
     complain([*map(_explained, errors), *faults], analyzer)
     clear_folders()

@@ -250,7 +250,7 @@ Requests = Annotated[
     typer.Option(
         "--requests",
         metavar="FILE",
-        help="The client's request bodies, JSON or JSONL, in order; repeatable.",
+        help="The client's request bodies in order, JSON or JSONL, or a recording; repeatable.",
         rich_help_panel=EVIDENCE,
     ),
 ]

@@ -52,7 +52,8 @@ def diff(
     """Say where two prompts diverge, token by token, what differs there, and what it costs.
 
     A prompt is plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic messages),
-    JSONL of bodies, a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
+    JSONL of bodies, a recording (HAR, llama-swap, LiteLLM, OpenTelemetry, request logs of vLLM and SGLang, a transcript
+    of Claude Code), a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
     gives the walk through consecutive prompts of each conversation.
 
     Exit status: 0 equal, or a walk in which prompts were only appended to; 1 different; 2 an error.
@@ -73,12 +74,13 @@ def diff(
 
 
 def _refuse_logs(paths: list[str]) -> None:
-    """Raise ``CacheDoctorError`` where logs were given: they are text, but no prompts."""
+    """Raise ``CacheDoctorError`` where logs without prompts were given: they are text, but no prompts."""
     from shlex import quote
 
     from cachedoctor.doctor.tables.log_heads import is_log
+    from cachedoctor.prompts.inputs import has_logged_prompts
 
-    if not all(map(is_log, paths)):
+    if not all(map(is_log, paths)) or all(map(has_logged_prompts, paths)):
         return
     from cachedoctor.model import CacheDoctorError
 

@@ -26,7 +26,7 @@ def lint(
         list[str] | None,
         typer.Argument(
             metavar="BODIES",
-            help="Request bodies in the order of sending: JSONL, a file each, or - for standard input.",
+            help="Request bodies in the order of sending: JSONL, a recording, a file each, or - for standard input.",
         ),
     ] = None,
     tokenizer: Annotated[
@@ -96,9 +96,10 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
     from cachedoctor.doctor.linting.lint_bodies import lint_requests
     from cachedoctor.doctor.linting.sent_requests import read_files
     from cachedoctor.doctor.tables.log_heads import is_log
+    from cachedoctor.prompts.inputs import has_logged_prompts
 
     for path in paths:
-        if path != "-" and is_log(path):
+        if path != "-" and is_log(path) and not has_logged_prompts(path):
             from shlex import quote
 
             raise CacheDoctorError(f"{path}: is a log, it has no request bodies", f"cachedoctor analyze {quote(path)}")

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.keys import Keys
@@ -34,11 +35,24 @@ _GIVE_BACK = b"\x1b[?25h\x1b[?1049l"
 """Shows the cursor and the normal screen, as rich does."""
 
 
+class Picture(Protocol):
+    """What is drawn where no log is read."""
+
+    def count(self) -> int:
+        """How many rows can be chosen."""
+        ...
+
+    def draw(self, width: int, height: int, ascii_only: bool, chosen: Screenful) -> list[Text]:
+        """Give at most ``height`` rows of at most ``width`` cells."""
+        ...
+
+
 class Screen:
     """Draws on the alternate screen of a terminal while its ``with`` block lasts; what was there before comes back."""
 
-    def __init__(self, look: Look, interrupts: Interrupts, keys: bool = True) -> None:
-        """``keys``: nobody else reads the keyboard."""
+    def __init__(self, look: Look, interrupts: Interrupts, keys: bool = True, picture: Picture | None = None) -> None:
+        """``keys``: nobody else reads the keyboard; ``picture``: is drawn in place of what an analyzer knows."""
+        self._picture = picture
         self.listener = Observer()
         self.analyzer: Analyzer | None = None
         """Whom to show; to be set before anything is drawn."""
@@ -107,6 +121,10 @@ class Screen:
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Draw unless that was just done; a silence, which follows every burst of lines, shows the rest."""
+        self.due(silent)
+
+    def due(self, silent: bool) -> None:
+        """Draw unless that was just done and more is coming."""
         self._stale = self._stale or not silent
         if self._stale and (silent or time.monotonic() - self._drawn >= _PAUSE):
             self._show()
@@ -157,24 +175,30 @@ class Screen:
         self._resized(0, None)
 
     def _show(self) -> None:
-        if self.analyzer is None:
+        if self.analyzer is None and self._picture is None:
             return
         self._busy = True
         try:
             while True:  # until no resize came in between
                 self._stale = False
                 self._console.size = width, height = _size()
-                view = self.listener.view(self.analyzer)
-                self._first = min(self._first, max(len(view.findings) - 1, 0))
-                shown = draw(
-                    view, width, height, self._look.ascii_only, Screenful(self._first, self._helps, self._keyed)
-                )
-                self._live.update(Group(*shown), refresh=True)
+                self._live.update(Group(*self._drawing(width, height)), refresh=True)
                 if not self._stale:
                     break
         finally:
             self._busy = False
         self._drawn = time.monotonic()
+
+    def _drawing(self, width: int, height: int) -> list[Text]:
+        if self._picture is not None:
+            self._first = min(self._first, max(self._picture.count() - 1, 0))
+            chosen = Screenful(self._first, self._helps, self._keyed)
+            return self._picture.draw(width, height, self._look.ascii_only, chosen)
+        if self.analyzer is None:
+            return []
+        view = self.listener.view(self.analyzer)
+        self._first = min(self._first, max(len(view.findings) - 1, 0))
+        return draw(view, width, height, self._look.ascii_only, Screenful(self._first, self._helps, self._keyed))
 
 
 def _size() -> tuple[int, int]:

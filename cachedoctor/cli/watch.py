@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cachedoctor.cli import settings, terminal
+from cachedoctor.cli import proxy_watch, settings, terminal
 from cachedoctor.cli.common_options import (
     Build,
     Cmdline,
@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 def watch(
     ctx: typer.Context,
     log: Annotated[
-        str | None, typer.Argument(metavar="LOG", help="The log that the server writes; - is standard input.")
+        str | None,
+        typer.Argument(
+            metavar="LOG", help="The log that the server writes, or what a proxy writes; - is standard input."
+        ),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
@@ -59,6 +62,9 @@ def watch(
     printed. Arrows go through the findings, ? explains the view. Where the output is no terminal: a line for every
     request that lost tokens, and for every finding.
 
+    Of what cachedoctor proxy writes (--record FILE, or -f jsonl) there is a row for each conversation: what changed in
+    it, and what that cost.
+
     Exit status: as analyze; 130 after Ctrl-C.
     """
     chosen = settings.resolve(ctx, config, no_config)
@@ -66,8 +72,20 @@ def watch(
     path = given_or_piped(ctx, log)
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
+        if proxy_watch.is_of_proxy(path):
+            _refuse(build, cmdline, select, ignore, min_prompt_tokens, warn_tokens)
+            raise typer.Exit(proxy_watch.run(path, sink, look, interrupts))
         code = _run(path, build, started(cmdline).given, chosen.options, sink, look, interrupts)
     raise typer.Exit(code)
+
+
+def _refuse(*given: object) -> None:
+    """Raise where options were given that go with logs only."""
+    if any(one is not None and one != [] for one in given):
+        from cachedoctor.model import CacheDoctorError
+
+        hint = "without them: cachedoctor watch requests.jsonl"
+        raise CacheDoctorError("--build, --cmdline, --select, --ignore and thresholds go with logs of a server", hint)
 
 
 def _run(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.captures import recognise
+from cachedoctor.captures.json_file import values_of
 from cachedoctor.metrics.json_values import Value, values
 from cachedoctor.metrics.usage import Meta, Response, Timings, Told, Usage, decoded, told
 from cachedoctor.model import Answer, Answers, CacheDoctorError
@@ -35,13 +38,17 @@ class Given(NamedTuple):
 
 
 def read(chunks: Iterable[bytes], path: str) -> Given:
-    """Read the responses in a file.
+    """Read the responses in a file, or those in a recording of requests.
 
     Raises:
         CacheDoctorError: it holds none that says how long its prompt was.
     """
     reader = _Reader(path)
-    for value in values(chunks, path):
+    head, rest = _begun(chunks)
+    if recognise.looks(head):
+        _of_recording(b"".join(rest), reader, path)
+        rest = iter(())
+    for value in values(rest, path):
         reader.take(value)
         if reader.fruitless > _FRUITLESS:
             raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _HINT)
@@ -49,6 +56,38 @@ def read(chunks: Iterable[bytes], path: str) -> Given:
     if not reader.answers.requests:
         raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _HINT)
     return Given(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
+
+
+def of_answer(answer: bytes) -> Answer | None:
+    """Read what is kept of one answer; None where it does not say how long its prompt was, or is several."""
+    reader = _Reader("the answer")
+    try:
+        for value in values([answer], "the answer"):
+            reader.take(value)
+    except CacheDoctorError:
+        return None
+    reader.end()
+    return reader.answers.each[0] if len(reader.answers.each) == 1 else None
+
+
+def _begun(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The beginning of a file, and all of it."""
+    iterator, parts = iter(chunks), list[bytes]()
+    while sum(map(len, parts)) < recognise.HEAD:
+        part = next(iterator, None)
+        if part is None:
+            break
+        parts.append(part)
+    return b"".join(parts)[: recognise.HEAD], chain(parts, iterator)
+
+
+def _of_recording(data: bytes, reader: _Reader, path: str) -> None:
+    """Take the answers of a recording, one for each request."""
+    capture = recognise.of_values(values_of(data.decode("utf-8", "replace"), path) or [])
+    for number, one in enumerate(capture.requests if capture is not None else [], 1):
+        for value in values([one.answer], path):
+            reader.take(value._replace(line=number))
+        reader.end()
 
 
 class _Reader:

@@ -145,3 +145,5 @@ class PromptDiff(msgspec.Struct):
     """What else of the requests differs and decides what a cache gives back."""
     alone: list[Side] = msgspec.field(default_factory=list)
     """Of the last of several: the prompts that were compared with none, as none goes before or after them."""
+    notes: list[str] = msgspec.field(default_factory=list)
+    """Of the last of several: what the recordings that they were read from do not hold; nothing is said of that."""

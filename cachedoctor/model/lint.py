@@ -49,6 +49,10 @@ class LintError(msgspec.Struct):
     """What to do about it, the most specific first."""
     client: KnownClient | None = None
     """Whose doing it is, where the prompts prove it."""
+    answered_tokens: Amount | None = None
+    """Prompt tokens as the server counted them, by its answer; None where the recording has none."""
+    answered_reused: Amount | None = None
+    """Those of them that it reused."""
 
 
 class LintHint(msgspec.Struct):
@@ -110,3 +114,5 @@ class Lint(msgspec.Struct):
     hints: list[LintHint] = msgspec.field(default_factory=list)
     template: list[TrialAnswer] = msgspec.field(default_factory=list)
     """Only without bodies: what the template does with scripted conversations."""
+    notes: list[Text] = msgspec.field(default_factory=list)
+    """What the recordings that they were read from do not hold: nothing is said of that."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from cachedoctor.knowledge.texts import sound, sound_json
+import msgspec
+
+from cachedoctor.captures import recognise
+from cachedoctor.captures.captured import Capture, Captured, encoded
+from cachedoctor.captures.json_file import MAX_DEPTH, depth_of, too_deep, values_of
+from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import request_bodies, slots_dump
-from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt, Recorded
 from cachedoctor.prompts.regular_files import MIB, read_all, read_file
 
 DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
@@ -36,7 +40,6 @@ _UNIFIED_DIFF = re.compile(
 )
 _CONTEXT_DIFF = re.compile(r"(?:diff [^\n]*\n)?\*\*\* [^\n]*\n--- [^\n]*\n\*{15}")
 _OTHER_DIFF = re.compile(r"diff --git a/|(?:Binary files|Files) [^\n]+ and [^\n]+ differ\s*$")
-_JSON_START = re.compile(r'\s*(?:\{\s*(?:"|\}\s*$)|\[\s*(?:\{\s*"|\]\s*$|\[+\s*$))')
 
 
 def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt]:
@@ -51,30 +54,39 @@ def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt
 
 
 def load_sent(path: str) -> list[Prompt | None]:
-    """Read what was sent to a server, in its order: JSONL of bodies, or a directory of --log-prompts-dir.
+    """Read what was sent to a server, in its order: JSONL of bodies, a recording, a directory of --log-prompts-dir.
 
     None stands for what holds no prompt: an embedding, a slot file.
 
     Raises:
-        CacheDoctorError: it cannot be read, or holds no request body.
+        CacheDoctorError: it cannot be read, holds no request body, or parts of the prompts are missing.
     """
     if path != "-" and Path(path).is_dir():
         return [*_directory(Path(path))]
     found = sent(read(path), path)
     if not any(prompt is not None for prompt in found):
         raise CacheDoctorError(f"{path}: holds no request bodies", SHAPES)
+    torn = next((one.recorded for one in found if one is not None and not one.is_whole), None)
+    if torn is not None and torn.note:
+        raise CacheDoctorError(f"{path}: prompts are not whole: {torn.note}", "cachedoctor proxy --record keeps them")
     return found
 
 
 def sent(data: bytes, path: str) -> list[Prompt | None]:
     """Give the prompts of the request bodies in the bytes of a file, None for each without one; [] of no bodies."""
-    values = _values(_decode(data, path), path) or []
+    text = _decode(data, path)
+    capture = recognise.of_log(text)
+    values = [] if capture is not None else values_of(text, path) or []
+    capture = capture or recognise.of_values(values)
+    if capture is not None:
+        return _captured(capture, path)
+    values, is_moved = _as_sent(values)
     if len(values) == 1 and isinstance(values[0], list) and request_bodies.find(values[0]) is None:
         values = values[0]
     found: list[Prompt | None] = []
     for number, value in enumerate(values, 1):
         body = request_bodies.find(value)
-        found += [None] if body is None else request_bodies.prompts_of(body.body, body.kind, f"{path}#{number}")
+        found += [None] if body is None else _answered(body, value, f"{path}#{number}", is_moved)
     return found if any(prompt is not None for prompt in found) else []
 
 
@@ -101,10 +113,22 @@ def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) 
         raise CacheDoctorError(
             f"{path}: is the output of diff, not a prompt", "give the two files themselves: cachedoctor diff OLD NEW"
         )
-    values = _values(text, path)
+    capture = recognise.of_log(text)
+    values = None if capture is not None else values_of(text, path)
+    capture = capture or recognise.of_values(values or [])
+    if capture is not None:
+        return [one for one in _captured(capture, path) if one is not None]
     if values is None:
         return [Prompt(path, "text", text)]
     return _prompts(values, path, slot, reply)
+
+
+def has_logged_prompts(path: str) -> bool:
+    """Whether a file is the log of a server that prints prompts; False of one that cannot be read as prompts."""
+    try:
+        return recognise.has_requests(_decode(read(path), path))
+    except CacheDoctorError:
+        return False
 
 
 def is_folder(path: str) -> bool:
@@ -175,43 +199,15 @@ def _is_diff(text: str) -> bool:
     return any(kind.match(head) for kind in (_NORMAL_DIFF, _UNIFIED_DIFF, _CONTEXT_DIFF, _OTHER_DIFF))
 
 
-def _values(text: str, path: str) -> list[Any] | None:
-    """The JSON values of a file, one or many, on lines or not; None when it is plain text."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    decoder, text = json.JSONDecoder(), sound_json(text)
-    values: list[Any] = []
-    end = len(text.rstrip())
-    at = len(text) - len(text.lstrip())
-    try:
-        while at < end:
-            value, at = decoder.raw_decode(text, at)
-            values.append(value)
-            while at < end and text[at] in " \t\r\n,":
-                at += 1
-    except json.JSONDecodeError as error:
-        # "[INST] ...", "[1] ..." and "{{user}}: ..." are prompts; what begins with a key was meant as JSON.
-        if not _JSON_START.match(text[:4096]):
-            return None
-        hint = (
-            "cut off while it was written?" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
-        )
-        message = f"{path}: broken JSON at line {error.lineno}, column {error.colno}: {error.msg}"
-        raise CacheDoctorError(message, hint) from error
-    except RecursionError as error:
-        raise _too_deep(path) from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise CacheDoctorError(f"{path}: broken JSON: a number is too long") from error
-    if any(_depth(value) > request_bodies.MAX_DEPTH for value in values):
-        raise _too_deep(path)
-    return _as_sent(values)
+def _as_sent(values: list[Any]) -> tuple[list[Any], bool]:
+    """Records of ``cachedoctor proxy`` in the order in which requests were sent: it writes each when it ends.
 
-
-def _as_sent(values: list[Any]) -> list[Any]:
-    """Records of ``cachedoctor proxy`` in the order in which requests were sent: it writes each when it ends."""
+    And whether that is another order than in the file.
+    """
     if not all(isinstance(value, dict) and "recorder" in value and _is_time(value.get("sent")) for value in values):
-        return values
-    return sorted(values, key=lambda value: float(value["sent"]))
+        return values, False
+    found = sorted(values, key=lambda value: float(value["sent"]))
+    return found, any(one is not other for one, other in zip(found, values, strict=True))
 
 
 def _is_time(value: Any) -> bool:
@@ -219,6 +215,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> list[Prompt]:
+    values, is_moved = _as_sent(values)
     if len(values) == 1:
         slots = slots_dump.slots_of(values[0])
         if slots is not None:
@@ -239,10 +236,47 @@ def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> lis
         found = request_bodies.find(value)
         # A log of requests also has those that carry no prompt: slot actions, embeddings, token counts.
         if found is not None:
-            prompts += request_bodies.prompts_of(found.body, found.kind, name)
+            prompts += _answered(found, value, name, is_moved)
     if prompts:
         return prompts
     raise empty or _unknown(values, path)
+
+
+def _answered(found: request_bodies.Body, value: Any, name: str, is_moved: bool) -> list[Prompt]:
+    """Prompts of a body, with the counts of the answer that was recorded beside it."""
+    prompts = request_bodies.prompts_of(found.body, found.kind, name)
+    response = value.get("response") if isinstance(value, dict) else None
+    told = {key: response[key] for key in ("usage", "timings") if key in response} if isinstance(response, dict) else {}
+    return _recorded(prompts, Recorded(encoded(told), is_moved=is_moved)) if told else prompts
+
+
+def _captured(capture: Capture, path: str) -> list[Prompt | None]:
+    """Prompts of a recording of others, None for each request without one."""
+    note, found = "; ".join(capture.notes), list[Prompt | None]()
+    for number, one in enumerate(capture.requests, 1):
+        name = f"{path}#{number}" if len(capture.requests) > 1 else path
+        found += _of_captured(one, note, name) or [None]
+    if not any(one is not None for one in found):
+        what = f"{path}: holds no prompts of requests to a model ({capture.kind}"
+        raise CacheDoctorError(f"{what}: {note})" if note else f"{what})", capture.hint)
+    return found
+
+
+def _of_captured(one: Captured, note: str, name: str) -> list[Prompt]:
+    if one.body is None:
+        return []
+    if depth_of(one.body) > MAX_DEPTH:
+        raise too_deep(name)
+    body = request_bodies.find({"endpoint": one.endpoint, "body": one.body})
+    prompts = [] if body is None else request_bodies.prompts_of(body.body, body.kind, name)
+    return _recorded(prompts, Recorded(one.answer, one.is_whole, note, is_moved=True))
+
+
+def _recorded(prompts: list[Prompt], recorded: Recorded) -> list[Prompt]:
+    """Give each prompt what was recorded beside it; one answer counts no single one of several prompts."""
+    if len(prompts) > 1:
+        recorded = msgspec.structs.replace(recorded, answer=b"")
+    return [msgspec.structs.replace(prompt, recorded=recorded) for prompt in prompts]
 
 
 def _unknown(values: list[Any], path: str) -> CacheDoctorError:
@@ -255,26 +289,3 @@ def _unknown(values: list[Any], path: str) -> CacheDoctorError:
         return CacheDoctorError(f"{path}: is a response; the prompt is in the request", SHAPES)
     keys = ", ".join(str(key)[:40] for key in list(first)[:6]) if isinstance(first, dict) else type(first).__name__
     return CacheDoctorError(f"{path}: JSON of unknown shape ({sound(keys) or 'empty'})", SHAPES)
-
-
-def _too_deep(path: str) -> CacheDoctorError:
-    return CacheDoctorError(
-        f"{path}: JSON is nested too deeply", f"more than {request_bodies.MAX_DEPTH} levels is no request"
-    )
-
-
-def _depth(value: Any) -> int:
-    """Levels of nesting, counted without recursion."""
-    deepest = 0
-    stack = [(value, 1)]
-    while stack:
-        item, level = stack.pop()
-        if level > deepest:
-            deepest = level
-            if deepest > request_bodies.MAX_DEPTH:
-                break
-        if isinstance(item, dict):
-            stack.extend((inner, level + 1) for inner in item.values() if isinstance(inner, dict | list))
-        elif isinstance(item, list):
-            stack.extend((inner, level + 1) for inner in item if isinstance(inner, dict | list))
-    return deepest

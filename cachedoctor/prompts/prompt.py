@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +26,19 @@ class PlacedSpan(msgspec.Struct):
     """Path in the request: ``system[0].text``, ``tools[4].function.description``, ``messages[7].content[0].text``."""
 
 
+class Recorded(msgspec.Struct, frozen=True):
+    """What a recording says of a request beside its body."""
+
+    answer: bytes = b""
+    """What of the answer may say how long the prompt was."""
+    is_whole: bool = True
+    """False where parts of the prompt are not in the recording: its length is then not that of the request."""
+    note: str = ""
+    """What the recording does not hold; the same for all its requests, empty where nothing is known to be missing."""
+    is_moved: bool = False
+    """The number behind the name is not that of a line of the file."""
+
+
 class Prompt(msgspec.Struct):
     """One prompt, ready to be compared."""
 
@@ -43,6 +57,13 @@ class Prompt(msgspec.Struct):
     """Slot id, for a slot dump."""
     rendered: bool = False
     """The text is exactly what the model sees (a slot dump, a prompt dump, or rendered by a template)."""
+    recorded: Recorded | None = None
+    """None where it was not read from a recording that says more."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is here, as far as that is known."""
+        return self.recorded is None or self.recorded.is_whole
 
     def place_at(self, offset: int) -> str | None:
         """Place in the request that the code point at ``offset`` came from."""
@@ -50,3 +71,8 @@ class Prompt(msgspec.Struct):
             if span.start <= offset < span.end:
                 return span.place
         return None
+
+
+def notes_of(prompts: Iterable[Prompt | None]) -> list[str]:
+    """What recordings of prompts do not hold, each once."""
+    return list(dict.fromkeys(one.recorded.note for one in prompts if one and one.recorded and one.recorded.note))

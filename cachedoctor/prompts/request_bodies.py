@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.captures.json_file import MAX_DEPTH
 from cachedoctor.knowledge.texts import sound, sound_json
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.chat import marker, media
 from cachedoctor.prompts.prompt import Kind, PlacedSpan, Prompt
 
-MAX_DEPTH = 200
-"""Levels of JSON nesting; a tool schema has a dozen. Bounds every recursion below."""
 ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
 ENDPOINTS: tuple[tuple[str, Kind], ...] = (
     ("/chat/completions", "openai-chat"),

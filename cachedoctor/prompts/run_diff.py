@@ -20,7 +20,7 @@ from cachedoctor.prompts import (
     slots_dump,
 )
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 _NORMALISED = 8929
@@ -66,7 +66,7 @@ def _answer(path1: str, path2: str | None, ask: Ask, files: ModelFiles) -> list[
     pairs = _pairs(old, new, path1, path2)
     found = [_compared(a, b, ask, files) for a, b in pairs]
     paired = {id(prompt) for pair in pairs for prompt in pair}
-    return _with_alone(found, [p for p in [*old, *new] if id(p) not in paired], ask, files)
+    return _with_alone(found, [p for p in [*old, *new] if id(p) not in paired], notes_of([*old, *new]), ask, files)
 
 
 def _walked(prompts: list[Prompt], path: str, ask: Ask, files: ModelFiles) -> list[PromptDiff]:
@@ -83,7 +83,8 @@ def _walked(prompts: list[Prompt], path: str, ask: Ask, files: ModelFiles) -> li
         answer = mode_switches.told(_compared(a, b, ask, files, False), a, b, tools)
         found.append(compare_prompts.hashed(answer) if ask.hash_text else answer)
     paired = {index for pair in pairs for index in pair}
-    return _with_alone(found, [p for i, p in enumerate(prompts) if i not in paired], ask, files)
+    alone = [p for i, p in enumerate(prompts) if i not in paired]
+    return _with_alone(found, alone, notes_of(prompts), ask, files)
 
 
 def earlier_of(before: dict[int, int], index: int) -> list[int]:
@@ -104,14 +105,16 @@ def _compared(a: Prompt, b: Prompt, ask: Ask, files: ModelFiles, hashing: bool =
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
 
 
-def _with_alone(found: list[PromptDiff], alone: list[Prompt], ask: Ask, files: ModelFiles) -> list[PromptDiff]:
-    """List the prompts that were compared with none in the last answer."""
+def _with_alone(
+    found: list[PromptDiff], alone: list[Prompt], notes: list[str], ask: Ask, files: ModelFiles
+) -> list[PromptDiff]:
+    """List the prompts that were compared with none, and what recordings lack, in the last answer."""
     sides = []
     for prompt in (rendered(p, ask, files) for p in alone):
         tokens = len(files.cutter.encode(prompt.text)) + files.cutter.leading(prompt.text)
         sides.append(Side(prompt.path, prompt.kind, len(prompt.text), tokens))
-    if sides:
-        found[-1] = msgspec.structs.replace(found[-1], alone=sides)
+    if sides or notes:
+        found[-1] = msgspec.structs.replace(found[-1], alone=sides, notes=notes)
     return found
 
 
@@ -166,5 +169,10 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
 
 
 def rendered(prompt: Prompt, ask: Ask, files: ModelFiles) -> Prompt:
-    """Render a chat body with the template that was given, or that the tokenizer's source holds."""
+    """Render a chat body with the template that was given, or that the tokenizer's source holds.
+
+    One of which parts are missing stays as it is: no template makes of it what the model saw.
+    """
+    if not prompt.is_whole:
+        return prompt
     return files.rendered(prompt, prompt.kind == "anthropic-messages" and (ask.build or NEWEST) >= _NORMALISED)

@@ -7,7 +7,7 @@ import time
 from cachedoctor.proxy.exchange import Seen
 from cachedoctor.report.text.text_safe import visible
 
-_FEW = 16
+FEW = 16
 """Tokens that a request which only goes on may have computed again without a word: where a template ends a reply."""
 
 
@@ -52,7 +52,7 @@ def _cost(seen: Seen) -> str:
     if seen.recomputed is None or seen.change is None or not seen.recomputed:
         return ""
     goes_on = seen.change.kind in ("appended", "equal")
-    if goes_on and seen.recomputed <= _FEW:
+    if goes_on and seen.recomputed <= FEW:
         return ""
     words = f"{seen.recomputed:,} tokens of the previous prompt computed again"
     return f"{words}, though the client changed nothing in it" if goes_on else words

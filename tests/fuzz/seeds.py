@@ -125,7 +125,8 @@ def responses() -> list[bytes]:
     each = [native, llama, batch]
     lines = "\n".join(map(json.dumps, each)).encode()
     stream = "".join(f"event: e\ndata: {json.dumps(event)}\n\n" for event in (start, end, native)) + "data: [DONE]\n"
-    return [usage, lines, json.dumps(each, indent=1).encode(), json.dumps(each).encode() * 2, stream.encode()]
+    found = [usage, lines, json.dumps(each, indent=1).encode(), json.dumps(each).encode() * 2, stream.encode()]
+    return [*found, *(data for data in recordings() if data.startswith((b"{", b"[\n")))]
 
 
 def prompts() -> list[bytes]:
@@ -147,7 +148,12 @@ def prompts() -> list[bytes]:
         "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}],
     }
     bodies = [{"messages": chat, "tools": tools}, anthropic, {"input": chat, "instructions": "i"}, {"prompt": "x"}]
-    return [*found, *text, *(json.dumps(body).encode() for body in bodies)]
+    return [*found, *recordings(), *text, *(json.dumps(body).encode() for body in bodies)]
+
+
+def recordings() -> list[bytes]:
+    """Requests as other programs recorded them."""
+    return [path.read_bytes() for path in sorted((FIXTURES / "recordings").iterdir())]
 
 
 def pairs() -> list[bytes]:

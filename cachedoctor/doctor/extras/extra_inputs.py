@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from cachedoctor.account.from_kv_events import KvFold
+from cachedoctor.captures import recognise
 from cachedoctor.doctor.naming import printable
 from cachedoctor.metrics import dump_spans, dumps, kv_recording, responses
 from cachedoctor.metrics.dump import Dump
@@ -130,13 +131,24 @@ def _option(head: bytes) -> str | None:
 
 
 def hint(path: str) -> str | None:
-    """Say how a file that was given as a log is to be given, when it is a dump or holds responses."""
+    """Say how a file that was given as a log is to be given, when it is a dump or holds requests or responses."""
+    if is_recording(path):
+        return f"it holds recorded requests: cachedoctor lint {path}, or analyze LOG --requests {path}"
     try:
         with open(path, "rb") as file:
             option = _option(file.read(_HEAD).lstrip())
     except (OSError, ValueError):
         return None
     return None if option is None else f"it holds {_WHAT[option]}: cachedoctor analyze --{option} {path}"
+
+
+def is_recording(path: str) -> bool:
+    """Whether a file begins like what another program recorded, in JSON."""
+    try:
+        with open(path, "rb") as file:
+            return recognise.looks(file.read(recognise.HEAD))
+    except (OSError, ValueError):
+        return False
 
 
 # ---- which server it is of

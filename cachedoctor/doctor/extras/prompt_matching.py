@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.doctor.extras import body_sums
+from cachedoctor.doctor.extras import body_sums, told_counts
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
@@ -15,7 +15,7 @@ from cachedoctor.prompts import askers, compare_prompts, inputs, mode_switches, 
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
 
 AHEAD = 64
@@ -107,6 +107,12 @@ class GivenPrompts:
         """Files that failed at their work, and how: without them the analysis goes on with what it has."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
+        self._counts = [None if one is None else told_counts.of_prompt(one).prompt_tokens for one in self._prompts]
+        """Tokens of each as the answer that was recorded with it counts them; None of those without."""
+        self._is_counted = False
+        """Whether those counts are those of the log: some gateways count by themselves."""
+        self.notes = notes_of(found)
+        """What recordings do not hold of the prompts."""
         self._next = 0
         self._texts: dict[int, _Texts] = {}
         self._hashed = hashed
@@ -169,8 +175,8 @@ class GivenPrompts:
         if prompt is None:
             return None
         self.matched += 1
-        if request.thread is None:
-            return None
+        if request.thread is None or not prompt.is_whole:
+            return None  # of a prompt of which parts are missing nothing tells what it goes on with, and what changed
         current = outline(_sent(prompt))
         before = _before(prompt, current, texts.recent)
         ended, earlier = request.last_line, list(texts.recent) if before is None else []
@@ -214,7 +220,7 @@ class GivenPrompts:
         """
         recent: deque[Prompt] = deque(maxlen=_RECENT)
         found = []
-        for prompt in (p for p in self._prompts[: _COMPARED + 1] if p is not None):
+        for prompt in (p for p in self._prompts[: _COMPARED + 1] if p is not None and p.is_whole):
             if recent:
                 before = max(recent, key=lambda p: common_prefix(p.text, prompt.text))
                 changed = self._compare(_sent(before), _sent(prompt))
@@ -234,28 +240,51 @@ class GivenPrompts:
         return found | {ClientName(by, ""): n for by, n in rest.items() if n}  # type: ignore[arg-type]
 
     def summed(self, session: Session) -> SentBodies | None:
-        """What all prompts have in common; None for fewer than two."""
+        """What all prompts have in common; None for fewer than two, and where parts of one are missing."""
+        if any(one is not None and not one.is_whole for one in self._prompts):
+            return None
         return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
 
     def _take(self, request: Request) -> Prompt | None:
         tokens = request.prompt_tokens or request.error_tokens
+        at = None if tokens is None else self._by_count(tokens)
+        self._is_counted = self._is_counted or at is not None
+        at = self._by_length(request, tokens) if at is None else at
+        if at is None:
+            return None
+        prompt, self._prompts[at] = self._prompts[at], None
+        while self._next < len(self._prompts) and self._prompts[self._next] is None:
+            self._next += 1
+        return prompt
+
+    def _near(self) -> range:
+        return range(self._next, min(len(self._prompts), self._next + AHEAD))
+
+    def _by_count(self, tokens: int) -> int | None:
+        """The next prompt of just so many tokens by its answer."""
+        return next((at for at in self._near() if self._prompts[at] is not None and self._counts[at] == tokens), None)
+
+    def _by_length(self, request: Request, tokens: int | None) -> int | None:
+        """The next prompt whose length fits, counted here."""
         if tokens is None and self._cutter.exact:
             return None
-        for at in range(self._next, min(len(self._prompts), self._next + AHEAD)):
+        for at in self._near():
             prompt = self._prompts[at]
             if prompt is None or (prompt.slot is not None and prompt.slot != request.slot):
                 continue
+            if self._is_counted and self._counts[at] is not None:
+                continue  # it is of another request
             # A request that was cancelled before its length was printed had its body all the same, but seldom a dump.
-            if self._fits(prompt, self._lengths[at], tokens) if tokens is not None else prompt.slot is None:
-                self._prompts[at] = None
-                while self._next < len(self._prompts) and self._prompts[self._next] is None:
-                    self._next += 1
-                return prompt
+            is_free = prompt.slot is None and prompt.is_whole
+            if self._fits(prompt, self._lengths[at], tokens) if tokens is not None else is_free:
+                return at
             if not self._cutter.exact:
                 return None  # without exact counts only the order tells: the next prompt is this request's or none is
         return None
 
     def _fits(self, prompt: Prompt, length: int, tokens: int) -> bool:
+        if not prompt.is_whole:
+            return False
         if self._cutter.exact and prompt.rendered:
             return length == tokens
         return PLAUSIBLE[0] <= length / max(1, tokens) <= PLAUSIBLE[1]

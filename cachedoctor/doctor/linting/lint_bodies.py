@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.doctor.extras import told_counts
 from cachedoctor.doctor.linting import expected_changes, fragile
 from cachedoctor.doctor.linting.sent_requests import HINT, NUMBER, Sent, pairs_of
 from cachedoctor.knowledge.builds import NEWEST
@@ -12,6 +13,7 @@ from cachedoctor.prompts import compare_prompts, mode_switches, request_settings
 from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.model_files import ModelFiles
+from cachedoctor.prompts.prompt import notes_of
 from cachedoctor.prompts.tokenizers.remembering import Remembering
 
 _NO_PAIR = "holds no two requests of one conversation"
@@ -87,7 +89,10 @@ class _Run:
         alone = len(self._raw) - len(self._paired)
         name = self._cutter.name
         rendered = all(prompt.rendered for index, prompt in enumerate(self._prompts) if index in self._paired)
-        return Lint(not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints)
+        notes = notes_of(self._raw)
+        return Lint(
+            not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints, notes=notes
+        )  # fmt: skip
 
     def _compared(self, earlier: int, later: int) -> PromptDiff:
         a, b = self._prompts[earlier], self._prompts[later]
@@ -115,7 +120,7 @@ class _Run:
             LintError(
                 b.path, a.path, self._lines[later], kind, first.field, place, _explained(found, kind),
                 first.token, first.char, cost, found.b.tokens, first.a, first.b,
-                first.advice or advise(kind, first.field), first.client,
+                first.advice or advise(kind, first.field), first.client, *told_counts.of_prompt(self._raw[later]),
             )
         ]  # fmt: skip
 
@@ -127,7 +132,7 @@ class _Run:
         return [
             LintError(
                 b.path, self._raw[earlier].path, self._lines[later], "cache-prompt-off", None, "cache_prompt",
-                _FORBIDS, 0, 0, shared, found.b.tokens, "", "false", [_ALLOW],
+                _FORBIDS, 0, 0, shared, found.b.tokens, "", "false", [_ALLOW], None, *told_counts.of_prompt(b),
             )
         ]  # fmt: skip
 

@@ -92,6 +92,8 @@ def _rows(data: bytes) -> list[int]:
 
 
 def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
+    if prompt.recorded is not None and prompt.recorded.is_moved:
+        return None
     number = NUMBER.search(prompt.path[len(name) :])
     at = 0 if number is None else int(number.group(1)) - 1
     return rows[at] if at < len(rows) and (number is not None or len(rows) == 1) else None

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
-from cachedoctor.engines.sglang import literals, request_log
+from cachedoctor.engines.sglang import request_log
 from cachedoctor.engines.sglang.versions import NEW_SETTINGS
 from cachedoctor.engines.vllm import startup_config
 from cachedoctor.engines.vllm.logged_prompts import prompt_in
+from cachedoctor.knowledge import literals
 from cachedoctor.redact import holes_measured
 from cachedoctor.redact.holes import DIGITS_MAX
 from cachedoctor.redact.known_words_measured import DEVICES

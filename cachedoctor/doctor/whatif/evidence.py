@@ -15,6 +15,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.doctor.extras.extra_inputs import is_recording
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
@@ -152,6 +153,8 @@ def is_bodies(path: str) -> bool:
         return False
     if not line.startswith((b"{", b"[")):
         return False
+    if is_recording(path):
+        return True
     try:
         return bool(inputs.sent(line, path))
     except CacheDoctorError:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.sglang import literals, versions
+from cachedoctor.engines.sglang import versions
+from cachedoctor.knowledge import literals
 from cachedoctor.model import Session, Setting
 
 _AS_PRINTED = {

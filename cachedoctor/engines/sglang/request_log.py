@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cachedoctor.captures.sglang_requests import uncut
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.sglang import literals
+from cachedoctor.knowledge import literals
 from cachedoctor.knowledge.texts import longest_prefix, sound_json
 from cachedoctor.model import Answer, Answers
 from cachedoctor.model.bounds import COUNT
@@ -25,8 +26,6 @@ _CHARACTERS = 16 << 20
 """Characters of the prompts that a new one is compared with, all together."""
 _HEALTH = "HEALTH_CHECK"
 """Names of requests that the server sends to itself begin with it."""
-_CUT, _HALF = 2048, 1024
-"""--log-requests-level 2 prints 1,024 characters of each end of a text that is longer than 2,048."""
 
 
 _T = TypeVar("_T")
@@ -152,19 +151,13 @@ def _from_json(text: str) -> LoggedRequest | None:
     prompt = obj.get("text")
     if not isinstance(record.rid, str):
         return None
-    found = LoggedRequest(record.rid, _uncut(prompt) if isinstance(prompt, str) else None)
+    found = LoggedRequest(record.rid, uncut(prompt) if isinstance(prompt, str) else None)
     meta = (record.out or {}).get("meta_info")
     if isinstance(meta, dict):
         _tell(found, meta)
         reason = meta.get("finish_reason")
         found.aborted = isinstance(reason, dict) and reason.get("type") == "abort"
     return found
-
-
-def _uncut(text: str) -> str:
-    """Return the first half of a text that the log has cut in the middle; the JSON form does not say which are."""
-    cut = len(text) == _CUT + 3 and text[_HALF : _HALF + 3] == "..."
-    return text[:_HALF] if cut else text
 
 
 def _tell(found: LoggedRequest, meta: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ class LintDocument(msgspec.Struct):
     hints: list[LintHint]
     template: list[TrialAnswer]
     """Only without bodies: what the template does with scripted conversations."""
+    notes: list[Text]
+    """What the recordings that the bodies were read from do not hold: nothing is said of that."""
 
 
 def write(form: Form, shown: Lint, out: IO[bytes], look: Look, version: str) -> None:

@@ -40,6 +40,8 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
         _settings(page, diff.settings)
     else:
         _difference(page, diff, diff.first, about)
+    for note in diff.notes:
+        page.prose(["  = ", ("note: ", "bold")], note, 4)
     _alone(page, diff.alone, about)
 
 

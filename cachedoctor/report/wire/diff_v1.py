@@ -68,6 +68,9 @@ class DiffDocument(msgspec.Struct):
     alone: list[Side] | UnsetType = UNSET
     """The prompts of the input that were compared with none, as no other of their conversation is there. Only in the
     last object, where there are any."""
+    notes: list[Text] | UnsetType = UNSET
+    """What the recordings that the prompts were read from do not hold: nothing is said of that. Only in the last
+    object, where there is anything."""
 
 
 FIRST_UNLESS_EQUAL = {
@@ -88,7 +91,7 @@ def document(diff: PromptDiff, version: str) -> DiffDocument:
         "cachedoctor.diff/1", DiffTool("cachedoctor", version), diff.equal, diff.a, diff.b,
         TokenizerRow(diff.tokenizer, diff.exact), diff.first, diff.common_prefix_tokens, diff.common_suffix_tokens,
         Reusable(**diff.reusable), UNSET if diff.edits is None else diff.edits, diff.settings or UNSET,
-        diff.alone or UNSET,
+        diff.alone or UNSET, diff.notes or UNSET,
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ def verdict(shown: Lint) -> str:
         return f"not append-only: {len(answers)} of {count(len(shown.template), 'question')} answered with no"
     what = f"{count(shown.requests - shown.alone, 'request')} of {count(shown.conversations, 'conversation')}"
     if not shown.errors:
-        return f"append-only: {what}, each of which extends the one before it"
+        as_far = " as far as they are recorded" if shown.notes else ""
+        return f"append-only{as_far}: {what}, each of which extends the one before it"
     cost = number(sum(error.cost for error in shown.errors))
     about = "" if shown.exact else "about "
     return f"not append-only: {count(len(shown.errors), 'error')} in {what}, {about}{cost} tokens computed again"
@@ -30,8 +31,11 @@ def place(error: LintError, exact: bool) -> str:
 
 
 def cost(error: LintError, exact: bool) -> str:
-    """Say what it costs."""
-    return f"{'' if exact else 'about '}{number(error.cost)} tokens computed again"
+    """Say what it costs, and what the server said that it reused."""
+    words = f"{'' if exact else 'about '}{number(error.cost)} tokens computed again"
+    if error.answered_tokens is None or error.answered_reused is None:
+        return words
+    return f"{words}; the server reused {number(error.answered_reused)} of {number(error.answered_tokens)}"
 
 
 def title(error: LintError) -> str:
@@ -41,7 +45,7 @@ def title(error: LintError) -> str:
 
 def notes(shown: Lint) -> list[str]:
     """What limits the answer."""
-    found = []
+    found = [*shown.notes]
     if shown.alone:
         were = "was" if shown.alone == 1 else "were"
         found.append(f"{count(shown.alone, 'request')} {were} compared with none: no other of the conversation is here")

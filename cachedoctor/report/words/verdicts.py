@@ -22,6 +22,7 @@ _REASONS = {
     "prompt length and reuse": "log level too low",
     "a change of adapters": "log level too low",
     "the prompts themselves": "no prompts given",
+    "the request bodies that were given": "bodies match no request",
     "the request bodies": "no bodies given",
     "the command line": "no --cmdline",
     "the log shows no text": "no prompt text",

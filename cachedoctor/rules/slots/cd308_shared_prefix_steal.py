@@ -25,10 +25,13 @@ KEEP = 0.5
 
 def _grew(s: RuleContext) -> bool:
     """The bodies show that this conversation only grew, further than what the slot shares with it."""
-    found = s.difference
+    found, prompt = s.difference, s.request.prompt_tokens
     if s.changed("appended") is None or found is None or s.lcp is None:
         return False
-    return found.common_prefix_tokens >= s.lcp + MIN_LOST
+    shared = found.common_prefix_tokens
+    if not found.exact:  # words and signs stand for tokens: their share tells, not their number
+        shared = round(shared / found.b.tokens * prompt) if found.b.tokens and prompt else 0
+    return shared >= s.lcp + MIN_LOST
 
 
 def decide(s: RuleContext) -> Match | None:

@@ -1,0 +1,51 @@
+"""What passed a proxy so far, conversation by conversation."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ConversationView(msgspec.Struct):
+    """A conversation as its last request left it. Counts in tokens; unknown is None, never 0."""
+
+    number: int
+    """As the proxy numbers it; a proxy that is started again begins anew."""
+    requests: int = 0
+    model: str | None = None
+    prompt_tokens: int | None = None
+    """Of the last request."""
+    cached_tokens: int | None = None
+    """Those of them that the server reused."""
+    recomputed: int | None = None
+    """Tokens of previous prompts that its requests had computed again, all together; None where none is known."""
+    changes: int = 0
+    """Requests in which the client changed what it had sent."""
+    lost: int = 0
+    """Requests that only went on, and of whose previous prompt the server computed much again all the same."""
+    kind: str | None = None
+    """What the last change was, as ``diff`` names it; None without one."""
+    place: str | None = None
+    """Where in the request it was."""
+    explanation: str = ""
+    advice: str | None = None
+    trouble: str = ""
+    """Why the last request failed; empty where it did not."""
+    last: float = 0.0
+    """Seconds since 1970 when its last request was sent."""
+
+
+class PassingView(msgspec.Struct):
+    """Everything at one moment."""
+
+    path: str
+    conversations: list[ConversationView]
+    """The one that cost most first, then the latest."""
+    requests: int = 0
+    failed: int = 0
+    counted: int = 0
+    """Requests of which prompt and reused tokens are known; the sums are theirs."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    recomputed: int = 0
+    unread: int = 0
+    """Lines that are none of a proxy, or too long."""

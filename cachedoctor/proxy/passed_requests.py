@@ -1,0 +1,167 @@
+"""Reads what a proxy wrote of its requests, and keeps a row for each conversation. Knows lines, no file and no screen.
+
+Both of its forms: records (``--record``), ``{"recorder":"cachedoctor proxy",...}``, and the lines of ``-f jsonl``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from cachedoctor.knowledge.texts import sound_json
+from cachedoctor.metrics.usage import Usage
+from cachedoctor.model.bounds import MOST
+from cachedoctor.model.passing_view import ConversationView, PassingView
+from cachedoctor.proxy.exchange import Change, Seen
+from cachedoctor.proxy.record_file import MARK
+from cachedoctor.proxy.request_lines import FEW
+from cachedoctor.report.secrets import hidden
+
+_LONGEST = 64 << 20
+"""Bytes of a line; with --keep-text a record holds the whole body."""
+_MOST = 1024
+"""Conversations that are kept: the one whose last request is the oldest goes first."""
+_LINE = re.compile(rb'\{"sent": ?\d[\d.e+]*, ?"path": ?"[^"\n]{0,4096}", ?"status": ?\d')
+_LATEST = 1e11
+"""Seconds since 1970: the year 5138."""
+_SAME = ("appended", "equal")
+"""Kinds of difference in which the client changed nothing that it had sent."""
+
+
+def is_passed(head: bytes) -> bool:
+    """Whether a file that begins so was written by a proxy."""
+    return head.startswith(MARK) or _LINE.match(head) is not None
+
+
+class _Response(msgspec.Struct):
+    model: str | None = None
+    usage: Usage | None = None
+
+
+class _Record(msgspec.Struct):
+    """A record, as far as a row goes."""
+
+    sent: float
+    endpoint: str
+    status: int
+    recorder: str
+    seconds: float = 0.0
+    fault: str = ""
+    response: _Response | None = None
+    conversation: int | None = None
+    recomputed: int | None = None
+    change: Change | None = None
+    edits: list[str] = []
+
+
+class PassedRequests:
+    """Takes the bytes of a file as they come."""
+
+    def __init__(self, path: str) -> None:
+        self._view = PassingView(path, [])
+        self._open: dict[int, ConversationView] = {}
+        """Conversations by number; of a proxy that was started again the newer ones."""
+        self._rows: list[ConversationView] = []
+        self._line = bytearray()
+        self._skips = False
+        """The line is too long."""
+
+    def take(self, chunk: bytes) -> list[Seen]:
+        """Take what was appended; gives the requests whose lines are whole now."""
+        *ends, rest = chunk.split(b"\n")
+        found = []
+        for end in ends:
+            self._grow(end)
+            seen = self._whole()
+            found += [] if seen is None else [seen]
+        self._grow(rest)
+        return found
+
+    def view(self) -> PassingView:
+        """Say how things stand."""
+        self._view.conversations = sorted(self._rows, key=lambda row: (-(row.recomputed or 0), -row.last))
+        return self._view
+
+    def _grow(self, part: bytes) -> None:
+        self._skips = self._skips or len(self._line) + len(part) > _LONGEST
+        self._line += b"" if self._skips else part
+
+    def _whole(self) -> Seen | None:
+        line, skips = bytes(self._line).strip(), self._skips
+        self._line.clear()
+        self._skips = False
+        if not line and not skips:
+            return None
+        seen = None if skips else read(line)
+        if seen is None:
+            self._view.unread += 1
+        else:
+            self._count(seen)
+        return seen
+
+    def _count(self, seen: Seen) -> None:
+        view = self._view
+        view.requests += 1
+        trouble = seen.fault or (str(seen.status) if seen.status >= 400 else "")
+        view.failed += bool(trouble)
+        if seen.prompt_tokens is not None and seen.cached_tokens is not None:
+            view.counted += 1
+            view.prompt_tokens += seen.prompt_tokens
+            view.cached_tokens += seen.cached_tokens
+        if seen.conversation is not None:
+            self._row(seen, trouble)
+
+    def _row(self, seen: Seen, trouble: str) -> None:
+        row = self._open.get(seen.conversation or 0)
+        if row is None or seen.change is None:  # the first request of a conversation has none to be compared with
+            row = self._open[seen.conversation or 0] = ConversationView(seen.conversation or 0)
+            self._rows.append(row)
+            self._forget()
+        row.requests += 1
+        row.model, row.trouble, row.last = seen.model or row.model, trouble, max(row.last, seen.sent)
+        row.prompt_tokens, row.cached_tokens = seen.prompt_tokens, seen.cached_tokens
+        if seen.change is None:
+            return
+        goes_on = seen.change.kind in _SAME
+        if seen.recomputed is not None:
+            again = 0 if goes_on and seen.recomputed <= FEW else seen.recomputed
+            row.recomputed = (row.recomputed or 0) + again
+            self._view.recomputed += again
+            row.lost += goes_on and again > 0
+        if not goes_on:
+            row.changes += 1
+            row.kind, row.place = seen.change.kind, seen.change.place and hidden(seen.change.place)
+            row.explanation, row.advice = hidden(seen.change.explanation), seen.change.advice
+
+    def _forget(self) -> None:
+        if len(self._rows) <= _MOST:
+            return
+        oldest = min(self._rows[:-1], key=lambda row: row.last)
+        self._rows.remove(oldest)
+        if self._open.get(oldest.number) is oldest:
+            del self._open[oldest.number]
+
+
+def read(line: bytes) -> Seen | None:
+    """Read a line of either form; None of another one, of one that is torn, and of one with numbers that cannot be."""
+    try:
+        seen = _of_record(line) if line.startswith(MARK) else msgspec.json.decode(sound_json(line), type=Seen)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    counts = (seen.prompt_tokens, seen.cached_tokens, seen.recomputed, seen.conversation, seen.status)
+    is_sound = all(count is None or 0 <= count <= MOST for count in counts) and 0 <= seen.seconds < _LATEST
+    return seen if is_sound and 0 <= seen.sent < _LATEST else None
+
+
+def _of_record(line: bytes) -> Seen:
+    record = msgspec.json.decode(sound_json(line), type=_Record)
+    response = record.response or _Response()
+    usage = response.usage or Usage()
+    details = usage.prompt_tokens_details
+    return Seen(
+        record.sent, record.endpoint, record.status, record.seconds, model=response.model,
+        conversation=record.conversation, prompt_tokens=usage.prompt_tokens,
+        cached_tokens=None if details is None else details.cached_tokens, change=record.change,
+        recomputed=record.recomputed, edits=record.edits, fault=record.fault, is_prompt=True,
+    )  # fmt: skip
