@@ -27,7 +27,7 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
 from cachedoctor.proxy import body_fixes, record_file, relay
 from cachedoctor.proxy.body_digests import without_texts
-from cachedoctor.proxy.body_fixes import fix
+from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
 from cachedoctor.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held
 from cachedoctor.proxy.hop_headers import passing, went_through
@@ -157,7 +157,7 @@ def posted(port: int) -> tuple[int, bytes]:
         (["--upstream", "http://x", "--listen", "[]:8090"], "is no address; give HOST:PORT"),
         (["--upstream", "http://x", "--keep-text"], "--keep-text needs --record FILE"),
         (["--upstream", "http://x", "--dry-run"], "--dry-run needs --fix NAME"),
-        (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools"),
+        (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools, freeze"),
     ],
 )
 def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
@@ -303,6 +303,10 @@ def test_dry_run_says_what_the_fix_then_keeps() -> None:
     assert seen.edits == [f"strip-billing-header: dropped {len(HEADER % 'abcdf') + 2} bytes of the system prompt"]
 
 
+def fix(body: bytes, names: list[str]) -> Fixed:
+    return BodyFixer(names).fix(body, CHAT)
+
+
 BLOCK = '{"type": "text", "text": "%s"}'
 
 
@@ -335,7 +339,7 @@ def test_the_header_in_front_of_a_text_goes_with_its_line_ends() -> None:
     ],
 )
 def test_what_is_not_recognised_stays(body: str) -> None:
-    assert fix(body.encode(), ["strip-billing-header", "sort-tools"]) == (body.encode(), ())
+    assert fix(body.encode(), ["strip-billing-header", "sort-tools"]) == Fixed(body.encode())
 
 
 def test_tools_are_sorted_and_keep_their_bytes() -> None:

@@ -43,6 +43,10 @@ class Exchange(msgspec.Struct):
     """Why it ended early, empty where it did not."""
     untold: str = ""
     """Why the body was not held."""
+    reply: bytes = b""
+    """The answer as the message that clients send back, JSON; where fixes are only tried and it is whole."""
+    unfixed: str = ""
+    """Why the body was sent on unchanged although a fix had changed it, empty where it was not."""
 
 
 class Change(msgspec.Struct, omit_defaults=True):
@@ -79,12 +83,18 @@ class Seen(msgspec.Struct, omit_defaults=True):
     """Tokens of the previous prompt that this request had computed again, by the counts of the answers."""
     edits: list[str] = []
     """What fixes changed in the body, or would have changed with ``--dry-run``."""
+    dry_run: bool = False
+    """The edits were only tried: the request passed as the client sent it."""
     would_save: int | None = None
     """Tokens that the fixes would have kept in the cache; with ``--dry-run`` only."""
     would_reuse: int | None = None
     """Tokens that would have been reused with the fixes in both requests; with ``--dry-run`` only."""
+    unfixed: str = ""
+    """Why the request passed without the edits that it was first sent with: the server refused them."""
     fault: str = ""
+    """Why it ended early."""
     untold: str = ""
+    """Why its prompt is not told."""
     is_prompt: bool = False
     notes: list[str] = []
     """What befell the recording."""

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+_ESCAPE = re.compile(r"\\(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|.)")
+"""One character of a string that is written with several; two halves of a surrogate pair are one."""
 
 
 class JsonSpan(NamedTuple):
@@ -55,6 +57,19 @@ def applied(text: str, edits: list[Edit]) -> str:
     for edit in sorted(edits, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
+
+
+def inside(text: str, string: JsonSpan, offsets: list[int]) -> list[int]:
+    """Where characters of a string stand in the text; ``offsets`` in the string, ascending, its end among them."""
+    found, shift = [], string.start + 1
+    escapes = _ESCAPE.finditer(text, string.start + 1, string.end - 1)
+    escape = next(escapes, None)
+    for offset in offsets:
+        while escape is not None and escape.start() < shift + offset:
+            shift += escape.end() - escape.start() - 1
+            escape = next(escapes, None)
+        found.append(shift + offset)
+    return found
 
 
 def _items(text: str, start: int, opening: str, closing: str) -> Iterator[int]:

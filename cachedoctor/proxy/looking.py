@@ -16,7 +16,8 @@ from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, mode_switches, request_bodies, run_diff
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.proxy import body_digests, body_fixes
+from cachedoctor.proxy import body_digests
+from cachedoctor.proxy.body_fixes import BodyFixer, replied
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
 from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
 from cachedoctor.proxy.record_file import RecordFile
@@ -50,6 +51,7 @@ class Looking:
         self._files = ModelFiles(asked.tokenizer, asked.template)
         self._ask = run_diff.Ask(asked.tokenizer, asked.template)
         self._earlier = EarlierPrompts()
+        self._fixer = BodyFixer(asked.fixes) if asked.fixes and asked.dry_run else None
         self._records = None if asked.record is None else RecordFile(asked.record, asked.record_size)
 
     def close(self) -> None:
@@ -64,7 +66,7 @@ class Looking:
         seen = Seen(
             exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
             answered.model, None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
-            fault=exchange.fault, untold=exchange.untold, is_prompt=True,
+            fault=exchange.fault, untold=exchange.untold, is_prompt=True, unfixed=exchange.unfixed,
         )  # fmt: skip
         found = self._read(exchange, seen)
         if found is None:
@@ -98,7 +100,9 @@ class Looking:
         """Compare with the request before it; what may be recorded of the difference is given."""
         size = len(exchange.body or b"")
         prompt = run_diff.rendered(prompt, self._ask, self._files)
-        new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen))
+        new = Earlier(
+            prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen), exchange.reply
+        )
         before = self._earlier.follow(new)
         seen.conversation = new.conversation
         if before is None:
@@ -111,25 +115,38 @@ class Looking:
             seen.recomputed = _recomputed(before.prompt_tokens or 0, seen.prompt_tokens or 0, seen.cached_tokens or 0)
         if before.fixed is not None or new.fixed is not None:
             scale = _scale(found, seen.prompt_tokens)
-            self._promise(before.fixed or before.prompt, new.fixed or prompt, scale, seen)
+            self._promise(before, new.fixed or prompt, scale, seen)
         return compare_prompts.hashed(found)
 
     def _tried(self, exchange: Exchange, seen: Seen) -> Prompt | None:
         """The prompt as fixes would have made it, where they are only tried and would have changed something."""
         body = unpacked(exchange.body or b"", exchange.coding)
-        if not self._asked.dry_run or body is None:
+        if self._fixer is None or body is None:
             return None
-        fixed = body_fixes.fix(body, self._asked.fixes)
+        fixed = self._fixer.fix(body, exchange.path)
+        if fixed.followed is not None and exchange.reply:
+            replied(fixed.followed, json.loads(exchange.reply))
         seen.edits += fixed.edits
+        seen.dry_run = bool(fixed.edits)
         found = _parsed(fixed.body, exchange.path) if fixed.edits else None
         return None if found is None else run_diff.rendered(found.prompts[0], self._ask, self._files)
 
-    def _promise(self, a: Prompt, b: Prompt, scale: float, seen: Seen) -> None:
+    def _promise(self, before: Earlier, b: Prompt, scale: float, seen: Seen) -> None:
         """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
-        found = compare_prompts.compare(a, b, self._files.cutter, compare_prompts.Options())
+        a = before.fixed or before.prompt
+        held = a if before.reply is None else self._with_reply(a, before.reply)
+        found = compare_prompts.compare(held, b, self._files.cutter, compare_prompts.Options())
         seen.would_reuse = max(0, round(min(found.common_prefix_tokens, found.b.tokens - 1) * scale))
         if seen.cached_tokens is not None:
             seen.would_save = max(0, seen.would_reuse - seen.cached_tokens)
+
+    def _with_reply(self, prompt: Prompt, reply: dict[str, Any]) -> Prompt:
+        """A prompt and its answer, as the server holds both."""
+        messages = prompt.body.get("messages") if prompt.body is not None else None
+        if prompt.body is None or not isinstance(messages, list):
+            return prompt
+        body = prompt.body | {"messages": [*messages, reply]}
+        return run_diff.rendered(request_bodies.prompts_of(body, prompt.kind, prompt.path)[0], self._ask, self._files)
 
     def _record(self, exchange: Exchange, seen: Seen, body: dict[str, Any], change: PromptDiff | None) -> None:
         if self._records is None:
@@ -153,6 +170,8 @@ class Looking:
                 "explanation": change.explanation,
             },
             "edits": seen.edits,
+            "dry_run": seen.dry_run,
+            "unfixed": seen.unfixed,
             "body": body if kept else body_digests.without_texts(body),
         }  # fmt: skip
         note = self._records.add(json.dumps(record, separators=(",", ":")).encode())

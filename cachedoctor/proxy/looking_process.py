@@ -74,6 +74,7 @@ def blind(exchange: Exchange, why: str) -> Seen:
     return Seen(
         exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
         edits=list(exchange.edits), fault=exchange.fault, untold=exchange.untold or why, is_prompt=True,
+        unfixed=exchange.unfixed,
     )  # fmt: skip
 
 
