@@ -100,9 +100,8 @@ class Looking:
         """Compare with the request before it; what may be recorded of the difference is given."""
         size = len(exchange.body or b"")
         prompt = run_diff.rendered(prompt, self._ask, self._files)
-        new = Earlier(
-            prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen), exchange.reply
-        )
+        reply = json.loads(exchange.reply) if exchange.reply else None
+        new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen), reply)
         before = self._earlier.follow(new)
         seen.conversation = new.conversation
         if before is None:
