@@ -11,7 +11,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -20,9 +20,11 @@ from yarl import URL
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 from cachedoctor.proxy.looking_process import LookingProcess, blind
-from cachedoctor.proxy.proxy_metrics import ProxyMetrics
 from cachedoctor.proxy.relay import Relay, as_sent
 from cachedoctor.report.secrets import hidden
+
+if TYPE_CHECKING:
+    from cachedoctor.proxy.proxy_metrics import ProxyMetrics
 
 _LONGEST_HEAD = 1 << 16
 """Bytes of a line of a request's head."""
@@ -87,7 +89,7 @@ class _Serving:
     def __init__(self, plan: Plan, upstream: URL, looking: LookingProcess) -> None:
         self._plan, self._looking = plan, looking
         self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
-        self._metrics = None if plan.metrics is None else ProxyMetrics()
+        self._metrics = None if plan.metrics is None else _metrics()
         self._asked_to_end = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -173,6 +175,13 @@ class _Serving:
         while self._relay.running and not self._cut.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._cut.wait(), 0.05)
+
+
+def _metrics() -> ProxyMetrics:
+    """Counters; their library is needed by nobody else."""
+    from cachedoctor.proxy.proxy_metrics import ProxyMetrics
+
+    return ProxyMetrics()
 
 
 def _silent() -> logging.Logger:
