@@ -21,6 +21,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 from proxy_exchanges import Server, differences, free_port
+from schemas import schema_of
 
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError
@@ -112,6 +113,8 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     out, errors = proxy.process.communicate(timeout=30)
     assert proxy.process.returncode == 0
     assert errors == ""
+    for text in out.splitlines():
+        validate("proxy", json.loads(text))
     faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
     assert "the client left" in faults
     assert "Bearer" not in out
@@ -225,6 +228,12 @@ def test_only_fields_of_one_connection_stay_behind() -> None:
     assert passing([(b"Connection", b"content-length"), (b"Content-Length", b"3")]) == [(b"Content-Length", b"3")]
 
 
+def validate(name: str, told: dict[str, object]) -> None:
+    """Hold a line against its schema, in which all of its keys must stand."""
+    schema_of(name).validate(told)
+    assert set(told) <= set(schema_of(name).schema["properties"])
+
+
 def exchange(number: int, body: object, prompt: int | None = None, cached: int | None = None) -> Exchange:
     usage = {"prompt_tokens": prompt, "prompt_tokens_details": {"cached_tokens": cached}}
     answer = b"" if prompt is None else json.dumps({"id": "a", "choices": [], "usage": usage}).encode()
@@ -260,6 +269,10 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
     assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; goes on")
     text = (tmp_path / "r.jsonl").read_text()
     assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
+    for one in seen:
+        validate("proxy", msgspec.to_builtins(one))
+    for record in text.splitlines():
+        validate("proxy-record", json.loads(record))
     for word in ("Claude", "rules", "abcd", "file", "Another"):
         assert word not in text
     assert len(inputs.load_sent(str(tmp_path / "r.jsonl"))) == 4

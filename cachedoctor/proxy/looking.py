@@ -6,6 +6,7 @@ Runs in a process of its own (``looking_process``), one request after the other.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,12 +20,26 @@ from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.proxy import body_digests
 from cachedoctor.proxy.body_fixes import BodyFixer, replied
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
-from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
+from cachedoctor.proxy.exchange import (
+    Asked,
+    Change,
+    Exchange,
+    Record,
+    RecordedChange,
+    RecordedDetails,
+    RecordedResponse,
+    RecordedUsage,
+    Seen,
+)
 from cachedoctor.proxy.record_file import RecordFile
 from cachedoctor.proxy.unpacked import unpacked
 from cachedoctor.report.secrets import hidden
 
 _CUT_OFF = "the body is not JSON that can be read"
+
+
+_AROUND = 40
+"""Code points that a template writes between the parts of a reply."""
 
 
 class _Answered(NamedTuple):
@@ -132,48 +147,27 @@ class Looking:
 
     def _promise(self, before: Earlier, b: Prompt, scale: float, seen: Seen) -> None:
         """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
-        a = before.fixed or before.prompt
-        held = a if before.reply is None else self._with_reply(a, before.reply)
-        found = compare_prompts.compare(held, b, self._files.cutter, compare_prompts.Options())
-        seen.would_reuse = max(0, round(min(found.common_prefix_tokens, found.b.tokens - 1) * scale))
+        a, cutter = before.fixed or before.prompt, self._files.cutter
+        found = compare_prompts.compare(a, b, cutter, compare_prompts.Options())
+        common = found.common_prefix_tokens
+        if before.reply is not None and b.text.startswith(a.text):
+            held = b.text[: _with_reply(b.text, len(a.text), before.reply)]
+            common = max(common, len(cutter.encode(held)) + cutter.leading(held))
+        seen.would_reuse = max(0, round(min(common, found.b.tokens - 1) * scale))
         if seen.cached_tokens is not None:
             seen.would_save = max(0, seen.would_reuse - seen.cached_tokens)
-
-    def _with_reply(self, prompt: Prompt, reply: dict[str, Any]) -> Prompt:
-        """A prompt and its answer, as the server holds both."""
-        messages = prompt.body.get("messages") if prompt.body is not None else None
-        if prompt.body is None or not isinstance(messages, list):
-            return prompt
-        body = prompt.body | {"messages": [*messages, reply]}
-        return run_diff.rendered(request_bodies.prompts_of(body, prompt.kind, prompt.path)[0], self._ask, self._files)
 
     def _record(self, exchange: Exchange, seen: Seen, body: dict[str, Any], change: PromptDiff | None) -> None:
         if self._records is None:
             return
         kept = self._asked.keep_text
-        # One order of keys: the first one marks the file.
-        record = {
-            "recorder": "cachedoctor proxy",
-            "version": 1,
-            "texts": "kept" if kept else "digests",
-            "sent": seen.sent,
-            "endpoint": seen.path,
-            "status": seen.status,
-            "seconds": round(seen.seconds, 6),
-            "fault": seen.fault,
-            "response": _told(seen),
-            "conversation": seen.conversation,
-            "recomputed": seen.recomputed,
-            "change": None if change is None or change.first is None else {
-                "kind": change.first.kind, "field": change.first.field, "place": change.first.place,
-                "explanation": change.explanation,
-            },
-            "edits": seen.edits,
-            "dry_run": seen.dry_run,
-            "unfixed": seen.unfixed,
-            "body": body if kept else body_digests.without_texts(body),
-        }  # fmt: skip
-        note = self._records.add(json.dumps(record, separators=(",", ":")).encode())
+        record = Record(
+            "cachedoctor proxy", 1, "kept" if kept else "digests", seen.sent, seen.path, seen.status,
+            round(seen.seconds, 6), seen.fault, _told(seen), seen.conversation, seen.recomputed, _recorded(change),
+            seen.edits, seen.dry_run, seen.unfixed, body if kept else body_digests.without_texts(body),
+        )  # fmt: skip
+        # Not as msgspec writes JSON: a body may hold halves of surrogates.
+        note = self._records.add(json.dumps(msgspec.to_builtins(record), separators=(",", ":")).encode())
         if note:
             seen.notes.append(note)
 
@@ -219,6 +213,27 @@ def _change(found: PromptDiff, prompt_tokens: int | None) -> Change:
     )
 
 
+def _with_reply(text: str, at: int, reply: dict[str, Any]) -> int:
+    """How far a prompt is that of before, which ends at ``at``, and its reply as it was generated."""
+    for said in _said(reply):
+        start = text.find(said, at, at + len(said) + _AROUND)
+        if start < 0:
+            break
+        at = start + len(said)
+    return at
+
+
+def _said(reply: dict[str, Any]) -> Iterator[str]:
+    """The texts of a reply in the order in which models write them."""
+    content = reply.get("content")
+    blocks = content if isinstance(content, list) else [{"text": content}]
+    texts = [reply.get(key) for key in ("reasoning_content", "reasoning", "thinking")]
+    texts += [block.get(key) for block in blocks if isinstance(block, dict) for key in ("thinking", "text")]
+    calls = [call.get("function") or {} for call in reply.get("tool_calls") or () if isinstance(call, dict)]
+    texts += [call.get(key) for call in calls for key in ("name", "arguments")]
+    return (text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
 def _recomputed(before: int, prompt: int, cached: int) -> int:
     """Tokens of the prompt before that were computed again; the last token of a prompt always is."""
     return max(0, min(before, prompt - 1) - cached)
@@ -229,14 +244,18 @@ def _scale(found: PromptDiff, prompt_tokens: int | None) -> float:
     return prompt_tokens / found.b.tokens if prompt_tokens is not None and found.b.tokens and not found.exact else 1.0
 
 
-def _told(seen: Seen) -> dict[str, Any]:
+def _told(seen: Seen) -> RecordedResponse:
     """Counts in the form that every reader of responses knows."""
-    usage: dict[str, Any] = {}
-    if seen.prompt_tokens is not None:
-        usage["prompt_tokens"] = seen.prompt_tokens
-        if seen.cached_tokens is not None:
-            usage["prompt_tokens_details"] = {"cached_tokens": seen.cached_tokens}
-    return {"model": seen.model, "usage": usage}
+    cached = None if seen.cached_tokens is None else RecordedDetails(seen.cached_tokens)
+    return RecordedResponse(
+        seen.model, RecordedUsage(seen.prompt_tokens, None if seen.prompt_tokens is None else cached)
+    )
+
+
+def _recorded(change: PromptDiff | None) -> RecordedChange | None:
+    if change is None or change.first is None:
+        return None
+    return RecordedChange(change.first.kind, change.first.field, change.first.place, change.explanation)
 
 
 def looked(looking: Looking, data: bytes) -> bytes:

@@ -56,19 +56,19 @@ def played(case: Faulty, kind: str, folder: Path, *options: str) -> list[dict[st
         template.write_text(TEMPLATES[name])
         served += ["--chat-template-file", str(template)]
         rendered += ["--template", str(template)]
-    rendered = rendered if "--tokenizer" not in options else []
-    options = tuple(option for option in options if option != "--tokenizer")
-    with Server(11549, model, served, {}, folder / "server.log") as server:
-        with proxy(server.port, *options, *rendered) as (port, lines):
-            client = Process("proxy", [], {}, port, folder / "none.log", 1)
-            said: list[Message] = []
-            for n in range(TURNS):
-                said.append(asked(n))
-                body = {"max_tokens": case.tokens, "temperature": 0, **case.body(n, said)}
-                status, answer = client.post(case.path, body)
-                if status != 200:
-                    raise AssertionError(f"{case.name}: refused: {answer}")
-                said.append(reply(answer))
+    with (
+        Server(11549, model, served, {}, folder / "server.log") as server,
+        proxy(server.port, *options, *rendered) as (port, lines),
+    ):
+        client = Process("proxy", [], {}, port, folder / "none.log", 1)
+        said: list[Message] = []
+        for n in range(TURNS):
+            said.append(asked(n))
+            body = {"max_tokens": case.tokens, "temperature": 0, **case.body(n, said)}
+            status, answer = client.post(case.path, body)
+            if status != 200:
+                raise AssertionError(f"{case.name}: refused: {answer}")
+            said.append(reply(answer))
     return lines
 
 
@@ -80,19 +80,17 @@ def reply(answer: dict[str, Any]) -> Message:
     return {k: v for k, v in message.items() if k in ("role", "content", "reasoning_content")}
 
 
-def tried(case: Faulty, kind: str, exact: bool) -> bool:
+def tried(case: Faulty, kind: str) -> bool:
     """Say what one case brings; whether it is what was promised."""
-    estimated = () if exact else ("--tokenizer",)
     with tempfile.TemporaryDirectory(prefix="cachedoctor-proxy-") as folder:
-        dry = played(case, kind, Path(folder), "--fix", case.fix, "--dry-run", *estimated)
-        real = played(case, kind, Path(folder), "--fix", case.fix, *estimated)
+        dry = played(case, kind, Path(folder), "--fix", case.fix, "--dry-run")
+        real = played(case, kind, Path(folder), "--fix", case.fix)
     promised = [line["would_reuse"] if "would_reuse" in line else line["cached_tokens"] for line in dry[1:]]
     before, after = ([line["cached_tokens"] for line in lines[1:]] for lines in (dry, real))
     near = [abs(p - a) <= max(NEAR * p, FRAME) for p, a in zip(promised, after, strict=True)]
     total = abs(sum(promised) - sum(after)) / max(1, sum(after))
     good = all(near) and total <= NEAR and sum(after) > sum(before) and any(line.get("edits") for line in real)
-    how = "" if exact else ", counts estimated"
-    print(f"{'right ' if good else 'FAILED'} {case.fix} for {case.name} ({kind}{how})", flush=True)
+    print(f"{'right ' if good else 'FAILED'} {case.fix} for {case.name} ({kind})", flush=True)
     print(f"       prompts {[line['prompt_tokens'] for line in real[1:]]}")
     print(f"       reused without it {before}, promised {promised}, with it {after}: off by {100 * total:.2f} %")
     if not good:
@@ -106,12 +104,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="sh scripts/e2e proxy", description="Fixes, promised and then applied.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(known)}")
     parser.add_argument("--kind", default="dense", choices=sorted(models.KINDS))
-    parser.add_argument("--estimated", action="store_true", help="give the proxy no tokenizer: its counts are scaled")
     given = parser.parse_args()
     names = given.names or list(known)
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no case {', '.join(unknown)}")
-    failed = [name for name in names if not tried(known[name], given.kind, not given.estimated)]
+    failed = [name for name in names if not tried(known[name], given.kind)]
     print(f"{len(names) - len(failed)} of {len(names)} as promised")
     return 1 if failed else 0
 

@@ -87,7 +87,8 @@ THINKING = (
 )
 # As the templates of some models: all system messages stand in front.
 HOISTING = (
-    "{%- for m in messages if m.role == 'system' %}{{- '<|im_start|>system\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
+    "{%- for m in messages if m.role == 'system' %}"
+    "{{- '<|im_start|>system\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
     "{%- for m in messages if m.role != 'system' %}{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') }}"
     "{{- '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
