@@ -34,6 +34,7 @@ from cachedoctor.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held
 from cachedoctor.proxy.hop_headers import passing, went_through
 from cachedoctor.proxy.looking import Looking
 from cachedoctor.proxy.record_file import RecordFile
+from cachedoctor.proxy.reply_copy import ReplyCopy
 from cachedoctor.proxy.request_lines import line
 from cachedoctor.proxy.unpacked import unpacked
 
@@ -202,7 +203,7 @@ def test_a_path_that_is_told_holds_no_password_and_can_be_written(target: str, p
     request = make_mocked_request("POST", "/")
     request._message = request._message._replace(path=target)
     request._headers = CIMultiDict({"Content-Encoding": "\udcff"})  # type: ignore[assignment]
-    found = relay._Passage(request, BodyCopy(Held()), Asked()).exchange()
+    found = relay._Passage(request, Held(), Asked()).exchange()
     assert found.path == path
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Exchange) == found
 
@@ -468,8 +469,28 @@ def test_copies_are_bounded() -> None:
     assert held.take(EACH + 10)
 
 
+def test_answers_share_one_bound_with_bodies() -> None:
+    held = Held(100)
+    line = b'data: {"usage": {"prompt_tokens":3}}\n'
+    streams = [AnswerCopy(held, is_stream=True) for _ in range(3)]
+    for copy in streams:
+        copy.add(b"data: words\n" * 20 + line)
+    assert [copy.told() for copy in streams] == [line, line, b""]
+    whole = AnswerCopy(held, is_stream=False)
+    whole.add(b"x" * 20)
+    whole.add(b"x" * 20)
+    assert whole.told() == b""
+    assert sum(copy.size for copy in [*streams, whole]) == 2 * len(line)
+    held.give_back(2 * len(line))
+    assert held.take(100)
+    assert not held.take(1)
+    long = ReplyCopy(Held(10), is_stream=False)
+    long.add(b'{"choices":[]}')
+    assert (long.message(), long.size) == (None, 0)
+
+
 def test_of_a_stream_only_what_tells_is_kept() -> None:
-    copy = AnswerCopy(is_stream=True)
+    copy = AnswerCopy(Held(), is_stream=True)
     for part in (b'data: {"choices":["a"]}\n\nda', b'ta: {"usa', b'ge": {"prompt_tokens":3}}\n', b"\ndata: [DONE]\n\n"):
         copy.add(part)
     assert copy.told() == b'data: {"usage": {"prompt_tokens":3}}\ndata: [DONE]\n'

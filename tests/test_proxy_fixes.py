@@ -16,6 +16,7 @@ from yarl import URL
 
 from cachedoctor.proxy.body_fixes import NAMES, BodyFixer, Fixed, replied
 from cachedoctor.proxy.exchange import Asked, Exchange
+from cachedoctor.proxy.held_bytes import Held
 from cachedoctor.proxy.json_spans import inside, items, top
 from cachedoctor.proxy.known_conversation import EACH, MOST, KnownConversation, KnownConversations
 from cachedoctor.proxy.looking import Looking
@@ -271,7 +272,7 @@ def test_a_stream_is_the_message_that_clients_send_back() -> None:
               {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]  # fmt: skip
     lines = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
     data = "".join([": ping\n\n", *lines, 'data: {"choices":[],"usage":{}}\n\ndata: [DONE]\n\n']).encode()
-    copy = ReplyCopy(is_stream=True)
+    copy = ReplyCopy(Held(), is_stream=True)
     for at in range(0, len(data), 7):
         assert not copy.is_over
         copy.add(data[at : at + 7])
@@ -290,7 +291,7 @@ def test_a_stream_of_blocks_is_a_message_too() -> None:
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'}},
         {"type": "message_stop"},
     ]
-    copy = ReplyCopy(is_stream=True)
+    copy = ReplyCopy(Held(), is_stream=True)
     copy.add("".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode())
     thought = {"type": "thinking", "thinking": "Hm", "signature": "s"}
     assert copy.is_over
@@ -301,10 +302,10 @@ def test_a_stream_of_blocks_is_a_message_too() -> None:
     "data", [b"data: [1]\n", b'data: {"choices":[{"index":1,"delta":{}}]}\n', b'data: {"choices":[{"delta":3}]}\n', b""]
 )
 def test_an_answer_that_is_odd_is_not_told(data: bytes) -> None:
-    copy = ReplyCopy(is_stream=True)
+    copy = ReplyCopy(Held(), is_stream=True)
     copy.add(data)
     assert copy.message() is None
-    whole = ReplyCopy(is_stream=False)
+    whole = ReplyCopy(Held(), is_stream=False)
     whole.add(data)
     assert whole.message() is None
 

@@ -94,7 +94,7 @@ class Relay:
             return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
         if self.is_closing:
             return _refused(503, "the proxy is about to end")
-        passage = _Passage(request, BodyCopy(self.held), self._asked, self._fixer)
+        passage = _Passage(request, self.held, self._asked, self._fixer)
         self.running += 1
         try:
             return await self._passed(passage)
@@ -103,7 +103,7 @@ class Relay:
             raise
         finally:
             self.running -= 1
-            self._ended(passage.exchange(), passage.copy.size)
+            self._ended(passage.exchange(), passage.room)
 
     async def _passed(self, passage: _Passage) -> web.StreamResponse:
         try:
@@ -139,8 +139,8 @@ class Relay:
 class _Passage:
     """One request on its way."""
 
-    def __init__(self, request: web.BaseRequest, copy: BodyCopy, asked: Asked, fixer: BodyFixer | None = None) -> None:
-        self.request, self.copy, self._asked, self._fixer = request, copy, asked, fixer
+    def __init__(self, request: web.BaseRequest, held: Held, asked: Asked, fixer: BodyFixer | None = None) -> None:
+        self.request, self.copy, self._held, self._asked, self._fixer = request, BodyCopy(held), held, asked, fixer
         self.fault = ""
         self._sent, self._begun = time.time(), time.perf_counter()
         self._status = 0
@@ -212,9 +212,9 @@ class _Passage:
         self.request[_FIELDS] = fields
         self._answer_coding = answer.headers.get(hdrs.CONTENT_ENCODING, "")
         is_stream = answer.content_type == "text/event-stream" and not self._answer_coding
-        self._answer = AnswerCopy(is_stream)
+        self._answer = AnswerCopy(self._held, is_stream)
         if self._asked.dry_run or "keep-reasoning" in self._asked.fixes:
-            self._reply = ReplyCopy(is_stream)
+            self._reply = ReplyCopy(self._held, is_stream)
         if self.request.version < HttpVersion11 and hdrs.CONTENT_LENGTH not in answer.headers:
             out.force_close()
         await out.prepare(self.request)
@@ -262,6 +262,11 @@ class _Passage:
         self.fault = _words(error)
         self._status = 502
         return _refused(502, f"{upstream.origin()}: {self.fault}")
+
+    @property
+    def room(self) -> int:
+        """Bytes of room that its copies take."""
+        return sum(copy.size for copy in (self.copy, self._answer, self._reply) if copy is not None)
 
     def exchange(self) -> Exchange:
         """What passed."""

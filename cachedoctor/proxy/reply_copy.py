@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.proxy.held_bytes import Held
+
 MOST = 256 << 10
-"""Bytes of an answer's texts: a longer one is not told."""
+"""Bytes of an answer that are held: a longer one is not told."""
 _FIELDS = ("content", "reasoning_content", "reasoning", "thinking")
 _BLOCK_FIELDS = {
     "text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "input",
@@ -19,17 +21,18 @@ _BLOCK_FIELDS = {
 class ReplyCopy:
     """Puts an answer together while it passes."""
 
-    def __init__(self, is_stream: bool) -> None:
-        self._is_stream = is_stream
+    def __init__(self, held: Held, is_stream: bool) -> None:
+        self._held, self._is_stream = held, is_stream
+        self.size = 0
+        """Bytes of room that it takes."""
         self._line = bytearray()
-        self._size = 0
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
         """By block and field."""
         self._is_odd = False
-        """It is too long, has several choices, or is no answer that is known here."""
+        """It is too long, others took the room, or it has several choices, or is none that is known here."""
         self.is_over = False
         """The last event of the stream has passed; of other answers only their end tells."""
 
@@ -39,6 +42,7 @@ class ReplyCopy:
         for end in whole:
             self._grow(end)
             self._hear(bytes(self._line))
+            self._give_back(len(self._line))
             self._line.clear()
         self._grow(rest)
 
@@ -69,11 +73,19 @@ class ReplyCopy:
         return {"role": "assistant", "content": list(found.values())}
 
     def _grow(self, part: bytes) -> None:
-        self._size += len(part) if not self._is_stream else 0
-        if self._size > MOST or len(self._line) + len(part) > MOST:
-            self._is_odd = True
+        self._take_room(len(part))
         if not self._is_odd:
             self._line += part
+
+    def _take_room(self, size: int) -> None:
+        if self._is_odd or self.size + size > MOST or not self._held.take(size):
+            self._is_odd = True
+        else:
+            self.size += size
+
+    def _give_back(self, size: int) -> None:
+        self._held.give_back(size)
+        self.size -= size
 
     def _hear(self, line: bytes) -> None:
         """Take an event of a stream."""
@@ -87,8 +99,6 @@ class ReplyCopy:
             self._take(event)
         except (msgspec.DecodeError, AttributeError, KeyError, TypeError, RecursionError):
             self._is_odd = True
-        if self._size > MOST:
-            self._is_odd = True
 
     def _take(self, event: dict[str, Any]) -> None:
         match event.get("type"):
@@ -98,7 +108,7 @@ class ReplyCopy:
                 field = _BLOCK_FIELDS.get(event["delta"]["type"])
                 if field is not None:
                     more = event["delta"]["partial_json" if field == "input" else field]
-                    self._size += len(more)
+                    self._take_room(len(more))
                     self._pieces.setdefault((event["index"], field), []).append(more)
             case "message_stop":
                 self.is_over = True
@@ -110,14 +120,14 @@ class ReplyCopy:
         for key in _FIELDS:
             if isinstance(delta.get(key), str) and delta[key]:
                 self._texts.setdefault(key, []).append(delta[key])
-                self._size += len(delta[key])
+                self._take_room(len(delta[key]))
         for call in delta.get("tool_calls") or ():
             known = self._calls.setdefault(call.get("index", 0), {"id": None, "name": [], "arguments": []})
             known["id"] = known["id"] or call.get("id")
             for key in ("name", "arguments"):
                 more = (call.get("function") or {}).get(key) or ""
                 known[key].append(more)
-                self._size += len(more)
+                self._take_room(len(more))
 
 
 def _of_whole(data: bytes) -> dict[str, Any] | None:
