@@ -138,6 +138,31 @@ def test_a_server_that_is_down_is_a_502_of_one_line() -> None:
         found.process.kill()
 
 
+@pytest.mark.sweep  # two more processes
+def test_told_twice_it_ends_at_once(server: Server) -> None:
+    """One request is endless, and a body takes a fix and what looks at it many seconds."""
+    found = Proxy(f"http://127.0.0.1:{server.port}", "--fix", "freeze-clock", "--fix", "pin-mid-system")
+    body = json.dumps({"messages": [{"role": "user", "content": "word 12:30 "}] * 400_000}).encode()
+    clients = []
+    try:
+        for path, sent in ((b"/endless", b"{}"), (b"/v1/x", body)):
+            clients.append(socket.create_connection(("127.0.0.1", found.port)))
+            clients[-1].sendall(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path, len(sent)) + sent)
+        assert clients[0].recv(9) == b"HTTP/1.1 "
+        found.process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            found.process.wait(1)
+        begun = time.monotonic()
+        found.process.send_signal(signal.SIGINT)
+        out, errors = found.process.communicate(timeout=60)
+        assert time.monotonic() - begun < 5
+    finally:
+        found.process.kill()
+    assert (found.process.returncode, errors) == (130, "")
+    told = [json.loads(text) for text in out.splitlines()]
+    assert [one["fault"] for one in told] == ["the proxy was ended"] * 2
+
+
 def test_it_knows_its_own_requests() -> None:
     name = b"cachedoctor-0123"
     assert went_through([(b"Via", b"1.1 other, 1.1 " + name)], name.decode())

@@ -22,6 +22,8 @@ from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 
 _MOST_WAITING = 256
 """Requests that wait to be looked at."""
+_PATIENCE = 0.2
+"""Seconds for the request that is looked at when all is to end at once."""
 
 _Done = Callable[[Seen], None]
 
@@ -44,14 +46,24 @@ class LookingProcess:
         else:
             self._queue.put((exchange, done))
 
-    def close(self) -> None:
-        """Look at what waits, then end."""
+    def close(self, at_once: bool = False) -> None:
+        """Look at what waits, then end; ``at_once``: what waits is only told, and a record that takes long is lost."""
+        if at_once:
+            self._skip()
         self._queue.put(None)
-        self._thread.join()
+        self._thread.join(_PATIENCE if at_once else None)
         with contextlib.suppress(OSError):
-            self._pipe.send_bytes(b"")
-        self._process.join(5)
+            if not self._thread.is_alive():
+                self._pipe.send_bytes(b"")
+        self._process.join(_PATIENCE if at_once else 5)
         self.kill()
+
+    def _skip(self) -> None:
+        """Tell what waits."""
+        with contextlib.suppress(queue.Empty):
+            while item := self._queue.get_nowait():
+                exchange, done = item
+                done(blind(exchange, "the proxy was ended before it was looked at"))
 
     def kill(self) -> None:
         """End it at once."""

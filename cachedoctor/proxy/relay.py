@@ -8,11 +8,12 @@ leaves, that connection is closed at once, by which servers know that nobody wai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from aiohttp import (
@@ -68,6 +69,8 @@ class Relay:
         self.running = 0
         """Requests under way."""
         self.is_closing = False
+        self.is_cut = False
+        """Requests that are under way are to break off."""
         self._session: ClientSession | None = None
 
     async def open(self) -> None:
@@ -99,7 +102,7 @@ class Relay:
         try:
             return await self._passed(passage)
         except BaseException as error:
-            passage.fault = passage.fault or _cause(error)
+            passage.fault = passage.fault or (_CUT if self.is_cut else _cause(error))
             raise
         finally:
             self.running -= 1
@@ -119,7 +122,7 @@ class Relay:
 
     def _sent(
         self, passage: _Passage, body: AsyncIterator[bytes] | None, size: int | None
-    ) -> AbstractAsyncContextManager[ClientResponse]:
+    ) -> contextlib.AbstractAsyncContextManager[ClientResponse]:
         """Send a request with a body, and its length where that is known."""
         if self._session is None:
             raise RuntimeError("the relay is not open")
@@ -176,7 +179,8 @@ class _Passage:
                 return _both(begun, arriving), size
         whole = self.copy.whole() or b""
         begun.clear()
-        self._fixed = await asyncio.to_thread(fixer.fix, whole, _path(self.request).partition("?")[0])
+        path = _path(self.request).partition("?")[0]
+        self._fixed = await _aside(lambda: fixer.fix(whole, path))
         return _pieces(self._fixed.body), None if size is None else len(self._fixed.body)
 
     def is_refused(self, status: int) -> bool:
@@ -283,6 +287,7 @@ class _Passage:
 
 
 _CLIENT = "the client left"
+_CUT = "the proxy was ended"
 
 
 def _path(request: web.BaseRequest) -> str:
@@ -320,6 +325,30 @@ def _decoded(fields: list[tuple[bytes, bytes]]) -> CIMultiDict[str]:
     for name, value in fields:
         found.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
     return found
+
+
+async def _aside(work: Callable[[], Fixed]) -> Fixed:
+    """Do something in a thread that does not hold up the end of the proxy, as those of asyncio do."""
+    loop, found = asyncio.get_running_loop(), asyncio.Future[Fixed]()
+
+    def settle(result: Fixed | None, error: BaseException | None) -> None:
+        if found.done():  # the client has left
+            return
+        if result is None:
+            found.set_exception(error or RuntimeError("no result"))
+        else:
+            found.set_result(result)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Fixed | None, BaseException | None] = (work(), None)
+        except BaseException as error:
+            outcome = (None, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await found
 
 
 async def _both(begun: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

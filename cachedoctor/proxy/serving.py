@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,7 +79,7 @@ def serve(plan: Plan) -> bool:
     looking = LookingProcess(plan.asked)
     try:
         cut = asyncio.run(_Serving(plan, url, looking).run())
-        looking.close()
+        looking.close(at_once=cut)
     except BaseException:
         looking.kill()
         raise
@@ -90,6 +91,7 @@ class _Serving:
         self._plan, self._looking = plan, looking
         self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
         self._metrics = None if plan.metrics is None else _metrics()
+        self._telling = threading.Lock()
         self._asked_to_end = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -151,9 +153,10 @@ class _Serving:
             self._tell(seen)
 
     def _tell(self, seen: Seen) -> None:
-        if self._metrics is not None:
-            self._metrics.count(seen)
-        self._plan.tell(seen)
+        with self._telling:  # when all ends at once, two threads have something to tell
+            if self._metrics is not None:
+                self._metrics.count(seen)
+            self._plan.tell(seen)
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -175,6 +178,7 @@ class _Serving:
         while self._relay.running and not self._cut.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._cut.wait(), 0.05)
+        self._relay.is_cut = self._cut.is_set()
 
 
 def _metrics() -> ProxyMetrics:
