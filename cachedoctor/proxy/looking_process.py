@@ -24,6 +24,7 @@ _MOST_WAITING = 256
 """Requests that wait to be looked at."""
 _PATIENCE = 0.2
 """Seconds for the request that is looked at when all is to end at once."""
+_ENDED = "the proxy was ended before it was looked at"
 
 _Done = Callable[[Seen], None]
 
@@ -34,8 +35,9 @@ class LookingProcess:
     def __init__(self, asked: Asked) -> None:
         """Start it; raises CacheDoctorError where it cannot do what was asked."""
         self._asked = asked
-        self._queue: queue.Queue[tuple[Exchange, _Done] | None] = queue.Queue()
+        self._queue: queue.SimpleQueue[tuple[Exchange, _Done] | None] = queue.SimpleQueue()
         self._process, self._pipe = _started(asked)
+        self._is_ending = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -48,14 +50,17 @@ class LookingProcess:
 
     def close(self, at_once: bool = False) -> None:
         """Look at what waits, then end; ``at_once``: what waits is only told, and a record that takes long is lost."""
+        self._is_ending = True
         if at_once:
             self._skip()
         self._queue.put(None)
         self._thread.join(_PATIENCE if at_once else None)
+        if self._thread.is_alive():
+            self.kill()
+            self._thread.join()
         with contextlib.suppress(OSError):
-            if not self._thread.is_alive():
-                self._pipe.send_bytes(b"")
-        self._process.join(_PATIENCE if at_once else 5)
+            self._pipe.send_bytes(b"")
+        self._process.join(5)
         self.kill()
 
     def _skip(self) -> None:
@@ -63,7 +68,7 @@ class LookingProcess:
         with contextlib.suppress(queue.Empty):
             while item := self._queue.get_nowait():
                 exchange, done = item
-                done(blind(exchange, "the proxy was ended before it was looked at"))
+                done(blind(exchange, _ENDED))
 
     def kill(self) -> None:
         """End it at once."""
@@ -76,6 +81,9 @@ class LookingProcess:
                 self._pipe.send_bytes(msgspec.msgpack.encode(exchange))
                 done(msgspec.msgpack.decode(self._pipe.recv_bytes(), type=Seen))
             except (OSError, EOFError):
+                if self._is_ending:
+                    done(blind(exchange, _ENDED))
+                    continue
                 done(blind(exchange, "what looks at requests ended; it is started again"))
                 with contextlib.suppress(CacheDoctorError):
                     self._process, self._pipe = _started(self._asked)

@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import socket
-import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,12 +78,24 @@ def serve(plan: Plan) -> bool:
     url = upstream_url(plan.upstream)
     looking = LookingProcess(plan.asked)
     try:
-        cut = asyncio.run(_Serving(plan, url, looking).run())
+        serving = _Serving(plan, url, looking)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            cut = runner.run(serving.run())
         looking.close(at_once=cut)
+        serving.tell_looked()
     except BaseException:
         looking.kill()
         raise
     return cut
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, which lets less wait on a busy machine; that of asyncio where it is not installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 class _Serving:
@@ -91,7 +103,8 @@ class _Serving:
         self._plan, self._looking = plan, looking
         self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
         self._metrics = None if plan.metrics is None else _metrics()
-        self._telling = threading.Lock()
+        self._looked_at: deque[tuple[Seen, int]] = deque()
+        """What is to be told, with the room that it takes."""
         self._asked_to_end = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -142,21 +155,21 @@ class _Serving:
 
     def _looked(self, seen: Seen, room: int) -> None:
         """Called from another thread, or at once."""
+        self._looked_at.append((seen, room))
+        with contextlib.suppress(RuntimeError):  # the loop has ended; what was in its way is told all the same
+            self._loop.call_soon_threadsafe(self.tell_looked)
 
-        def told() -> None:
+    def tell_looked(self) -> None:
+        """Tell what has been looked at."""
+        while self._looked_at:
+            seen, room = self._looked_at.popleft()
             self._relay.held.give_back(room)
             self._tell(seen)
 
-        try:
-            self._loop.call_soon_threadsafe(told)
-        except RuntimeError:  # the loop has ended; what was in its way is told all the same
-            self._tell(seen)
-
     def _tell(self, seen: Seen) -> None:
-        with self._telling:  # when all ends at once, two threads have something to tell
-            if self._metrics is not None:
-                self._metrics.count(seen)
-            self._plan.tell(seen)
+        if self._metrics is not None:
+            self._metrics.count(seen)
+        self._plan.tell(seen)
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
