@@ -163,6 +163,28 @@ def test_told_twice_it_ends_at_once(server: Server) -> None:
     assert [one["fault"] for one in told] == ["the proxy was ended"] * 2
 
 
+@pytest.mark.sweep  # two more processes
+def test_told_twice_it_does_not_look_at_what_waits(server: Server) -> None:
+    found = Proxy(f"http://127.0.0.1:{server.port}")
+    body = json.dumps({"messages": [{"role": "user", "content": "word 12:30 "}] * 50_000}).encode()
+    try:
+        for _ in range(6):
+            client = http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)
+            client.request("POST", "/v1/x", body, {"X-Seed": "5"})
+            client.getresponse().read()
+            client.close()
+        found.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        found.process.send_signal(signal.SIGINT)
+        out, errors = found.process.communicate(timeout=60)
+    finally:
+        found.process.kill()
+    assert (found.process.returncode, errors) == (130, "")
+    told = [json.loads(text).get("untold") for text in out.splitlines()]
+    assert len(told) == 6
+    assert "the proxy was ended before it was looked at" in told
+
+
 def test_it_knows_its_own_requests() -> None:
     name = b"cachedoctor-0123"
     assert went_through([(b"Via", b"1.1 other, 1.1 " + name)], name.decode())

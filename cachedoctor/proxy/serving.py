@@ -81,12 +81,22 @@ def serve(plan: Plan) -> bool:
         serving = _Serving(plan, url, looking)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             cut = runner.run(serving.run())
-        looking.close(at_once=cut)
+        cut = _closed(looking, cut)
         serving.tell_looked()
     except BaseException:
         looking.kill()
         raise
     return cut
+
+
+def _closed(looking: LookingProcess, at_once: bool) -> bool:
+    """End what looks at requests; gives whether something was cut off, by now at the latest."""
+    try:
+        looking.close(at_once)
+    except KeyboardInterrupt:  # the loop, which hears signals, has ended
+        looking.close(at_once=True)
+        return True
+    return at_once
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -105,6 +115,7 @@ class _Serving:
         self._metrics = None if plan.metrics is None else _metrics()
         self._looked_at: deque[tuple[Seen, int]] = deque()
         """What is to be told, with the room that it takes."""
+        self._caught: list[signal.Signals] = []
         self._asked_to_end = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -131,6 +142,7 @@ class _Serving:
             for runner in runners:
                 await runner.cleanup()
             await self._relay.close()
+            self._leave_signals()
         return self._cut.is_set()
 
     def _app(self) -> web.Application:
@@ -177,6 +189,13 @@ class _Serving:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
                     self._loop.add_signal_handler(number, self._struck)
+                    self._caught.append(number)
+
+    def _leave_signals(self) -> None:
+        """From here on one raises KeyboardInterrupt; uvloop would go on swallowing them."""
+        for number in self._caught:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.default_int_handler)
 
     def _struck(self) -> None:
         if self._asked_to_end.is_set():
