@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 from conftest import ROOT
 from yarl import URL
 
-from cachedoctor.proxy.body_fixes import NAMES, BodyFixer, Fixed, replied
+from cachedoctor.proxy.body_fixes import NAMES, BodyFixer, Fixed
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.held_bytes import Held
 from cachedoctor.proxy.json_spans import inside, items, top
@@ -147,8 +147,7 @@ def test_reasoning_that_an_answer_had_is_put_back() -> None:
     again = call | {"id": "c2", "function": {"name": "read", "arguments": '{"a":1}'}}
     fixer = BodyFixer(["keep-reasoning"])
     first = fixer.fix(json.dumps(talk("Be kind", user("Hi"))).encode(), CHAT)
-    assert first.followed is not None
-    replied(first.followed, said)
+    first.replied(said)
     result = {"role": "tool", "tool_call_id": "c2", "content": "1"}
     sent = talk("Be kind", user("Hi"), {"role": "assistant", "tool_calls": [again], "content": ""}, result)
     found = fixer.fix(json.dumps(sent).encode(), CHAT)
@@ -216,6 +215,8 @@ def test_where_servers_move_system_messages_they_become_those_of_the_user() -> N
     found = [json.loads(one.body)["messages"] for one in fixed("pin-mid-system", *bodies, path=MESSAGES)]
     assert found[0] == [user("Hi"), use, result, NOTE | {"role": "user"}]
     assert found[1] == [*found[0], reply("Ho"), user("And?"), LATER | {"role": "user"}]
+    counted = fixed("pin-mid-system", bodies[0], path=f"{MESSAGES}/count_tokens")[0]
+    assert json.loads(counted.body)["messages"] == found[0]
     between = {"messages": [user("Hi"), use, NOTE, result]}
     assert fixed("pin-mid-system", between, path=MESSAGES)[0].edits == ()
 
@@ -250,6 +251,7 @@ def test_memory_is_bounded() -> None:
     before = [one for one, _ in known._kept.values()]
     assert known.follow(last) in before
     assert known.follow(first) not in before
+    assert trail({"input": ["to be embedded"]}) is None
     long = KnownConversation(last)
     long.tools = {"a": "x" * (EACH + 1)}
     known.keep(long)

@@ -16,7 +16,7 @@ from cachedoctor.proxy.frozen_clock import freeze_clock
 from cachedoctor.proxy.json_spans import Edit, JsonSpan, applied, items, members, top
 from cachedoctor.proxy.kept_reasoning import keep_reasoning
 from cachedoctor.proxy.kept_tools import keep_tools, tool_name
-from cachedoctor.proxy.known_conversation import KnownConversations
+from cachedoctor.proxy.known_conversation import KnownConversation, KnownConversations
 from cachedoctor.proxy.pinned_system import pin_mid_system
 from cachedoctor.proxy.turn_trail import trail
 
@@ -32,8 +32,15 @@ class Fixed(NamedTuple):
     body: bytes
     edits: tuple[str, ...] = ()
     """Each in words; empty where nothing was changed."""
-    followed: FollowedRequest | None = None
+    known: KnownConversation | None = None
     """Its conversation, where a fix remembers it."""
+    prefix: int = 0
+    """Hash of its turns."""
+
+    def replied(self, message: dict[str, Any]) -> None:
+        """Remember the answer to the request, as a client would send it back."""
+        if self.known is not None:
+            self.known.replies.append((self.prefix, message))
 
 
 class BodyFixer:
@@ -65,22 +72,15 @@ class BodyFixer:
     def _followed(self, body: bytes, request: RequestText, fixes: list[_Named], words: list[str]) -> Fixed:
         """Apply the fixes that remember as well, where the conversation is known to have borne them."""
         found = trail({key: part.value for key, part in request.body.items()})
-        followed = None
-        if found is not None:
-            followed = FollowedRequest(found, self._conversations.follow(found))
-            if followed.known.is_off:
-                self._conversations.keep(followed.known)
-                return Fixed(body)
+        if found is None:
+            request = _edited(request, fixes, words)
+            return Fixed(request.text.encode() if words else body, tuple(words))
+        followed = FollowedRequest(found, self._conversations.follow(found))
+        if not followed.known.is_off:
             fixes += [(name, _with(_FOLLOWING[name], followed)) for name in self._following]
-        request = _edited(request, fixes, words)
-        if followed is not None:
-            self._conversations.keep(followed.known)
-        return Fixed(request.text.encode() if words else body, tuple(words), followed)
-
-
-def replied(followed: FollowedRequest, message: dict[str, Any]) -> None:
-    """Remember the answer to a request, as a client would send it back."""
-    followed.known.replies.append((followed.trail.prefixes[-1], message))
+            request = _edited(request, fixes, words)
+        self._conversations.keep(followed.known)
+        return Fixed(request.text.encode() if words else body, tuple(words), followed.known, found.prefixes[-1])
 
 
 _Fix = Callable[[RequestText], EditedBody | None]

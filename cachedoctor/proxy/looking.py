@@ -18,7 +18,7 @@ from cachedoctor.prompts import compare_prompts, mode_switches, request_bodies, 
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.proxy import body_digests
-from cachedoctor.proxy.body_fixes import BodyFixer, replied
+from cachedoctor.proxy.body_fixes import BodyFixer
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
 from cachedoctor.proxy.exchange import (
     Asked,
@@ -138,8 +138,8 @@ class Looking:
         if self._fixer is None or body is None:
             return None
         fixed = self._fixer.fix(body, exchange.path)
-        if fixed.followed is not None and exchange.reply:
-            replied(fixed.followed, json.loads(exchange.reply))
+        if exchange.reply:
+            fixed.replied(json.loads(exchange.reply))
         seen.edits += fixed.edits
         seen.dry_run = bool(fixed.edits)
         found = _parsed(fixed.body, exchange.path) if fixed.edits else None

@@ -16,7 +16,7 @@ from cachedoctor.proxy.turn_trail import leading, role
 
 _SYSTEM = ("system", "developer")
 _HOISTED = "/messages"
-"""How paths end whose servers move system messages."""
+"""Part of the paths whose servers move system messages: also of those that only count."""
 _PLAIN = frozenset({"role", "content"})
 """Keys of a message that says the same in the name of the user."""
 MOST = 200
@@ -87,7 +87,7 @@ def _moved(one: PinnedMessage, free: list[_Standing]) -> _Standing | None:
 
 def _spoken(request: RequestText, messages: list[JsonSpan], stays: list[_Standing]) -> list[Edit] | None:
     """Edits that give messages to the user; None where one cannot be given."""
-    if not request.path.rstrip("/").endswith(_HOISTED):
+    if _HOISTED not in request.path:
         return []
     edits = []
     for standing in stays:

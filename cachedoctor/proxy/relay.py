@@ -33,7 +33,7 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
-from cachedoctor.proxy.body_fixes import BodyFixer, Fixed, replied
+from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.held_bytes import AnswerCopy, BodyCopy, Held
 from cachedoctor.proxy.hop_headers import passing, went_through
@@ -196,8 +196,8 @@ class _Passage:
         """Say that the body was sent again as it was; where that helped, its conversation is edited no more."""
         if self._fixed is None:
             return
-        if status not in _REFUSALS and self._fixed.followed is not None:
-            self._fixed.followed.known.is_off = True
+        if status not in _REFUSALS and self._fixed.known is not None:
+            self._fixed.known.is_off = True
         names = ", ".join(edit.partition(":")[0] for edit in self._fixed.edits)
         self._unfixed = f"refused with {names} ({refusal}), so it was sent again without"
         self._fixed = None
@@ -252,8 +252,8 @@ class _Passage:
         if self._reply is None or self._message is not None:
             return
         self._message = self._reply.message()
-        if self._message is not None and self._fixed is not None and self._fixed.followed is not None:
-            replied(self._fixed.followed, self._message)
+        if self._message is not None and self._fixed is not None:
+            self._fixed.replied(self._message)
 
     def failed(self, error: Exception, upstream: URL) -> web.StreamResponse:
         """Say that the server does not answer; an answer that broke off breaks off for the client, too."""

@@ -36,9 +36,12 @@ class TurnTrail(NamedTuple):
 
 
 def trail(body: dict[str, Any]) -> TurnTrail | None:
-    """Give the trail of a body; None where it has no list of messages, or no turn in it."""
+    """Give the trail of a body; None where it has no list of messages, or no turn in it.
+
+    Texts that are to be embedded are no messages.
+    """
     messages = body.get("messages", body.get("input"))
-    if not isinstance(messages, list):
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         return None
     first = leading(messages)
     places = tuple(n for n in range(first, len(messages)) if role(messages[n]) not in _SYSTEM)
