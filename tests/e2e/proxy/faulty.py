@@ -23,6 +23,8 @@ class Faulty(NamedTuple):
     options: tuple[str, ...] = ()
     tokens: int = 16
     """Of each answer."""
+    is_refused: bool = False
+    """The server refuses what the fix makes of it."""
 
 
 HEAD = prose(1, 1500)
@@ -93,7 +95,12 @@ HOISTING = (
     "{{- '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
-TEMPLATES = {"thinking": THINKING, "hoisting": HOISTING}
+# As those of some models: the user speaks once, then the model.
+STRICT = (
+    "{%- for m in messages %}{%- if not loop.first and m.role == 'user' and loop.previtem.role == 'user' %}"
+    "{{- raise_exception('user and assistant must take turns') }}{%- endif %}{%- endfor %}" + HOISTING
+)
+TEMPLATES = {"thinking": THINKING, "hoisting": HOISTING, "strict": STRICT}
 
 ALL = [
     Faulty("billing-header", "strip-billing-header", _billing),
@@ -105,4 +112,5 @@ ALL = [
     Faulty("reminders", "pin-mid-system", _reminder, tokens=200),
     Faulty("wandering", "pin-mid-system", _wandering, tokens=200),
     Faulty("hoisted", "pin-mid-system", _anthropic, "/v1/messages", ("hoisting",)),
+    Faulty("strict", "pin-mid-system", _anthropic, "/v1/messages", ("strict",), is_refused=True),
 ]
