@@ -226,6 +226,7 @@ def test_conversations_that_began_alike_are_not_mixed_up() -> None:
     firsts = [talk("Be kind", user("Hi"), tools=tools) for tools in lists]
     then = talk("Be kind", user("Hi"), reply("Ho"), user("And?"), tools=[tool("b")])
     assert [found.edits for found in fixed("keep-tools", *firsts, then)] == [(), (), ()]
+    assert fixed("keep-tools", firsts[0], then | {"model": "another"})[1].edits == ()
     # The same request sent again is no other conversation.
     assert fixed("keep-tools", firsts[0], firsts[0], then)[2].edits != ()
 

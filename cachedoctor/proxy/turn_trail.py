@@ -21,7 +21,7 @@ class TurnTrail(NamedTuple):
     """A conversation up to a request."""
 
     head: int
-    """Hash of the system prompt, but for the dates and times in it."""
+    """Hash of the model's name and of the system prompt, but for the dates and times in it."""
     prefixes: tuple[int, ...]
     """Hash of the first n + 1 turns, for each n."""
     places: tuple[int, ...]
@@ -54,7 +54,8 @@ def trail(body: dict[str, Any]) -> TurnTrail | None:
         prefixes.append(state)
     texts = strings(body.get("system", body.get("instructions")))
     texts += [text for message in messages[:first] for text in strings(message.get("content"))]
-    return TurnTrail(hash(tuple(map(_timeless, texts))), tuple(prefixes), places, turns)
+    head = hash((str(body.get("model")), *map(_timeless, texts)))
+    return TurnTrail(head, tuple(prefixes), places, turns)
 
 
 def extended(prefix: int, turn: Turn) -> int:
