@@ -3,8 +3,8 @@
 usage: proxy_memory.py [--requests 100000]
 
 Eight clients have conversations of twelve requests, one after the other, with a clock in the system prompt, tools that
-come and go, and answers with reasoning. Prints the resident memory of the proxy's processes along the way; exit status 1
-when the last half adds more than 2 MiB to one of them. Linux only.
+come and go, and answers with reasoning. Prints the resident memory of the proxy's processes along the way; exit status
+1 when the last half adds more than 2 MiB to one of them. Linux only.
 """
 
 from __future__ import annotations
