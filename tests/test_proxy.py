@@ -89,6 +89,14 @@ def test_the_server_hears_that_a_client_left(server: Server, proxy: Proxy) -> No
     assert server.left.wait(1.0)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks the kernel of Linux")
+def test_a_client_that_leaves_does_not_end_the_proxy(proxy: Proxy) -> None:
+    """Whether it is written to just then is a matter of microseconds; that the signal of it is ignored is none."""
+    status = Path(f"/proc/{proxy.process.pid}/status").read_text()
+    ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    assert ignored >> (signal.SIGPIPE - 1) & 1
+
+
 def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Server, proxy: Proxy) -> None:
     """What the proxy wrote on its errors is asserted where it ends, below."""
     for head in (b"POST /v1/x?key=\xff", b"GET / HTTP/1.1\r\nAuthorization: Bearer \x00", b"\x16\x03\x01"):

@@ -76,6 +76,8 @@ def serve(plan: Plan) -> bool:
         CacheDoctorError: the address is taken, or what was asked cannot be done.
     """
     url = upstream_url(plan.upstream)
+    if hasattr(signal, "SIGPIPE"):  # a client, or a reader of the lines, that leaves while it is written to ends nobody
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     looking = LookingProcess(plan.asked)
     try:
         serving = _Serving(plan, url, looking)
