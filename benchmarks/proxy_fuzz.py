@@ -26,13 +26,20 @@ from proxy_exchanges import Server, differences, free_port
 @contextlib.contextmanager
 def proxy(upstream: str, *options: str) -> Iterator[int]:
     """Run the proxy; gives its port."""
+    with running(upstream, *options) as (port, _):
+        yield port
+
+
+@contextlib.contextmanager
+def running(upstream: str, *options: str) -> Iterator[tuple[int, int]]:
+    """Run the proxy; gives its port and the number of its process."""
     port = free_port()
     command = [sys.executable, "-m", "cachedoctor", "proxy", "--upstream", upstream, "--listen", f"127.0.0.1:{port}"]
     process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         assert process.stderr is not None
         process.stderr.readline()  # says that it listens
-        yield port
+        yield port, process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         try:

@@ -21,18 +21,20 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 from proxy_exchanges import Server, differences, free_port
+from schemas import schema_of
 
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
 from cachedoctor.proxy import body_fixes, record_file, relay
 from cachedoctor.proxy.body_digests import without_texts
-from cachedoctor.proxy.body_fixes import fix
+from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
 from cachedoctor.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held
 from cachedoctor.proxy.hop_headers import passing, went_through
 from cachedoctor.proxy.looking import Looking
 from cachedoctor.proxy.record_file import RecordFile
+from cachedoctor.proxy.reply_copy import ReplyCopy
 from cachedoctor.proxy.request_lines import line
 from cachedoctor.proxy.unpacked import unpacked
 
@@ -87,6 +89,14 @@ def test_the_server_hears_that_a_client_left(server: Server, proxy: Proxy) -> No
     assert server.left.wait(1.0)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks the kernel of Linux")
+def test_a_client_that_leaves_does_not_end_the_proxy(proxy: Proxy) -> None:
+    """Whether it is written to just then is a matter of microseconds; that the signal of it is ignored is none."""
+    status = Path(f"/proc/{proxy.process.pid}/status").read_text()
+    ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+    assert ignored >> (signal.SIGPIPE - 1) & 1
+
+
 def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Server, proxy: Proxy) -> None:
     """What the proxy wrote on its errors is asserted where it ends, below."""
     for head in (b"POST /v1/x?key=\xff", b"GET / HTTP/1.1\r\nAuthorization: Bearer \x00", b"\x16\x03\x01"):
@@ -112,6 +122,8 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     out, errors = proxy.process.communicate(timeout=30)
     assert proxy.process.returncode == 0
     assert errors == ""
+    for text in out.splitlines():
+        validate("proxy", json.loads(text))
     faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
     assert "the client left" in faults
     assert "Bearer" not in out
@@ -132,6 +144,53 @@ def test_a_server_that_is_down_is_a_502_of_one_line() -> None:
         assert [(one["status"], "cannot be reached" in str(one["fault"])) for one in told] == [(502, True)]
     finally:
         found.process.kill()
+
+
+@pytest.mark.sweep  # two more processes
+def test_told_twice_it_ends_at_once(server: Server) -> None:
+    """One request is endless, and a body takes a fix and what looks at it many seconds."""
+    found = Proxy(f"http://127.0.0.1:{server.port}", "--fix", "freeze-clock", "--fix", "pin-mid-system")
+    body = json.dumps({"messages": [{"role": "user", "content": "word 12:30 "}] * 400_000}).encode()
+    clients = []
+    try:
+        for path, sent in ((b"/endless", b"{}"), (b"/v1/x", body)):
+            clients.append(socket.create_connection(("127.0.0.1", found.port)))
+            clients[-1].sendall(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path, len(sent)) + sent)
+        assert clients[0].recv(9) == b"HTTP/1.1 "
+        found.process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            found.process.wait(1)
+        begun = time.monotonic()
+        found.process.send_signal(signal.SIGINT)
+        out, errors = found.process.communicate(timeout=60)
+        assert time.monotonic() - begun < 5
+    finally:
+        found.process.kill()
+    assert (found.process.returncode, errors) == (130, "")
+    told = [json.loads(text) for text in out.splitlines()]
+    assert [one["fault"] for one in told] == ["the proxy was ended"] * 2
+
+
+@pytest.mark.sweep  # two more processes
+def test_told_twice_it_does_not_look_at_what_waits(server: Server) -> None:
+    found = Proxy(f"http://127.0.0.1:{server.port}")
+    body = json.dumps({"messages": [{"role": "user", "content": "word 12:30 "}] * 50_000}).encode()
+    try:
+        for _ in range(6):
+            client = http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)
+            client.request("POST", "/v1/x", body, {"X-Seed": "5"})
+            client.getresponse().read()
+            client.close()
+        found.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        found.process.send_signal(signal.SIGINT)
+        out, errors = found.process.communicate(timeout=60)
+    finally:
+        found.process.kill()
+    assert (found.process.returncode, errors) == (130, "")
+    told = [json.loads(text).get("untold") for text in out.splitlines()]
+    assert len(told) == 6
+    assert "the proxy was ended before it was looked at" in told
 
 
 def test_it_knows_its_own_requests() -> None:
@@ -157,7 +216,7 @@ def posted(port: int) -> tuple[int, bytes]:
         (["--upstream", "http://x", "--listen", "[]:8090"], "is no address; give HOST:PORT"),
         (["--upstream", "http://x", "--keep-text"], "--keep-text needs --record FILE"),
         (["--upstream", "http://x", "--dry-run"], "--dry-run needs --fix NAME"),
-        (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools"),
+        (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools, freeze"),
     ],
 )
 def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
@@ -199,7 +258,7 @@ def test_a_path_that_is_told_holds_no_password_and_can_be_written(target: str, p
     request = make_mocked_request("POST", "/")
     request._message = request._message._replace(path=target)
     request._headers = CIMultiDict({"Content-Encoding": "\udcff"})  # type: ignore[assignment]
-    found = relay._Passage(request, BodyCopy(Held()), Asked()).exchange()
+    found = relay._Passage(request, Held(), Asked()).exchange()
     assert found.path == path
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Exchange) == found
 
@@ -223,6 +282,12 @@ def test_only_fields_of_one_connection_stay_behind() -> None:
     assert passing(fields) == [(b"Accept", b"*/*"), (b"Content-Length", b"3"), (b"Cookie", b"a"), (b"cookie", b"b")]
     # Who names the length of the body a field of the connection must not take it from the next reader.
     assert passing([(b"Connection", b"content-length"), (b"Content-Length", b"3")]) == [(b"Content-Length", b"3")]
+
+
+def validate(name: str, told: dict[str, object]) -> None:
+    """Hold a line against its schema, in which all of its keys must stand."""
+    schema_of(name).validate(told)
+    assert set(told) <= set(schema_of(name).schema["properties"])
 
 
 def exchange(number: int, body: object, prompt: int | None = None, cached: int | None = None) -> Exchange:
@@ -260,6 +325,10 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
     assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; goes on")
     text = (tmp_path / "r.jsonl").read_text()
     assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
+    for one in seen:
+        validate("proxy", msgspec.to_builtins(one))
+    for record in text.splitlines():
+        validate("proxy-record", json.loads(record))
     for word in ("Claude", "rules", "abcd", "file", "Another"):
         assert word not in text
     assert len(inputs.load_sent(str(tmp_path / "r.jsonl"))) == 4
@@ -303,6 +372,10 @@ def test_dry_run_says_what_the_fix_then_keeps() -> None:
     assert seen.edits == [f"strip-billing-header: dropped {len(HEADER % 'abcdf') + 2} bytes of the system prompt"]
 
 
+def fix(body: bytes, names: list[str]) -> Fixed:
+    return BodyFixer(names).fix(body, CHAT)
+
+
 BLOCK = '{"type": "text", "text": "%s"}'
 
 
@@ -335,7 +408,7 @@ def test_the_header_in_front_of_a_text_goes_with_its_line_ends() -> None:
     ],
 )
 def test_what_is_not_recognised_stays(body: str) -> None:
-    assert fix(body.encode(), ["strip-billing-header", "sort-tools"]) == (body.encode(), ())
+    assert fix(body.encode(), ["strip-billing-header", "sort-tools"]) == Fixed(body.encode())
 
 
 def test_tools_are_sorted_and_keep_their_bytes() -> None:
@@ -451,8 +524,28 @@ def test_copies_are_bounded() -> None:
     assert held.take(EACH + 10)
 
 
+def test_answers_share_one_bound_with_bodies() -> None:
+    held = Held(100)
+    line = b'data: {"usage": {"prompt_tokens":3}}\n'
+    streams = [AnswerCopy(held, is_stream=True) for _ in range(3)]
+    for copy in streams:
+        copy.add(b"data: words\n" * 20 + line)
+    assert [copy.told() for copy in streams] == [line, line, b""]
+    whole = AnswerCopy(held, is_stream=False)
+    whole.add(b"x" * 20)
+    whole.add(b"x" * 20)
+    assert whole.told() == b""
+    assert sum(copy.size for copy in [*streams, whole]) == 2 * len(line)
+    held.give_back(2 * len(line))
+    assert held.take(100)
+    assert not held.take(1)
+    long = ReplyCopy(Held(10), is_stream=False)
+    long.add(b'{"choices":[]}')
+    assert (long.message(), long.size) == (None, 0)
+
+
 def test_of_a_stream_only_what_tells_is_kept() -> None:
-    copy = AnswerCopy(is_stream=True)
+    copy = AnswerCopy(Held(), is_stream=True)
     for part in (b'data: {"choices":["a"]}\n\nda', b'ta: {"usa', b'ge": {"prompt_tokens":3}}\n', b"\ndata: [DONE]\n\n"):
         copy.add(part)
     assert copy.told() == b'data: {"usage": {"prompt_tokens":3}}\ndata: [DONE]\n'

@@ -71,6 +71,8 @@ def exporter(
     Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file of another kind;
     130 told twice (the state may be up to 15 seconds old).
     """
+    from cachedoctor.doctor.parallel.parallel import pipes_may_break
+
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
         chosen.announce()
@@ -80,7 +82,7 @@ def exporter(
     host, port = _address(listen)
     target = state or _default_state(port)
     many = _many(logs or [], follow or [], label_values, chosen.options, _read_state(target))
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, pipes_may_break():  # also those to whoever reads the page
         try:
             end = _served(many, host, port, quiet)
             try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LISTEN = "127.0.0.1:8090"
 _SIZE = 1 << 30
 
-_FIXES = ("strip-billing-header", "sort-tools")
+_FIXES = ("strip-billing-header", "sort-tools", "freeze-clock", "keep-tools", "keep-reasoning", "pin-mid-system")
 
 
 def proxy(
@@ -40,7 +40,13 @@ def proxy(
         ),
     ] = _SIZE,
     fix: Annotated[
-        list[str] | None, typer.Option("--fix", metavar="NAME", help="Mend bodies: strip-billing-header, sort-tools.")
+        list[str] | None,
+        typer.Option(
+            "--fix",
+            metavar="NAME",
+            help="Mend bodies: strip-billing-header, sort-tools, freeze-clock, keep-tools, keep-reasoning, "
+            "pin-mid-system.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; say what the fixes would have saved.")

@@ -6,11 +6,19 @@ A body in which a fix does not recognise exactly what it is about stays as it is
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from cachedoctor.prompts.recognisers.billing_header import NAME
+from cachedoctor.proxy.edited_body import EditedBody, FollowedRequest, RequestText
+from cachedoctor.proxy.frozen_clock import freeze_clock
 from cachedoctor.proxy.json_spans import Edit, JsonSpan, applied, items, members, top
+from cachedoctor.proxy.kept_reasoning import keep_reasoning
+from cachedoctor.proxy.kept_tools import keep_tools, tool_name
+from cachedoctor.proxy.known_conversation import KnownConversation, KnownConversations
+from cachedoctor.proxy.pinned_system import pin_mid_system
+from cachedoctor.proxy.turn_trail import trail
 
 _HEADER = re.compile(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
 """The header in the text of JSON: its last field ends with a semicolon, too, so that no half of one is dropped."""
@@ -22,43 +30,87 @@ class Fixed(NamedTuple):
     """A body with its edits."""
 
     body: bytes
-    edits: tuple[str, ...]
+    edits: tuple[str, ...] = ()
     """Each in words; empty where nothing was changed."""
+    known: KnownConversation | None = None
+    """Its conversation, where a fix remembers it."""
+    prefix: int = 0
+    """Hash of its turns."""
+
+    def replied(self, message: dict[str, Any]) -> None:
+        """Remember the answer to the request, as a client would send it back."""
+        if self.known is not None:
+            self.known.replies.append((self.prefix, message))
 
 
-class _Told(NamedTuple):
-    edits: list[Edit]
-    words: str
+class BodyFixer:
+    """Applies the fixes that were asked for, and remembers what they need of each conversation."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._plain = [name for name in _PLAIN if name in names]
+        self._following = [name for name in _FOLLOWING if name in names]
+        self._conversations = KnownConversations()
+        self._lock = threading.Lock()
+
+    def fix(self, body: bytes, path: str) -> Fixed:
+        """Apply them one after the other, in the order of ``NAMES``; may be called from several threads."""
+        plain = [name for name in self._plain if _PLAIN[name][0] in body]
+        if not plain and not (self._following and _MESSAGES.search(body)):
+            return Fixed(body)
+        try:
+            request = _request(body.decode(), path)
+        except (ValueError, RecursionError):  # not UTF-8, or not JSON as it must be
+            return Fixed(body)
+        words: list[str] = []
+        fixes = [(name, _PLAIN[name][1]) for name in plain]
+        if not self._following:
+            request = _edited(request, fixes, words)
+            return Fixed(request.text.encode() if words else body, tuple(words))
+        with self._lock:
+            return self._followed(body, request, fixes, words)
+
+    def _followed(self, body: bytes, request: RequestText, fixes: list[_Named], words: list[str]) -> Fixed:
+        """Apply the fixes that remember as well, where the conversation is known to have borne them."""
+        found = trail({key: part.value for key, part in request.body.items()})
+        if found is None:
+            request = _edited(request, fixes, words)
+            return Fixed(request.text.encode() if words else body, tuple(words))
+        followed = FollowedRequest(found, self._conversations.follow(found))
+        if not followed.known.is_off:
+            fixes += [(name, _with(_FOLLOWING[name], followed)) for name in self._following]
+            request = _edited(request, fixes, words)
+        self._conversations.keep(followed.known)
+        return Fixed(request.text.encode() if words else body, tuple(words), followed.known, found.prefixes[-1])
 
 
-_Fix = Callable[[str, dict[str, JsonSpan]], _Told | None]
+_Fix = Callable[[RequestText], EditedBody | None]
+_Named = tuple[str, _Fix]
+_MESSAGES = re.compile(rb'"(?:messages|input)"')
 
 
-def fix(body: bytes, names: Sequence[str]) -> Fixed:
-    """Apply fixes, one after the other, in the order of the names."""
-    told: list[str] = []
-    for name in names:
-        found = _edited(body, name)
-        if found is not None:
-            body, words = found
-            told.append(f"{name}: {words}")
-    return Fixed(body, tuple(told))
+def _request(text: str, path: str) -> RequestText:
+    return RequestText(text, top(text), path)
 
 
-def _edited(body: bytes, name: str) -> tuple[bytes, str] | None:
-    hint, apply = _FIXES[name]
-    if hint not in body:
-        return None
-    try:
-        text = body.decode()
-        found = apply(text, top(text))
-    except ValueError:  # not UTF-8, or not JSON as it must be
-        return None
-    return None if found is None else (applied(text, found.edits).encode(), found.words)
+def _edited(request: RequestText, fixes: Sequence[_Named], words: list[str]) -> RequestText:
+    for name, apply in fixes:
+        try:
+            found = apply(request)
+            if found is not None:
+                request = _request(applied(request.text, found.edits), request.path)
+                words.append(f"{name}: {found.words}")
+        except (ValueError, RecursionError):  # a list or an object that is none, or has a key twice
+            continue
+    return request
 
 
-def _strip_billing_header(text: str, body: dict[str, JsonSpan]) -> _Told | None:
+def _with(apply: Callable[[RequestText, FollowedRequest], EditedBody | None], followed: FollowedRequest) -> _Fix:
+    return lambda request: apply(request, followed)
+
+
+def _strip_billing_header(request: RequestText) -> EditedBody | None:
     """Drop the header: the block of a list, or the beginning of the system prompt."""
+    text, body = request.text, request.body
     system = body.get("system") or _first_message(text, body)
     if system is None:
         return None
@@ -66,7 +118,7 @@ def _strip_billing_header(text: str, body: dict[str, JsonSpan]) -> _Told | None:
     if edit is None:
         return None
     size = len(text[edit.start : edit.end].encode()) - len(edit.text.encode())
-    return _Told([edit], f"dropped {size} bytes of the system prompt")
+    return EditedBody([edit], f"dropped {size} bytes of the system prompt")
 
 
 def _first_message(text: str, body: dict[str, JsonSpan]) -> JsonSpan | None:
@@ -114,12 +166,13 @@ def _is_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _sort_tools(text: str, body: dict[str, JsonSpan]) -> _Told | None:
+def _sort_tools(request: RequestText) -> EditedBody | None:
     """Put the tools in the order of their names; what stands between them stays."""
+    text, body = request.text, request.body
     if "tools" not in body:
         return None
     tools = items(text, body["tools"].start)
-    names = [_tool_name(tool.value) for tool in tools]
+    names = [tool_name(tool.value) for tool in tools]
     known = [name for name in names if name is not None]
     if len(set(known)) != len(tools):
         return None
@@ -128,17 +181,19 @@ def _sort_tools(text: str, body: dict[str, JsonSpan]) -> _Told | None:
     if not moved:
         return None
     edits = [Edit(tools[p].start, tools[p].end, text[tools[i].start : tools[i].end]) for p, i in moved]
-    return _Told(edits, f"moved {len(moved)} of {len(tools)} tools")
+    return EditedBody(edits, f"moved {len(moved)} of {len(tools)} tools")
 
 
-def _tool_name(tool: Any) -> str | None:
-    inner = tool.get("function", tool) if isinstance(tool, dict) else None
-    name = inner.get("name") if isinstance(inner, dict) else None
-    return name if isinstance(name, str) else None
-
-
-_FIXES: dict[str, tuple[bytes, _Fix]] = {
+_PLAIN: dict[str, tuple[bytes, _Fix]] = {
     "strip-billing-header": (NAME.encode(), _strip_billing_header),
     "sort-tools": (b'"tools"', _sort_tools),
 }
-NAMES = tuple(_FIXES)
+"""Fixes that need one body only, and bytes without which they have nothing to do."""
+# Reasoning first: a pinned message that becomes one of the user is none of the turns that were followed.
+_FOLLOWING = {
+    "freeze-clock": freeze_clock,
+    "keep-tools": keep_tools,
+    "keep-reasoning": keep_reasoning,
+    "pin-mid-system": pin_mid_system,
+}
+NAMES = (*_PLAIN, *_FOLLOWING)

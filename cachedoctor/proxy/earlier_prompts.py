@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,8 @@ class Earlier(msgspec.Struct):
     """Names of its tools, then of those of the prompts before it in its conversation."""
     fixed: Prompt | None = None
     """What fixes that were only tried would have made of it; None where they would have changed nothing."""
+    reply: dict[str, Any] | None = None
+    """The answer, as clients send it back; None where it is not told."""
 
 
 class EarlierPrompts:

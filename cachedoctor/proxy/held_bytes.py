@@ -7,7 +7,7 @@ import re
 EACH = 32 << 20
 """Bytes of one body: more is passed on and not looked at."""
 TOGETHER = 64 << 20
-"""Bytes of all bodies that are held at one time."""
+"""Bytes of all bodies and answers that are held at one time."""
 ANSWER = 4 << 20
 """Bytes of one answer, or of one line of a stream: more says nothing here."""
 
@@ -77,39 +77,50 @@ class BodyCopy:
 class AnswerCopy:
     """What of an answer may say how long its prompt was: all of a short one, the telling lines of a stream."""
 
-    def __init__(self, is_stream: bool) -> None:
-        self._is_stream = is_stream
+    def __init__(self, held: Held, is_stream: bool) -> None:
+        self._held, self._is_stream = held, is_stream
         self._kept = bytearray()
         self._line = bytearray()
         self._skips = False
-        """The line, or the answer, is too long."""
+        """The line, or the answer, is too long, or others took the room."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of room that it takes."""
+        return len(self._kept) + len(self._line)
 
     def add(self, part: bytes) -> None:
         """Take the next part of the answer's body."""
         if not self._is_stream:
-            self._skips = self._skips or len(self._kept) + len(part) > ANSWER
-            self._kept += b"" if self._skips else part
+            self._grow(self._kept, part)
             return
         *whole, rest = part.split(b"\n")
         for end in whole:
-            self._grow(end)
+            self._grow(self._line, end)
             self._end_line()
-        self._grow(rest)
+        self._grow(self._line, rest)
 
     def told(self) -> bytes:
         """What was kept; nothing of an answer that was too long."""
         if self._is_stream:
             self._end_line()
-        return b"" if self._skips and not self._is_stream else bytes(self._kept)
+        elif self._skips:
+            self._drop(self._kept)
+        return bytes(self._kept)
 
-    def _grow(self, part: bytes) -> None:
-        if len(self._line) + len(part) > ANSWER:
-            self._skips = True
+    def _grow(self, copy: bytearray, part: bytes) -> None:
+        self._skips = self._skips or len(copy) + len(part) > ANSWER or not self._held.take(len(part))
         if not self._skips:
-            self._line += part
+            copy += part
 
     def _end_line(self) -> None:
-        if not self._skips and _TELLS.search(self._line) and len(self._kept) + len(self._line) < 2 * ANSWER:
+        tells = not self._skips and self._line and _TELLS.search(self._line)
+        if tells and len(self._kept) + len(self._line) < 2 * ANSWER and self._held.take(1):
             self._kept += self._line + b"\n"
-        self._line.clear()
+            self._line.clear()
+        self._drop(self._line)
         self._skips = False
+
+    def _drop(self, copy: bytearray) -> None:
+        self._held.give_back(len(copy))
+        copy.clear()

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+_ESCAPE = re.compile(r"\\(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|.)")
+"""One character of a string that is written with several; two halves of a surrogate pair are one."""
 
 
 class JsonSpan(NamedTuple):
@@ -31,18 +33,16 @@ class Edit(NamedTuple):
 def members(text: str, start: int) -> dict[str, JsonSpan]:
     """Values of the object that begins at ``start``; raises ValueError where it is none, or names one key twice."""
     found: dict[str, JsonSpan] = {}
-    for at in _items(text, start, "{", "}"):
-        key = _value(text, at)
-        colon = _after(text, key.end)
-        if not isinstance(key.value, str) or text[colon : colon + 1] != ":" or key.value in found:
+    for key, value in _parts(text, start, "{", "}"):
+        if not isinstance(key, str) or key in found:
             raise ValueError("no object with distinct keys")
-        found[key.value] = _value(text, _after(text, colon + 1))
+        found[key] = value
     return found
 
 
 def items(text: str, start: int) -> list[JsonSpan]:
     """Values of the array that begins at ``start``; raises ValueError where it is none."""
-    return [_value(text, at) for at in _items(text, start, "[", "]")]
+    return [value for _, value in _parts(text, start, "[", "]")]
 
 
 def top(text: str) -> dict[str, JsonSpan]:
@@ -57,17 +57,35 @@ def applied(text: str, edits: list[Edit]) -> str:
     return text
 
 
-def _items(text: str, start: int, opening: str, closing: str) -> Iterator[int]:
-    """Where each item of a container begins."""
+def inside(text: str, string: JsonSpan, offsets: list[int]) -> list[int]:
+    """Where characters of a string stand in the text; ``offsets`` in the string, ascending, its end among them."""
+    found, shift = [], string.start + 1
+    escapes = _ESCAPE.finditer(text, string.start + 1, string.end - 1)
+    escape = next(escapes, None)
+    for offset in offsets:
+        while escape is not None and escape.start() < shift + offset:
+            shift += escape.end() - escape.start() - 1
+            escape = next(escapes, None)
+        found.append(shift + offset)
+    return found
+
+
+def _parts(text: str, start: int, opening: str, closing: str) -> Iterator[tuple[Any, JsonSpan]]:
+    """Each value of a container, with its key where that is an object."""
     if text[start : start + 1] != opening:
         raise ValueError("another kind of value")
+    key: Any = None
     at = _after(text, start + 1)
     while text[at : at + 1] != closing:
-        yield at
-        end = _value(text, at).end
         if opening == "{":
-            end = _value(text, _after(text, _after(text, end) + 1)).end
-        at = _after(text, end)
+            name = _value(text, at)
+            key, at = name.value, _after(text, name.end)
+            if text[at : at + 1] != ":":
+                raise ValueError("no JSON")
+            at = _after(text, at + 1)
+        found = _value(text, at)
+        yield key, found
+        at = _after(text, found.end)
         if text[at : at + 1] == ",":
             at = _after(text, at + 1)
         elif text[at : at + 1] != closing:

@@ -6,6 +6,7 @@ Runs in a process of its own (``looking_process``), one request after the other.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,14 +17,29 @@ from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, mode_switches, request_bodies, run_diff
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.proxy import body_digests, body_fixes
+from cachedoctor.proxy import body_digests
+from cachedoctor.proxy.body_fixes import BodyFixer
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
-from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
+from cachedoctor.proxy.exchange import (
+    Asked,
+    Change,
+    Exchange,
+    Record,
+    RecordedChange,
+    RecordedDetails,
+    RecordedResponse,
+    RecordedUsage,
+    Seen,
+)
 from cachedoctor.proxy.record_file import RecordFile
 from cachedoctor.proxy.unpacked import unpacked
 from cachedoctor.report.secrets import hidden
 
 _CUT_OFF = "the body is not JSON that can be read"
+
+
+_AROUND = 40
+"""Code points that a template writes between the parts of a reply."""
 
 
 class _Answered(NamedTuple):
@@ -50,6 +66,7 @@ class Looking:
         self._files = ModelFiles(asked.tokenizer, asked.template)
         self._ask = run_diff.Ask(asked.tokenizer, asked.template)
         self._earlier = EarlierPrompts()
+        self._fixer = BodyFixer(asked.fixes) if asked.fixes and asked.dry_run else None
         self._records = None if asked.record is None else RecordFile(asked.record, asked.record_size)
 
     def close(self) -> None:
@@ -64,7 +81,7 @@ class Looking:
         seen = Seen(
             exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
             answered.model, None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
-            fault=exchange.fault, untold=exchange.untold, is_prompt=True,
+            fault=exchange.fault, untold=exchange.untold, is_prompt=True, unfixed=exchange.unfixed,
         )  # fmt: skip
         found = self._read(exchange, seen)
         if found is None:
@@ -98,7 +115,8 @@ class Looking:
         """Compare with the request before it; what may be recorded of the difference is given."""
         size = len(exchange.body or b"")
         prompt = run_diff.rendered(prompt, self._ask, self._files)
-        new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen))
+        reply = json.loads(exchange.reply) if exchange.reply else None
+        new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen), reply)
         before = self._earlier.follow(new)
         seen.conversation = new.conversation
         if before is None:
@@ -111,23 +129,31 @@ class Looking:
             seen.recomputed = _recomputed(before.prompt_tokens or 0, seen.prompt_tokens or 0, seen.cached_tokens or 0)
         if before.fixed is not None or new.fixed is not None:
             scale = _scale(found, seen.prompt_tokens)
-            self._promise(before.fixed or before.prompt, new.fixed or prompt, scale, seen)
+            self._promise(before, new.fixed or prompt, scale, seen)
         return compare_prompts.hashed(found)
 
     def _tried(self, exchange: Exchange, seen: Seen) -> Prompt | None:
         """The prompt as fixes would have made it, where they are only tried and would have changed something."""
         body = unpacked(exchange.body or b"", exchange.coding)
-        if not self._asked.dry_run or body is None:
+        if self._fixer is None or body is None:
             return None
-        fixed = body_fixes.fix(body, self._asked.fixes)
+        fixed = self._fixer.fix(body, exchange.path)
+        if exchange.reply:
+            fixed.replied(json.loads(exchange.reply))
         seen.edits += fixed.edits
+        seen.dry_run = bool(fixed.edits)
         found = _parsed(fixed.body, exchange.path) if fixed.edits else None
         return None if found is None else run_diff.rendered(found.prompts[0], self._ask, self._files)
 
-    def _promise(self, a: Prompt, b: Prompt, scale: float, seen: Seen) -> None:
+    def _promise(self, before: Earlier, b: Prompt, scale: float, seen: Seen) -> None:
         """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
-        found = compare_prompts.compare(a, b, self._files.cutter, compare_prompts.Options())
-        seen.would_reuse = max(0, round(min(found.common_prefix_tokens, found.b.tokens - 1) * scale))
+        a, cutter = before.fixed or before.prompt, self._files.cutter
+        found = compare_prompts.compare(a, b, cutter, compare_prompts.Options())
+        common = found.common_prefix_tokens
+        if before.reply is not None and b.text.startswith(a.text):
+            held = b.text[: _with_reply(b.text, len(a.text), before.reply)]
+            common = max(common, len(cutter.encode(held)) + cutter.leading(held))
+        seen.would_reuse = max(0, round(min(common, found.b.tokens - 1) * scale))
         if seen.cached_tokens is not None:
             seen.would_save = max(0, seen.would_reuse - seen.cached_tokens)
 
@@ -135,27 +161,13 @@ class Looking:
         if self._records is None:
             return
         kept = self._asked.keep_text
-        # One order of keys: the first one marks the file.
-        record = {
-            "recorder": "cachedoctor proxy",
-            "version": 1,
-            "texts": "kept" if kept else "digests",
-            "sent": seen.sent,
-            "endpoint": seen.path,
-            "status": seen.status,
-            "seconds": round(seen.seconds, 6),
-            "fault": seen.fault,
-            "response": _told(seen),
-            "conversation": seen.conversation,
-            "recomputed": seen.recomputed,
-            "change": None if change is None or change.first is None else {
-                "kind": change.first.kind, "field": change.first.field, "place": change.first.place,
-                "explanation": change.explanation,
-            },
-            "edits": seen.edits,
-            "body": body if kept else body_digests.without_texts(body),
-        }  # fmt: skip
-        note = self._records.add(json.dumps(record, separators=(",", ":")).encode())
+        record = Record(
+            "cachedoctor proxy", 1, "kept" if kept else "digests", seen.sent, seen.path, seen.status,
+            round(seen.seconds, 6), seen.fault, _told(seen), seen.conversation, seen.recomputed, _recorded(change),
+            seen.edits, seen.dry_run, seen.unfixed, body if kept else body_digests.without_texts(body),
+        )  # fmt: skip
+        # Not as msgspec writes JSON: a body may hold halves of surrogates.
+        note = self._records.add(json.dumps(msgspec.to_builtins(record), separators=(",", ":")).encode())
         if note:
             seen.notes.append(note)
 
@@ -201,6 +213,27 @@ def _change(found: PromptDiff, prompt_tokens: int | None) -> Change:
     )
 
 
+def _with_reply(text: str, at: int, reply: dict[str, Any]) -> int:
+    """How far a prompt is that of before, which ends at ``at``, and its reply as it was generated."""
+    for said in _said(reply):
+        start = text.find(said, at, at + len(said) + _AROUND)
+        if start < 0:
+            break
+        at = start + len(said)
+    return at
+
+
+def _said(reply: dict[str, Any]) -> Iterator[str]:
+    """The texts of a reply in the order in which models write them."""
+    content = reply.get("content")
+    blocks = content if isinstance(content, list) else [{"text": content}]
+    texts = [reply.get(key) for key in ("reasoning_content", "reasoning", "thinking")]
+    texts += [block.get(key) for block in blocks if isinstance(block, dict) for key in ("thinking", "text")]
+    calls = [call.get("function") or {} for call in reply.get("tool_calls") or () if isinstance(call, dict)]
+    texts += [call.get(key) for call in calls for key in ("name", "arguments")]
+    return (text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
 def _recomputed(before: int, prompt: int, cached: int) -> int:
     """Tokens of the prompt before that were computed again; the last token of a prompt always is."""
     return max(0, min(before, prompt - 1) - cached)
@@ -211,14 +244,18 @@ def _scale(found: PromptDiff, prompt_tokens: int | None) -> float:
     return prompt_tokens / found.b.tokens if prompt_tokens is not None and found.b.tokens and not found.exact else 1.0
 
 
-def _told(seen: Seen) -> dict[str, Any]:
+def _told(seen: Seen) -> RecordedResponse:
     """Counts in the form that every reader of responses knows."""
-    usage: dict[str, Any] = {}
-    if seen.prompt_tokens is not None:
-        usage["prompt_tokens"] = seen.prompt_tokens
-        if seen.cached_tokens is not None:
-            usage["prompt_tokens_details"] = {"cached_tokens": seen.cached_tokens}
-    return {"model": seen.model, "usage": usage}
+    cached = None if seen.cached_tokens is None else RecordedDetails(seen.cached_tokens)
+    return RecordedResponse(
+        seen.model, RecordedUsage(seen.prompt_tokens, None if seen.prompt_tokens is None else cached)
+    )
+
+
+def _recorded(change: PromptDiff | None) -> RecordedChange | None:
+    if change is None or change.first is None:
+        return None
+    return RecordedChange(change.first.kind, change.first.field, change.first.place, change.explanation)
 
 
 def looked(looking: Looking, data: bytes) -> bytes:

@@ -22,6 +22,9 @@ from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 
 _MOST_WAITING = 256
 """Requests that wait to be looked at."""
+_PATIENCE = 0.2
+"""Seconds for the request that is looked at when all is to end at once."""
+_ENDED = "the proxy was ended before it was looked at"
 
 _Done = Callable[[Seen], None]
 
@@ -32,8 +35,9 @@ class LookingProcess:
     def __init__(self, asked: Asked) -> None:
         """Start it; raises CacheDoctorError where it cannot do what was asked."""
         self._asked = asked
-        self._queue: queue.Queue[tuple[Exchange, _Done] | None] = queue.Queue()
+        self._queue: queue.SimpleQueue[tuple[Exchange, _Done] | None] = queue.SimpleQueue()
         self._process, self._pipe = _started(asked)
+        self._is_ending = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -44,14 +48,27 @@ class LookingProcess:
         else:
             self._queue.put((exchange, done))
 
-    def close(self) -> None:
-        """Look at what waits, then end."""
+    def close(self, at_once: bool = False) -> None:
+        """Look at what waits, then end; ``at_once``: what waits is only told, and a record that takes long is lost."""
+        self._is_ending = True
+        if at_once:
+            self._skip()
         self._queue.put(None)
-        self._thread.join()
+        self._thread.join(_PATIENCE if at_once else None)
+        if self._thread.is_alive():
+            self.kill()
+            self._thread.join()
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(b"")
         self._process.join(5)
         self.kill()
+
+    def _skip(self) -> None:
+        """Tell what waits."""
+        with contextlib.suppress(queue.Empty):
+            while item := self._queue.get_nowait():
+                exchange, done = item
+                done(blind(exchange, _ENDED))
 
     def kill(self) -> None:
         """End it at once."""
@@ -64,6 +81,9 @@ class LookingProcess:
                 self._pipe.send_bytes(msgspec.msgpack.encode(exchange))
                 done(msgspec.msgpack.decode(self._pipe.recv_bytes(), type=Seen))
             except (OSError, EOFError):
+                if self._is_ending:
+                    done(blind(exchange, _ENDED))
+                    continue
                 done(blind(exchange, "what looks at requests ended; it is started again"))
                 with contextlib.suppress(CacheDoctorError):
                     self._process, self._pipe = _started(self._asked)
@@ -74,6 +94,7 @@ def blind(exchange: Exchange, why: str) -> Seen:
     return Seen(
         exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
         edits=list(exchange.edits), fault=exchange.fault, untold=exchange.untold or why, is_prompt=True,
+        unfixed=exchange.unfixed,
     )  # fmt: skip
 
 

@@ -8,9 +8,13 @@ leaves, that connection is closed at once, by which servers know that nobody wai
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import re
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from aiohttp import (
     ClientConnectionError,
@@ -29,10 +33,11 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
-from cachedoctor.proxy import body_fixes
+from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.held_bytes import AnswerCopy, BodyCopy, Held
 from cachedoctor.proxy.hop_headers import passing, went_through
+from cachedoctor.proxy.reply_copy import ReplyCopy
 
 _CONNECT = 30.0
 """Seconds for a connection to the server; for its answer there is no limit, as a direct client may have none."""
@@ -46,6 +51,8 @@ _ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 """``http://host``, as clients write to a proxy that they know to be one."""
 _PIECE = 1 << 18
 """Bytes that are written at a time of a body that was held."""
+_REFUSALS = frozenset({400, 413, 422, 500})
+"""Statuses by which servers refuse a body, before they compute any of it; a template that fails is a 500 in some."""
 
 Ended = Callable[[Exchange, int], None]
 """Called with what passed and the bytes of room that it takes."""
@@ -57,10 +64,13 @@ class Relay:
     def __init__(self, upstream: URL, name: str, asked: Asked, ended: Ended) -> None:
         """``name``: by which this proxy knows its own requests, should they come back."""
         self._upstream, self._name, self._asked, self._ended = upstream, name, asked, ended
+        self._fixer = BodyFixer(asked.fixes) if asked.fixes and not asked.dry_run else None
         self.held = Held()
         self.running = 0
         """Requests under way."""
         self.is_closing = False
+        self.is_cut = False
+        """Requests that are under way are to break off."""
         self._session: ClientSession | None = None
 
     async def open(self) -> None:
@@ -87,34 +97,42 @@ class Relay:
             return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
         if self.is_closing:
             return _refused(503, "the proxy is about to end")
-        passage = _Passage(request, BodyCopy(self.held), self._asked)
+        passage = _Passage(request, self.held, self._asked, self._fixer)
         self.running += 1
         try:
             return await self._passed(passage)
         except BaseException as error:
-            passage.fault = passage.fault or _cause(error)
+            passage.fault = passage.fault or (_CUT if self.is_cut else _cause(error))
             raise
         finally:
             self.running -= 1
-            self._ended(passage.exchange(), passage.copy.size)
+            self._ended(passage.exchange(), passage.room)
 
     async def _passed(self, passage: _Passage) -> web.StreamResponse:
-        if self._session is None:
-            raise RuntimeError("the relay is not open")
         try:
-            body, size = await passage.body()
-            headers = _decoded(passing(passage.request.raw_headers, _SERVER_ONLY))
-            headers.add(hdrs.VIA, f"1.1 {self._name}")
-            if size is not None:
-                headers[hdrs.CONTENT_LENGTH] = str(size)
-            sending = self._session.request(
-                passage.request.method, self._target(passage.request), headers=headers, data=body,
-                allow_redirects=False,
-            )  # fmt: skip
-            async with sending as answer:
+            async with self._sent(passage, *await passage.body()) as answer:
+                if not passage.is_refused(answer.status):
+                    return await passage.back(answer)
+                refusal = answer.status
+            async with self._sent(passage, *passage.unedited()) as answer:
+                passage.take_back(refusal, answer.status)
                 return await passage.back(answer)
         except (ClientError, OSError, ValueError) as error:
             return passage.failed(error, self._upstream)
+
+    def _sent(
+        self, passage: _Passage, body: AsyncIterator[bytes] | None, size: int | None
+    ) -> contextlib.AbstractAsyncContextManager[ClientResponse]:
+        """Send a request with a body, and its length where that is known."""
+        if self._session is None:
+            raise RuntimeError("the relay is not open")
+        headers = _decoded(passing(passage.request.raw_headers, _SERVER_ONLY))
+        headers.add(hdrs.VIA, f"1.1 {self._name}")
+        if size is not None:
+            headers[hdrs.CONTENT_LENGTH] = str(size)
+        return self._session.request(
+            passage.request.method, self._target(passage.request), headers=headers, data=body, allow_redirects=False
+        )
 
     def _target(self, request: web.BaseRequest) -> URL:
         """The address as the client wrote it, behind that of the server."""
@@ -124,14 +142,18 @@ class Relay:
 class _Passage:
     """One request on its way."""
 
-    def __init__(self, request: web.BaseRequest, copy: BodyCopy, asked: Asked) -> None:
-        self.request, self.copy, self._asked = request, copy, asked
+    def __init__(self, request: web.BaseRequest, held: Held, asked: Asked, fixer: BodyFixer | None = None) -> None:
+        self.request, self.copy, self._held, self._asked, self._fixer = request, BodyCopy(held), held, asked, fixer
         self.fault = ""
         self._sent, self._begun = time.time(), time.perf_counter()
         self._status = 0
         self._first_byte: float | None = None
-        self._edits: tuple[str, ...] = ()
-        self._edited: bytes | None = None
+        self._fixed: Fixed | None = None
+        """The body with its edits; None where nothing was changed."""
+        self._unfixed = ""
+        self._reply: ReplyCopy | None = None
+        self._message: dict[str, Any] | None = None
+        """The whole answer, as the client sends it back."""
         self._answer: AnswerCopy | None = None
         self._answer_coding = ""
         self._out: web.StreamResponse | None = None
@@ -143,11 +165,11 @@ class _Passage:
             return None, 0 if has_length else None
         size = self.request.content_length
         coding = self.request.headers.get(hdrs.CONTENT_ENCODING, "")
-        if not self._asked.fixes or self._asked.dry_run or coding:
+        if self._fixer is None or coding:
             return self._arriving(), size
-        return await self._fixed(size)
+        return await self._edited(self._fixer, size)
 
-    async def _fixed(self, size: int | None) -> tuple[AsyncIterator[bytes], int | None]:
+    async def _edited(self, fixer: BodyFixer, size: int | None) -> tuple[AsyncIterator[bytes], int | None]:
         """The body, edited, once all of it is here; one that is too long goes on as it is."""
         begun: list[bytes] = []
         arriving = self._arriving()
@@ -157,11 +179,28 @@ class _Passage:
                 return _both(begun, arriving), size
         whole = self.copy.whole() or b""
         begun.clear()
-        fixed = await asyncio.to_thread(body_fixes.fix, whole, self._asked.fixes)
-        self._edits = fixed.edits
-        if fixed.edits:
-            self._edited = fixed.body
-        return _pieces(fixed.body), None if size is None else len(fixed.body)
+        path = _path(self.request).partition("?")[0]
+        self._fixed = await _aside(lambda: fixer.fix(whole, path))
+        return _pieces(self._fixed.body), None if size is None else len(self._fixed.body)
+
+    def is_refused(self, status: int) -> bool:
+        """Whether the server may have refused a body for its edits."""
+        return status in _REFUSALS and self._fixed is not None and bool(self._fixed.edits)
+
+    def unedited(self) -> tuple[AsyncIterator[bytes], int | None]:
+        """The body as the client sent it."""
+        whole = self.copy.whole() or b""
+        return _pieces(whole), None if self.request.content_length is None else len(whole)
+
+    def take_back(self, refusal: int, status: int) -> None:
+        """Say that the body was sent again as it was; where that helped, its conversation is edited no more."""
+        if self._fixed is None:
+            return
+        if status not in _REFUSALS and self._fixed.known is not None:
+            self._fixed.known.is_off = True
+        names = ", ".join(edit.partition(":")[0] for edit in self._fixed.edits)
+        self._unfixed = f"refused with {names} ({refusal}), so it was sent again without"
+        self._fixed = None
 
     async def _arriving(self) -> AsyncIterator[bytes]:
         while part := await self.request.content.readany():
@@ -177,14 +216,17 @@ class _Passage:
         self.request[_FIELDS] = fields
         self._answer_coding = answer.headers.get(hdrs.CONTENT_ENCODING, "")
         is_stream = answer.content_type == "text/event-stream" and not self._answer_coding
-        self._answer = AnswerCopy(is_stream)
+        self._answer = AnswerCopy(self._held, is_stream)
+        if self._asked.dry_run or "keep-reasoning" in self._asked.fixes:
+            self._reply = ReplyCopy(self._held, is_stream)
         if self.request.version < HttpVersion11 and hdrs.CONTENT_LENGTH not in answer.headers:
             out.force_close()
         await out.prepare(self.request)
         self._out = out
         try:
             while part := await answer.content.readany():
-                await self._pass_back(part)
+                await self._pass_back(part, answer.content.is_eof())
+            self._remember()
         except ClientPayloadError:
             # aiohttp has no public way to what arrived before the connection broke.
             for part in list(answer.content._buffer):
@@ -193,13 +235,25 @@ class _Passage:
         await out.write_eof()
         return out
 
-    async def _pass_back(self, part: bytes) -> None:
+    async def _pass_back(self, part: bytes, is_last: bool = False) -> None:
         if self._out is None or self._answer is None:
             raise RuntimeError("there is no answer yet")
         if self._first_byte is None:
             self._first_byte = time.perf_counter() - self._begun
         self._answer.add(part)
+        if self._reply is not None:
+            self._reply.add(part)
+            if is_last or self._reply.is_over:  # before the client has all of it, and asks again
+                self._remember()
         await self._out.write(part)
+
+    def _remember(self) -> None:
+        """Take note of the answer, once."""
+        if self._reply is None or self._message is not None:
+            return
+        self._message = self._reply.message()
+        if self._message is not None and self._fixed is not None:
+            self._fixed.replied(self._message)
 
     def failed(self, error: Exception, upstream: URL) -> web.StreamResponse:
         """Say that the server does not answer; an answer that broke off breaks off for the client, too."""
@@ -213,19 +267,27 @@ class _Passage:
         self._status = 502
         return _refused(502, f"{upstream.origin()}: {self.fault}")
 
+    @property
+    def room(self) -> int:
+        """Bytes of room that its copies take."""
+        return sum(copy.size for copy in (self.copy, self._answer, self._reply) if copy is not None)
+
     def exchange(self) -> Exchange:
         """What passed."""
         seconds = time.perf_counter() - self._begun
-        body = self.copy.whole() if self._edited is None else self._edited
+        body, edits = (self.copy.whole(), ()) if self._fixed is None else (self._fixed.body, self._fixed.edits)
+        is_tried = self._asked.dry_run and self._message is not None
+        reply = json.dumps(self._message).encode() if is_tried else b""
         return Exchange(
             self._sent, self.request.method, _sound(_path(self.request).partition("?")[0]), self._status, seconds,
             self._first_byte, body, _sound(self.request.headers.get(hdrs.CONTENT_ENCODING, "")),
-            b"" if self._answer is None else self._answer.told(), _sound(self._answer_coding), self._edits, self.fault,
-            self.copy.untold,
+            b"" if self._answer is None else self._answer.told(), _sound(self._answer_coding), edits, self.fault,
+            self.copy.untold, reply, self._unfixed,
         )  # fmt: skip
 
 
 _CLIENT = "the client left"
+_CUT = "the proxy was ended"
 
 
 def _path(request: web.BaseRequest) -> str:
@@ -263,6 +325,30 @@ def _decoded(fields: list[tuple[bytes, bytes]]) -> CIMultiDict[str]:
     for name, value in fields:
         found.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
     return found
+
+
+async def _aside(work: Callable[[], Fixed]) -> Fixed:
+    """Do something in a thread that does not hold up the end of the proxy, as those of asyncio do."""
+    loop, found = asyncio.get_running_loop(), asyncio.Future[Fixed]()
+
+    def settle(result: Fixed | None, error: BaseException | None) -> None:
+        if found.done():  # the client has left
+            return
+        if result is None:
+            found.set_exception(error or RuntimeError("no result"))
+        else:
+            found.set_result(result)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Fixed | None, BaseException | None] = (work(), None)
+        except BaseException as error:
+            outcome = (None, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await found
 
 
 async def _both(begun: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -17,7 +17,8 @@ def line(seen: Seen, ascii_only: bool = False) -> str:
     parts.append(_tokens(seen))
     parts.append(f"{seen.seconds:.2f} s" if seen.seconds < 100 else f"{seen.seconds:,.0f} s")
     parts += [part for part in (seen.fault, seen.untold, _changed(seen), _cost(seen)) if part]
-    parts += [f"would: {edit}" if seen.would_reuse is not None else edit for edit in seen.edits]
+    parts += [f"would: {edit}" if seen.dry_run else edit for edit in seen.edits]
+    parts += [seen.unfixed] if seen.unfixed else []
     if seen.would_reuse is not None:
         parts.append(_promise(seen))
     return visible("; ".join(parts), ascii_only)

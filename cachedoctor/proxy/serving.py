@@ -10,8 +10,9 @@ import os
 import secrets
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -20,9 +21,11 @@ from yarl import URL
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 from cachedoctor.proxy.looking_process import LookingProcess, blind
-from cachedoctor.proxy.proxy_metrics import ProxyMetrics
 from cachedoctor.proxy.relay import Relay, as_sent
 from cachedoctor.report.secrets import hidden
+
+if TYPE_CHECKING:
+    from cachedoctor.proxy.proxy_metrics import ProxyMetrics
 
 _LONGEST_HEAD = 1 << 16
 """Bytes of a line of a request's head."""
@@ -73,21 +76,48 @@ def serve(plan: Plan) -> bool:
         CacheDoctorError: the address is taken, or what was asked cannot be done.
     """
     url = upstream_url(plan.upstream)
+    if hasattr(signal, "SIGPIPE"):  # a client, or a reader of the lines, that leaves while it is written to ends nobody
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     looking = LookingProcess(plan.asked)
     try:
-        cut = asyncio.run(_Serving(plan, url, looking).run())
-        looking.close()
+        serving = _Serving(plan, url, looking)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            cut = runner.run(serving.run())
+        cut = _closed(looking, cut)
+        serving.tell_looked()
     except BaseException:
         looking.kill()
         raise
     return cut
 
 
+def _closed(looking: LookingProcess, at_once: bool) -> bool:
+    """End what looks at requests; gives whether something was cut off, by now at the latest."""
+    try:
+        looking.close(at_once)
+    except KeyboardInterrupt:  # the loop, which hears signals, has ended
+        looking.close(at_once=True)
+        return True
+    return at_once
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, which lets less wait on a busy machine; that of asyncio where it is not installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
 class _Serving:
     def __init__(self, plan: Plan, upstream: URL, looking: LookingProcess) -> None:
         self._plan, self._looking = plan, looking
         self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
-        self._metrics = None if plan.metrics is None else ProxyMetrics()
+        self._metrics = None if plan.metrics is None else _metrics()
+        self._looked_at: deque[tuple[Seen, int]] = deque()
+        """What is to be told, with the room that it takes."""
+        self._caught: list[signal.Signals] = []
         self._asked_to_end = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -114,6 +144,7 @@ class _Serving:
             for runner in runners:
                 await runner.cleanup()
             await self._relay.close()
+            self._leave_signals()
         return self._cut.is_set()
 
     def _app(self) -> web.Application:
@@ -138,14 +169,15 @@ class _Serving:
 
     def _looked(self, seen: Seen, room: int) -> None:
         """Called from another thread, or at once."""
+        self._looked_at.append((seen, room))
+        with contextlib.suppress(RuntimeError):  # the loop has ended; what was in its way is told all the same
+            self._loop.call_soon_threadsafe(self.tell_looked)
 
-        def told() -> None:
+    def tell_looked(self) -> None:
+        """Tell what has been looked at."""
+        while self._looked_at:
+            seen, room = self._looked_at.popleft()
             self._relay.held.give_back(room)
-            self._tell(seen)
-
-        try:
-            self._loop.call_soon_threadsafe(told)
-        except RuntimeError:  # the loop has ended; what was in its way is told all the same
             self._tell(seen)
 
     def _tell(self, seen: Seen) -> None:
@@ -159,6 +191,13 @@ class _Serving:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
                     self._loop.add_signal_handler(number, self._struck)
+                    self._caught.append(number)
+
+    def _leave_signals(self) -> None:
+        """From here on one raises KeyboardInterrupt; uvloop would go on swallowing them."""
+        for number in self._caught:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.default_int_handler)
 
     def _struck(self) -> None:
         if self._asked_to_end.is_set():
@@ -173,6 +212,14 @@ class _Serving:
         while self._relay.running and not self._cut.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._cut.wait(), 0.05)
+        self._relay.is_cut = self._cut.is_set()
+
+
+def _metrics() -> ProxyMetrics:
+    """Counters; their library is needed by nobody else."""
+    from cachedoctor.proxy.proxy_metrics import ProxyMetrics
+
+    return ProxyMetrics()
 
 
 def _silent() -> logging.Logger:

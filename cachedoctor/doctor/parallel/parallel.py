@@ -119,7 +119,7 @@ def feed_parallel(
 
 @contextlib.contextmanager
 def pipes_may_break() -> Iterator[None]:
-    """The pipe to a process that was ended breaks while it is written to: that must not end us, too."""
+    """A pipe or a connection breaks whose other side goes while it is written to: that must not end us, too."""
     before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
     try:
         yield

@@ -7,7 +7,7 @@ import re
 from cachedoctor.prompts.recognisers.base import Difference, Recognition
 
 NAME = "x-anthropic-billing-header:"
-_HEADER = re.compile(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")
+HEADER = re.compile(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")
 _FIELD = re.compile(r"(?<![\w-])([A-Za-z_][\w-]*)=([^;\s]*)")
 _REACH = 1000
 """Code points before the offset in which the header must begin; the longest one seen has 300."""
@@ -48,5 +48,5 @@ def _header(d: Difference, text: str) -> str | None:
     start = text.rfind(NAME, max(0, d.offset - _REACH), d.offset + len(NAME))
     if start < 0 or start > d.offset:
         return None
-    match = _HEADER.match(text, start, start + 2 * _REACH)
+    match = HEADER.match(text, start, start + 2 * _REACH)
     return match.group() if match and d.offset <= match.end() else None

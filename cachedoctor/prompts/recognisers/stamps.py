@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, covering
 
@@ -40,6 +41,7 @@ _AGO = re.compile(
     r"|yesterday|today)\b"
 )
 _EPOCH = re.compile(r"(?<![\w.+$€£-])(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19})(?![\w]|\.\d)")
+_ANY = re.compile(rf"{STAMP.pattern}|(?P<epoch>{_EPOCH.pattern})")
 _FIRST, _LAST = 1_300_000_000, 2_200_000_000
 """Seconds since 1970 that a clock may show: 2011 to 2039."""
 _APART = 400 * 86_400
@@ -60,6 +62,13 @@ def timestamp(d: Difference) -> Recognition | None:
         words = {"age": "a time span", "epoch": "a clock value in seconds since 1970"}.get(field, f"a {field}")
         return Recognition("timestamp", a, b, f"{words} changed", field)
     return None
+
+
+def stamps(text: str) -> Iterator[re.Match[str]]:
+    """Dates, times and clock values in seconds since 1970, in their order; no ages such as ``5 minutes ago``."""
+    for found in _ANY.finditer(text):
+        if found["epoch"] is None or _FIRST <= int(found["epoch"][:10]) <= _LAST:
+            yield found
 
 
 def _clock(a: str, b: str) -> bool:
