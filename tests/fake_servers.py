@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -25,8 +26,14 @@ class Fake(BaseHTTPRequestHandler):
     busy: ClassVar[bool] = False
     key: ClassVar[str | None] = None
     name: ClassVar[str] = "tiny"
+    build: ClassVar[str] = "b11549-1234567"
     refuses: ClassVar[str | None] = None
     """Words with which it refuses tools."""
+    images: ClassVar[str] = ""
+    """It says that it takes images, and does: ``kept``; ``anew``, as if each had other bytes; ``lost``: a prompt with
+    one is never reused; ``refused``: it does not."""
+    renders: ClassVar[bool] = False
+    """It shows what its template makes of a request, as llama-server does."""
     held: ClassVar[list[str]]
     seen: ClassVar[list[dict[str, Any]]]
 
@@ -45,15 +52,20 @@ class Fake(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a chat."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.renders and self.path in ("/apply-template", "/tokenize"):
+            return self._send(200, self._rendered(body))
         if self.path != "/v1/chat/completions":
             return self._send(404, {"error": "no such thing"})
         self.seen.append(body)
         if self.refuses and "tools" in body:
             return self._send(400, {"error": {"message": self.refuses}})
-        prompt = "\n".join(
-            [*map(json.dumps, body.get("tools", [])), *(m["role"] + m["content"] for m in body["messages"])]
-        )
+        pictured = any(isinstance(m["content"], list) for m in body["messages"])
+        if pictured and self.images in ("", "refused"):
+            return self._send(500, {"error": {"message": "image input is not supported"}})
+        prompt = self._prompt(body)
         cached = max((_common(prompt, other) // 4 for other in self.held), default=0) if self.reuses else 0
+        if pictured and self.images == "lost":
+            cached = 0
         self.held.append(prompt)
         tokens = len(prompt) // 4
         cached = min(cached, tokens - 1)
@@ -61,6 +73,29 @@ class Fake(BaseHTTPRequestHandler):
             cached -= cached % 16
         time.sleep((tokens - cached) * self.second_per_token)
         return self._send(200, self._answer(tokens, cached))
+
+    def _prompt(self, body: dict[str, Any]) -> str:
+        return "\n".join(
+            [*map(json.dumps, body.get("tools", [])), *(m["role"] + self._text(m["content"]) for m in body["messages"])]
+        )
+
+    def _text(self, content: str | list[dict[str, Any]]) -> str:
+        """The text of a message; an image is a hundred tokens that depend on its bytes."""
+        if isinstance(content, str):
+            return content
+        salt = str(len(self.seen)) if self.images == "anew" else ""
+        return "".join(
+            part["text"]
+            if part["type"] == "text"
+            else sha256((part["image_url"]["url"] + salt).encode()).hexdigest() * 6
+            for part in content
+        )
+
+    def _rendered(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self.path == "/apply-template":
+            return {"prompt": self._prompt(body)}
+        pieces = [body["content"][i : i + 4] for i in range(0, len(body["content"]) - 3, 4)]
+        return {"tokens": [int.from_bytes(sha256(piece.encode()).digest()[:4]) for piece in pieces]}
 
     def _answer(self, tokens: int, cached: int) -> dict[str, Any]:
         usage: dict[str, Any] = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
@@ -85,7 +120,12 @@ class Fake(BaseHTTPRequestHandler):
         info = 'vllm:cache_config_info{block_size="16",enable_prefix_caching="%s"} 1.0\n' % self.reuses  # noqa: UP031
         return {"/v1/models": models} | {
             "llama.cpp": {
-                "/props": {"total_slots": 1, "default_generation_settings": {"n_ctx": 8192}},
+                "/props": {
+                    "total_slots": 1,
+                    "default_generation_settings": {"n_ctx": 8192},
+                    "modalities": {"vision": self.images != "", "audio": False},
+                    "build_info": self.build,
+                },
                 "/slots": slots,
             },
             "vllm": {

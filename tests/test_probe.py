@@ -5,8 +5,11 @@ Real servers with planted faults: ``scripts/e2e probe``.
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,9 @@ from cachedoctor.cli import app
 from cachedoctor.doctor import probing
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
+from cachedoctor.model.tool import Tool
 from cachedoctor.probe import identity, judging, measuring, questioning, reply
 from cachedoctor.probe.connection import Answer, Connection
-from cachedoctor.report.contract import Tool
-from cachedoctor.report.forms.probe_forms import ProbeDocument
 from cachedoctor.rules import names
 
 WANTED = questioning.Wanted(None, 300, 20_000, False)
@@ -169,13 +171,41 @@ def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
 def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: State, cured: bool | None) -> None:
     question = ProbeQuestion("again", "", state, 1200, 1190, True, 8)
     cause = ProbeCause("again", [], "", "")
-    before = ProbeDocument(
-        "cachedoctor.probe/1", Tool("cachedoctor", "0"), LLAMA, "count", 1, 1, 1, 1.0, [question], [cause], [], None,
-        None, None,
-    )  # fmt: skip
-    now = Probe("0", LLAMA, "count", 1, 1, 1, 1.0, [question], [], [])
+    before, now = (Probe(TOOL, LLAMA, "count", 1, 1, 1, 1.0, [question], causes) for causes in ([cause], []))
     probing.join_before(now, before)
-    assert now.cured is cured
+    assert (now.cured, now.other_server) == (cured, [])
+
+
+UNLIKE = {
+    "build": (ProbedServer("u", "llama.cpp", "b9000-a", slots=1), 1200, "build: b9000-a, now b9001-b"),
+    "model": (ProbedServer("u", "llama.cpp", "b9001-b", "other"), 1200, "model: other, now tiny"),
+    "engine": (ProbedServer("u", "ollama"), 1200, "server: ollama, now llama.cpp"),
+    "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: of 6,000 tokens, now of 1,200"),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_against_another_server_nothing_is_cured(name: str) -> None:
+    server, tokens, said = UNLIKE[name]
+    found = {
+        state: ProbeQuestion("first", "", state, length) for state, length in (("less", tokens), ("as expected", 1200))
+    }
+    before = Probe(TOOL, server, "count", 1, 1, 1, 1.0, [found["less"]], [ProbeCause("first", [], "", "")])
+    here = ProbedServer("u", "llama.cpp", "b9001-b", "tiny")
+    now = Probe(TOOL, here, "count", 1, 1, 1, 1.0, [found["as expected"]], [])
+    probing.join_before(now, before)
+    assert (now.cured, now.other_server) == (None, [said])
+
+
+def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) -> None:
+    before = str(tmp_path / "before.json")
+    with served(reuses=False, build="b9000-old") as (url, _):
+        probed(url, "--save", before)
+    with served() as (url, _):
+        text = CliRunner().invoke(app, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
+    assert text.startswith("The stored probe is not of the same: build: b9000-old, now b11549-1234567.")
+    assert "cured" not in text
+    assert "against the stored probe: cannot tell" in text
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff[", b'{"schema":"cachedoctor.report/1"}'])
@@ -220,6 +250,14 @@ def asked(**found: tuple[str, int | None]) -> dict[str, ProbeQuestion]:
 
 OK, LESS, NONE, PART = ("as expected", 1190), ("less", 8), ("less", 0), ("noted", 700)
 LLAMA = ProbedServer("u", "llama.cpp", slots=1)
+TOOL = Tool("cachedoctor", "0")
+
+
+def seeing(build: str | None) -> ProbedServer:
+    """A llama-server with a projector."""
+    return ProbedServer("u", "llama.cpp", build, slots=1, images=True)
+
+
 PATTERNS = {
     "healthy": (LLAMA, asked(again=OK, turn=OK, tail=OK, head=OK, back=OK, pair_a=OK, pair_b=OK), None),
     "slot taken": (LLAMA, asked(again=OK, turn=OK, tail=OK, head=OK, back=LESS), "CD303"),
@@ -231,6 +269,9 @@ PATTERNS = {
     "head changes": (LLAMA, asked(again=LESS, turn=LESS, tail=LESS, forced=LESS), "CD102"),
     "history changes": (LLAMA, asked(again=OK, turn=LESS), "CD105"),
     "tools change": (LLAMA, asked(again=OK, turn=OK, tail=OK, tools_again=LESS), "CD103"),
+    "projector, old: no RAM cache": (seeing("b7964"), asked(again=OK, turn=OK, tail=OK, back=LESS), "CD303"),
+    "projector, old: no checkpoints": (seeing("b7079-abc"), asked(again=NONE, turn=OK, tail=NONE), "CD209"),
+    "projector, new: no checkpoints": (seeing("b8156"), asked(again=NONE, turn=OK, tail=NONE), "CD202"),
     "contention": (LLAMA, asked(again=OK, turn=OK, tail=OK, back=OK, pair_a=OK, pair_b=LESS), "CD302"),
     "vLLM off": (ProbedServer("u", "vllm", prefix_caching=False), asked(again=NONE, turn=NONE), "CD503"),
     "SGLang off": (ProbedServer("u", "sglang", prefix_caching=False), asked(again=NONE, turn=NONE), "CD601"),
@@ -244,6 +285,19 @@ def test_a_pattern_has_one_cause_which_is_a_rule(name: str) -> None:
     causes = judging.causes(server, found, {"first": 1200})
     assert [cause.codes[0] for cause in causes] == ([] if code is None else [code])
     assert {code for cause in causes for code in cause.codes} <= {code for code, _ in names.names()}
+
+
+@pytest.mark.parametrize(
+    ("build", "fix"),
+    [
+        ("b7551-a52dc60ba", "b8156 or newer, or --no-mmproj, or a slot more (-np)"),
+        ("b8156", "--cache-ram 8192 (0 is off; builds before b6751 have none), or -np 2"),
+        (None, "--cache-ram 8192 (0 is off; with --mmproj from b8156 on), or -np 2"),
+    ],
+)
+def test_a_ram_cache_is_no_cure_where_a_projector_switches_it_off(build: str | None, fix: str) -> None:
+    causes = judging.causes(seeing(build), asked(again=OK, turn=OK, tail=OK, head=OK, back=LESS), {})
+    assert [cause.fix for cause in causes] == [fix]
 
 
 @pytest.mark.parametrize(
@@ -282,9 +336,114 @@ def test_a_log_is_put_beside(tmp_path: Path) -> None:
     log.write_bytes(LOG)
     with served() as (url, _):
         found = probed(url, "--log", str(log))
-        missing = CliRunner().invoke(app, ["probe", url, "-q", "--log", str(tmp_path / "none.log")])
     assert found["log_findings"][0].startswith("CD101 billing-header: ")
-    assert isinstance(missing.exception, CacheDoctorError)
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [
+        ("--log", "none.log", "no such file"),
+        ("--log", ".", "is a directory"),
+        ("--save", "none/x.json", "cannot be written"),
+        ("--against", "none.json", "No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_noticed_before_anything_is_sent(
+    tmp_path: Path, option: str, name: str, words: str
+) -> None:
+    with served() as (url, seen):
+        done = CliRunner().invoke(app, ["probe", url, "-q", option, str(tmp_path / name)])
+    assert isinstance(done.exception, CacheDoctorError)
+    assert words in done.exception.message
+    assert seen == []
+
+
+def pictures(seen: list[dict[str, Any]]) -> list[str]:
+    """The images that were sent, in order."""
+    parts = [m["content"] for body in seen for m in body["messages"] if isinstance(m["content"], list)]
+    return [part["image_url"]["url"] for content in parts for part in content if part["type"] == "image_url"]
+
+
+@pytest.mark.parametrize("renders", [True, False])
+def test_an_image_is_asked_for_twice_within_twelve_requests(renders: bool) -> None:
+    with served(images="kept", renders=renders) as (url, seen):
+        found = probed(url)
+        sent = pictures(seen)
+        probed(url)
+        others = pictures(seen)[2:]
+    assert (found["requests"], found["causes"], found["server"]["images"]) == (12, [], True)
+    image = next(q for q in found["questions"] if q["name"] == "image")
+    assert image["state"] == "as expected"
+    assert image["reused_tokens"] == image["expected_tokens"] - 1 == image["prompt_tokens"] - 1
+    # The template shows a system message in the middle: one request serves both. Else there is none left for it.
+    assert ("system" in states(found), "look" in states(found)) == (renders, not renders)
+    assert len(sent) == len(others) == 2
+    assert sent[0] == sent[1] != others[0] == others[1]
+
+
+def test_the_image_is_a_png() -> None:
+    with served(images="kept") as (url, seen):
+        probed(url)
+    raw = base64.b64decode(pictures(seen)[0].removeprefix("data:image/png;base64,"))
+    assert raw[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(raw):
+        (size,) = struct.unpack_from(">I", raw, at)
+        kind, data = raw[at + 4 : at + 8], raw[at + 8 : at + 8 + size]
+        assert struct.unpack_from(">I", raw, at + 8 + size) == (zlib.crc32(kind + data),)
+        chunks[kind], at = data, at + 12 + size
+    width, height, depth, colour = struct.unpack(">2I2B3x", chunks[b"IHDR"])
+    assert (list(chunks), depth, colour) == ([b"IHDR", b"IDAT", b"IEND"], 8, 2)
+    assert len(zlib.decompress(chunks[b"IDAT"])) == height * (1 + 3 * width)
+
+
+@pytest.mark.parametrize("renders", [True, False])
+@pytest.mark.parametrize(
+    ("images", "codes", "words"),
+    [
+        ("anew", ["CD110"], "the same image is another one"),
+        ("lost", [], "a prompt with an image is computed from its start"),
+    ],
+)
+def test_what_happens_to_images_is_named(images: str, codes: list[str], words: str, renders: bool) -> None:
+    with served(images=images, renders=renders) as (url, seen):
+        found = probed(url)
+    assert [(cause["question"], cause["codes"]) for cause in found["causes"]] == [("image", codes)]
+    assert found["causes"][0]["says"].startswith(words)
+    assert len(seen) == found["requests"] == 12
+
+
+def test_no_image_is_sent_where_the_server_does_not_say_that_it_sees() -> None:
+    with served() as (url, seen):
+        found = probed(url)
+    assert (pictures(seen), found["server"]["images"]) == ([], False)
+    assert "system" in states(found)
+
+
+def test_a_refusal_of_images_is_no_fault_of_the_cache() -> None:
+    with served(images="refused", renders=True) as (url, seen):
+        found = probed(url)
+    assert (found["causes"], states(found)["system"], states(found)["look"]) == ([], "refused", "refused")
+    assert "image" not in states(found)
+    assert len(seen) == found["requests"] <= 12
+
+
+def test_an_image_costs_budget() -> None:
+    with served(images="kept") as (url, seen):
+        found = probed(url, "--budget", "3500")
+    assert pictures(seen) == []
+    assert {"look", "image"} <= set(found["notes"][0].partition(": ")[2].split(", "))
+    assert found["sent_tokens"] <= 3500
+
+
+@pytest.mark.parametrize(
+    ("modes", "sees"),
+    [(["text", "image"], True), (["text"], False), ("image", None), (None, None), ([["image"]], False)],
+)
+def test_a_list_of_models_may_say_that_one_sees(modes: Any, sees: bool | None) -> None:
+    listed = [7, {"id": "a"}, {"id": "b", "architecture": {"input_modalities": modes}}]
+    assert identity._sees(listed, "b") is sees
+    assert identity._sees(listed, "a") is None
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -79,16 +80,18 @@ def probe(
     spare_inputs(output, [against, log])
     spare_inputs(save, [against, log, output])
     before = probing.stored(against) if against is not None else None
+    if log is not None:
+        probing.check_log(log)
     form = by_name(ctx, format, output, probe_forms.FORMATS)
     try:
-        with Interrupts(), Sink(output) as sink:
+        with Interrupts(), Sink(output) as sink, Sink(save) if save is not None else nullcontext() as kept:
             shown = _asked(url, secret, (model, prompt_tokens, budget, force), timeout, quiet)
             if before is not None:
                 probing.join_before(shown, before)
             if log is not None:
                 probing.join_log(shown, log)
-            if save is not None:
-                with Sink(save) as kept, kept.writing() as out:
+            if kept is not None:
+                with kept.writing() as out:
                     out.write(probe_forms.encoded(shown))
             with sink.writing() as out:
                 probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None, color, width))

@@ -43,6 +43,8 @@ def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | Non
         _others(at, found, owners)
     _metrics(at, found)
     asked = model or _model(at, found, listed["data"])
+    if found.images is None:
+        found.images = _sees(listed["data"], asked)
     found.model = None if asked is None else at.quote(asked)
     return found, asked
 
@@ -123,6 +125,13 @@ def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None
         raise CacheDoctorError(f"{at.url}: the server has no model", "load one, or name it: --model NAME")
     shown = ", ".join(at.quote(name) for name in names[:3])
     raise CacheDoctorError(f"{at.url}: the server has {len(names):,} models: {shown} ...", "name one: --model NAME")
+
+
+def _sees(listed: list[Any], asked: str | None) -> bool | None:
+    """Whether the list of models says that this one takes images, as llama-server's and gateways' do; None: no word."""
+    about = next((m.get("architecture") for m in listed if isinstance(m, dict) and m.get("id") == asked), None)
+    modes = about.get("input_modalities") if isinstance(about, dict) else None
+    return "image" in modes if isinstance(modes, list) else None
 
 
 def _value(at: Connection, path: str) -> Any:

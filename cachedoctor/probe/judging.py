@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from cachedoctor.model.probed import ProbeCause, ProbedServer, ProbeQuestion
@@ -12,6 +13,10 @@ _PLAIN = ("first", "again", "turn", "tail", "forced", "head", "back", "tools-aga
 """Questions that a server has no reason to refuse but a small context."""
 _INSERTED = 4
 """Tokens that a server may count more than its own tokenizer made: marks of beginning."""
+_RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
+"""Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; mended in b8156 (CD209)."""
+_MENDED = 8156
+_BUILD = re.compile(r"b(\d{4,6})\b")
 _BETWEEN = "ask the server itself, without what stands between (gateway, proxy): if the fault is gone, it is there"
 
 
@@ -26,7 +31,7 @@ def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> l
     first = _cut_prompt(asked, rendered) or _beginning(server, asked, rendered)
     if first is not None:  # what follows from it cannot be told from faults of their own
         return [first]
-    later = (_back(server, asked), _tools(asked), _system(asked), _pair(server, asked))
+    later = (_back(server, asked), _tools(asked), _system(asked), _pair(server, asked), _image(server, asked))
     return [cause for cause in later if cause is not None]
 
 
@@ -143,7 +148,14 @@ def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
         return ProbeCause(
             question, ["CD602"], says, "SGLang: --mamba-scheduler-strategy extra_buffer; see explain CD602"
         )
+    build = build_of(server)
+    if server.images and build in _CUT_BLIND:
+        says = f"{says}; this build looks for no checkpoint while a multimodal projector is loaded"
+        return ProbeCause(question, ["CD209"], says, f"b{_MENDED} or newer, or --no-mmproj")
     fix = "--ctx-checkpoints 32 (0 switches them off), and a build with context checkpoints for this model's memory"
+    if server.images and build is None:
+        fix = f"{fix} (with --mmproj b{_MENDED} or newer)"
+        return ProbeCause(question, ["CD202", "CD201", "CD209"], says, f"{fix}; --swa-full for a sliding window")
     return ProbeCause(question, ["CD202", "CD201"], says, f"{fix}; --swa-full for a sliding window")
 
 
@@ -193,8 +205,15 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
             else "more memory for the cache, or more parallel requests"
         )
         return ProbeCause("back", codes, says, fix)
+    build = build_of(server)
+    if server.images and build is not None and build <= _RAM_BLIND:
+        says = "the slot was taken by another conversation, and with a multimodal projector this build keeps no other"
+        return ProbeCause("back", ["CD303"], says, f"b{_MENDED} or newer, or --no-mmproj, or a slot more (-np)")
     if server.slots == 1:
         says = "the only slot was taken by another conversation, and nothing had kept the first one"
+        if server.images and build is None:
+            fix = f"--cache-ram 8192 (0 is off; with --mmproj from b{_MENDED} on), or -np 2"
+            return ProbeCause("back", ["CD303", "CD301"], says, fix)
         return ProbeCause(
             "back", ["CD303", "CD301"], says, "--cache-ram 8192 (0 is off; builds before b6751 have none), or -np 2"
         )
@@ -230,6 +249,8 @@ def _system(asked: Asked) -> ProbeCause | None:
     found = asked.get("system")
     if found is None or found.state != "less" or not found.exact or not _kept(asked, "back"):
         return None
+    if _less(asked, "image") and "look" not in asked:  # the same request again: a moved message would have come back
+        return None
     says = "a system message sent in the middle arrives elsewhere: it is moved to the head, or merged, on the way"
     return ProbeCause("system", ["CD105", "CD102"], says, f"leave system messages where they are; {_BETWEEN}")
 
@@ -247,3 +268,23 @@ def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         else "more cache memory"
     )
     return ProbeCause(missed[0], ["CD302"] if server.engine == "llama.cpp" else [], says, fix)
+
+
+def _image(server: ProbedServer, asked: Asked) -> ProbeCause | None:
+    """Explain why a prompt with an image was computed again."""
+    found = asked.get("image")
+    if found is None or found.state != "less" or not _kept(asked, "again"):
+        return None
+    before = asked["look" if "look" in asked else "system"].expected_tokens or 0
+    if (found.reused_tokens or 0) >= before - before // 20 - _INSERTED - (server.block_tokens or 0):
+        says = "the same image is another one each time it arrives: it is encoded, or fetched, anew on the way"
+        return ProbeCause("image", ["CD110"], says, f"send the same bytes of an image each time; {_BETWEEN}")
+    says = "a prompt with an image is computed from its start, one without comes back"
+    fix = "b5833 or newer; builds before reuse nothing of such prompts" if server.engine == "llama.cpp" else _BETWEEN
+    return ProbeCause("image", [], says, fix)
+
+
+def build_of(server: ProbedServer) -> int | None:
+    """Give the number of llama.cpp's build, where it says one."""
+    found = _BUILD.match(server.build) if server.build is not None and server.engine == "llama.cpp" else None
+    return None if found is None else int(found[1])

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
+from cachedoctor.model.tool import Tool
 from cachedoctor.probe import judging, measuring, plan, rendering
 from cachedoctor.probe.connection import CHAT, MODELS, Connection
 from cachedoctor.probe.identity import PORTS, identify, slot_tasks
@@ -102,8 +103,8 @@ class _Run:
         if self.left_out:
             self.notes.append(f"not asked, for lack of requests or tokens: {', '.join(self.left_out)}")
         return Probe(
-            version, self.server, measure, self.requests, self.tokens, self.wanted.budget, time.monotonic() - begun,
-            list(self.asked.values()), found, self.notes,
+            Tool("cachedoctor", version), self.server, measure, self.requests, self.tokens, self.wanted.budget,
+            time.monotonic() - begun, list(self.asked.values()), found, self.notes,
         )  # fmt: skip
 
     def _causes(self) -> list[ProbeCause]:
@@ -116,18 +117,50 @@ class _Run:
                 continue
             if ask.name in _RENDERED and self._by_template(ask):
                 continue
-            both = [ask, self.table[ask.together]] if ask.together else [ask]
-            if not self._affordable(both):
-                self.left_out += [one.name for one in both]
-                continue
-            self._ask(both)
+            if ask.name == "system" and self.server.images:
+                self._pictures(ask)
+            else:
+                self._within(ask)
             if ask.name == "again" and self.asked["again"].reused_tokens is None:
                 self._extra(plan.short(self.nonce))
             if ask.name == "tail" and self.server.engine == "llama.cpp" and self._nothing_back():
                 self._extra(plan.forced(self.table["first"]))
 
+    def _within(self, ask: Ask) -> None:
+        """Ask it, and what belongs to it, if the limits allow."""
+        both = [ask, self.table[ask.together]] if ask.together else [ask]
+        if self._affordable(both):
+            self._ask(both)
+        else:
+            self.left_out += [one.name for one in both]
+
+    def _pictures(self, system: Ask) -> None:
+        """Ask for an image twice; where the template takes a system message in the middle, the first time with it.
+
+        Twelve requests are not enough for each by itself.
+        """
+        if self._ids(system) is not None:
+            self.table["system"] = system._replace(picture=self.table["look"].picture)
+            self._within(self.table["system"])
+        if self._state("system") in ("refused", "not asked") and "system" not in self.left_out:
+            self._within(self.table["look"])
+        else:
+            self.table["image"] = self.table["image"]._replace(body=system.body, after=("system",))
+        before = self.table["image"].after[0]
+        if self._state(before) not in ("refused", "not asked"):
+            self._within(self.table["image"])
+        elif before in self.left_out:
+            self.left_out.append("image")
+        if "system" not in self.asked and "system" not in self.left_out:
+            self._within(system)
+
+    def _state(self, name: str) -> State:
+        return self.asked[name].state if name in self.asked else "not asked"
+
     def _needless(self, ask: Ask) -> bool:
         """Whether the answer could tell nothing more."""
+        if ask.name in ("look", "image"):
+            return True  # they go with the system message
         if any(found.state == "refused" and not self.table[name].optional for name, found in self.asked.items()):
             return True  # the context is too small for more
         if ask.name not in _AFTER_MISS and self._nothing_back():
@@ -148,7 +181,8 @@ class _Run:
             self.left_out.append(ask.name)
 
     def _affordable(self, asks: list[Ask]) -> bool:
-        tokens = sum(len(plan.words(ask.body)) for ask in asks) // 3
+        tokens = sum(len(plan.words(ask.body)) + len(ask.picture) for ask in asks) // 3
+        tokens += plan.IMAGE_TOKENS * sum(ask.picture != "" for ask in asks)
         return self.requests + len(asks) <= plan.MOST_REQUESTS and self.tokens + tokens <= self.wanted.budget
 
     def _ask(self, asks: list[Ask]) -> None:
@@ -167,7 +201,8 @@ class _Run:
 
     def _send(self, ask: Ask) -> Reply:
         path = "/v1/messages" if ask.name == "messages" else CHAT
-        body = {**ask.body, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
+        sent = plan.pictured(ask, self.nonce) if ask.picture else ask.body
+        body = {**sent, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]
             body |= {"system": first["content"], "messages": others}
@@ -199,20 +234,28 @@ class _Run:
             return "noted"
         goes_back = ask.goes_back
         before = {name: question.state for name, question in self.asked.items()}
-        if ask.name == "tools-again" and before.get("again") == "as expected":
+        if ask.name in ("tools-again", "image") and before.get("again") == "as expected":
             goes_back = False
         if ask.name == "system" and before.get("back") == "noted":
             goes_back = True  # what comes back from main memory is as far as a checkpoint only
         if ask.control:
             return measuring.judge_control(found, len(plan.words(ask.body)))
+        return measuring.judge(found, self.server, goes_back, self._inserted(ask, found))
+
+    def _inserted(self, ask: Ask, found: ProbeQuestion) -> int:
+        """Tokens that were added to a prompt on its way; of an image nobody knows how many it is."""
+        if ask.picture:
+            return self._inserted(self.table["back"], self.asked["back"]) if "back" in self.asked else 0
         mine = self.ids.get(ask.name)
-        inserted = max(0, (found.prompt_tokens or 0) - len(mine)) if found.exact and mine is not None else 0
-        return measuring.judge(found, self.server, goes_back, inserted)
+        return max(0, (found.prompt_tokens or 0) - len(mine)) if found.exact and mine is not None else 0
 
     def _expected(self, ask: Ask) -> tuple[int | None, bool]:
         """Tokens that the prompt shares with what it follows, and whether they were counted."""
         if ask.control:
             return self._shared_head(ask), False
+        if ask.name == "image":  # the same again, of which the server has just counted the tokens
+            known = self.asked[ask.after[0]].prompt_tokens
+            return known, known is not None
         mine = self._ids(ask)
         others = [self._ids(self.table[name]) for name in ask.after if name in self.asked]
         if mine is not None and others and all(ids is not None for ids in others):
@@ -237,7 +280,7 @@ class _Run:
         return max((plan.common(mine, other) for other in sent), default=0)
 
     def _characters(self) -> tuple[dict[str, int], dict[str, int]]:
-        asks = [self.table[name] for name in self.asked]
+        asks = [self.table[name] for name in self.asked if not self.table[name].picture]
         return {a.name: len(plan.words(a.body)) for a in asks}, {a.name: self._shared(a) for a in asks}
 
     def _ids(self, ask: Ask) -> list[int] | None:
