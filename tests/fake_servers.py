@@ -32,6 +32,11 @@ class Fake(BaseHTTPRequestHandler):
     images: ClassVar[str] = ""
     """It says that it takes images, and does: ``kept``; ``anew``, as if each had other bytes; ``lost``: a prompt with
     one is never reused; ``refused``: it does not."""
+    block: ClassVar[int] = 16
+    config: ClassVar[str] = ""
+    """What vLLM's /metrics says of its cache; empty: block and ``reuses``."""
+    context: ClassVar[int] = 8192
+    """Of vLLM, which refuses what is longer."""
     renders: ClassVar[bool] = False
     """It shows what its template makes of a request, as llama-server does."""
     held: ClassVar[list[str]]
@@ -70,7 +75,9 @@ class Fake(BaseHTTPRequestHandler):
         tokens = len(prompt) // 4
         cached = min(cached, tokens - 1)
         if self.engine == "vllm":
-            cached -= cached % 16
+            if tokens > self.context:
+                return self._send(400, {"error": {"message": f"maximum context length is {self.context} tokens"}})
+            cached -= cached % self.block
         time.sleep((tokens - cached) * self.second_per_token)
         return self._send(200, self._answer(tokens, cached))
 
@@ -115,9 +122,14 @@ class Fake(BaseHTTPRequestHandler):
         return answer
 
     def _said(self) -> dict[str, Any]:
-        models = {"object": "list", "data": [{"id": self.name, "owned_by": self.engine}]}
+        about = {"id": self.name, "owned_by": self.engine}
+        models = {
+            "object": "list",
+            "data": [about | ({"max_model_len": self.context} if self.engine == "vllm" else {})],
+        }
         slots = [{"id": 0, "is_processing": self.busy}]
-        info = 'vllm:cache_config_info{block_size="16",enable_prefix_caching="%s"} 1.0\n' % self.reuses  # noqa: UP031
+        config = self.config or f'{{block_size="{self.block}",enable_prefix_caching="{self.reuses}"}}'
+        info = f"vllm:cache_config_info{config} 1.0\n"
         return {"/v1/models": models} | {
             "llama.cpp": {
                 "/props": {

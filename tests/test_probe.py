@@ -28,6 +28,7 @@ from cachedoctor.probe import identity, judging, measuring, questioning, reply
 from cachedoctor.probe.connection import Answer, Connection
 from cachedoctor.rules import names
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 WANTED = questioning.Wanted(None, 300, 20_000, False)
 
 
@@ -87,6 +88,58 @@ def test_vllm_leaves_a_count_of_zero_out_and_says_its_settings(reuses: bool) -> 
     assert found["measure"] == ("count" if reuses else "none")
     assert [cause["codes"] for cause in found["causes"]] == ([] if reuses else [["CD503"]])
     assert found["questions"][0]["reused_tokens"] == (0 if reuses else None)
+
+
+def test_blocks_of_a_hybrid_vllm_are_those_of_its_attention() -> None:
+    line = (FIXTURES / "vllm" / "cache-config-hybrid-0.32.0.txt").read_text()
+    with served(engine="vllm", block=384, config=line.removeprefix("vllm:cache_config_info").rpartition(" ")[0]) as (
+        url,
+        seen,
+    ):
+        found = probed(url, "--prompt-tokens", "700")
+    assert (found["server"]["block_tokens"], found["server"]["prefix_caching"]) == (384, True)
+    assert (found["causes"], states(found)["again"]) == ([], "as expected")
+    # Without a parser of calls vLLM refuses to choose by itself, and shows tools in the prompt all the same.
+    assert {body["tool_choice"] for body in seen if "tools" in body} == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "block"),
+    [
+        ('block_size="16",mamba_block_size="64"', 16),
+        ('block_size="16",effective_attention_block_size="None",cache_hit_alignment_tokens="48"', 48),
+        ('block_size="256",prefix_match_unit="32"', 32),
+        ('block_size="99999999",mamba_block_size="64"', None),
+        ('block_size="²"', None),
+    ],
+)
+def test_what_vllm_reuses_as_a_whole(labels: str, block: int | None) -> None:
+    with served(engine="vllm", config=f"{{{labels}}}") as (url, _):
+        found, _ = identity.identify(Connection(url, None, 5), None)
+    assert found.block_tokens == block
+
+
+def test_where_caching_is_on_the_cache_is_not_called_off() -> None:
+    with served(engine="vllm", reuses=False, config='{block_size="16",enable_prefix_caching="True"}') as (url, _):
+        assert probed(url, status=3)["causes"] == []  # older ones leave the count out where it is 0: nothing is counted
+    asked_of = ProbedServer("u", "vllm", prefix_caching=True)
+    (cause,) = judging.causes(asked_of, asked(again=NONE, turn=NONE, tail=NONE), {})
+    assert (cause.codes, "caching is on" in cause.says) == (["CD510"], True)
+
+
+def test_reuse_that_ends_early_is_no_changed_head() -> None:
+    early = asked(first=NONE, again=("less", 1024), turn=("less", 1024), tail=("less", 1024))
+    (cause,) = judging.causes(ProbedServer("u", "vllm", prefix_caching=True), early, {"first": 1200})
+    assert cause.codes[0] == "CD501"
+    (cause,) = judging.causes(LLAMA, early, {"first": 1200})
+    assert cause.says.startswith("the same prompt is another one from token 1,024 on")
+
+
+def test_a_context_of_another_server_is_not_mended_by_options_of_llama_server() -> None:
+    with served(engine="vllm", context=300) as (url, _):
+        found = probed(url)
+    assert found["server"]["context_tokens"] == 300
+    assert [(cause["codes"], cause["fix"]) for cause in found["causes"]] == [([], "a larger --max-model-len")]
 
 
 @pytest.mark.parametrize(("reuses", "code"), [(True, []), (False, ["CD601"])])
@@ -248,6 +301,7 @@ def asked(**found: tuple[str, int | None]) -> dict[str, ProbeQuestion]:
     }
 
 
+PARTLY = ("less", 600)
 OK, LESS, NONE, PART = ("as expected", 1190), ("less", 8), ("less", 0), ("noted", 700)
 LLAMA = ProbedServer("u", "llama.cpp", slots=1)
 TOOL = Tool("cachedoctor", "0")
@@ -275,6 +329,7 @@ PATTERNS = {
     "contention": (LLAMA, asked(again=OK, turn=OK, tail=OK, back=OK, pair_a=OK, pair_b=LESS), "CD302"),
     "vLLM off": (ProbedServer("u", "vllm", prefix_caching=False), asked(again=NONE, turn=NONE), "CD503"),
     "SGLang off": (ProbedServer("u", "sglang", prefix_caching=False), asked(again=NONE, turn=NONE), "CD601"),
+    "vLLM forgets after a few": (ProbedServer("u", "vllm"), asked(again=OK, turn=OK, back=OK, pair_b=PARTLY), "CD504"),
     "vLLM forgets": (ProbedServer("u", "vllm"), asked(again=OK, turn=OK, tail=OK, head=OK, back=NONE), "CD504"),
 }
 

@@ -20,8 +20,10 @@ _RUNNING = re.compile(
     rb"(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
     re.MULTILINE,
 )
-_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*block_size="(\d{1,6})"', re.MULTILINE)
-_CACHING = re.compile(rb'^vllm:cache_config_info\{[^}\n]*enable_prefix_caching="(True|False)"', re.MULTILINE)
+_CONFIG = re.compile(rb"^vllm:cache_config_info\{([^\n]{0,16384})\}", re.MULTILINE)
+_LABEL = re.compile(rb'(\w+)="(\w*)"')
+_BLOCKS = ("block_size", "effective_attention_block_size", "cache_hit_alignment_tokens")
+"""Labels of vLLM 0.32; the largest decides, unless ``prefix_match_unit`` is set (vllm/config/cache.py)."""
 _MODEL = 200
 """Characters of a model's name that are taken for one."""
 
@@ -43,6 +45,9 @@ def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | Non
         _others(at, found, owners)
     _metrics(at, found)
     asked = model or _model(at, found, listed["data"])
+    if found.context_tokens is None:
+        about = next((m for m in listed["data"] if isinstance(m, dict) and m.get("id") == asked), {})
+        found.context_tokens = _whole(about.get("max_model_len"))  # of vLLM and SGLang
     if found.images is None:
         found.images = _sees(listed["data"], asked)
     found.model = None if asked is None else at.quote(asked)
@@ -105,9 +110,21 @@ def _metrics(at: Connection, found: ProbedServer) -> None:
     ]
     if running:
         found.busy = bool(found.busy) or any(running)
-    block, caching = _BLOCK.search(answer.body), _CACHING.search(answer.body)
-    found.block_tokens = int(block[1]) if block else found.block_tokens
-    found.prefix_caching = caching[1] == b"True" if caching else found.prefix_caching
+    config = _CONFIG.search(answer.body)
+    if config is not None:
+        said = {name.decode(): value.decode("ascii", "replace") for name, value in _LABEL.findall(config[1])}
+        found.block_tokens = _block(said)
+        found.prefix_caching = {"True": True, "False": False}.get(said.get("enable_prefix_caching", ""))
+
+
+def _block(said: dict[str, str]) -> int | None:
+    """Tokens of what vLLM reuses as a whole."""
+    unit, *blocks = (_number(said.get(name, "")) for name in ("prefix_match_unit", *_BLOCKS))
+    return unit or max((block for block in blocks if block is not None), default=None)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 7 else None
 
 
 def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None:

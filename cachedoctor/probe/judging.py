@@ -8,6 +8,19 @@ from collections.abc import Mapping
 from cachedoctor.model.probed import ProbeCause, ProbedServer, ProbeQuestion
 from cachedoctor.probe.measuring import little
 
+_MORE_CONTEXT = {
+    "vllm": "a larger --max-model-len",
+    "sglang": "a larger --context-length",
+    "ollama": "a larger OLLAMA_CONTEXT_LENGTH",
+    "lmstudio": "load the model with a larger context",
+}
+_MORE_CACHE = {
+    "vllm": "more memory for the KV cache: a higher --gpu-memory-utilization, or --kv-cache-dtype fp8",
+    "sglang": "a larger pool: a higher --mem-fraction-static, or --kv-cache-dtype fp8_e4m3",
+    "ollama": "OLLAMA_NUM_PARALLEL=2 or more",
+}
+_MUCH = 0.5
+"""Share of what is expected, from which on a prompt that is the same each time was recognised as such."""
 Asked = Mapping[str, ProbeQuestion]
 _PLAIN = ("first", "again", "turn", "tail", "forced", "head", "back", "tools-again", "pair-a", "pair-b")
 """Questions that a server has no reason to refuse but a small context."""
@@ -28,7 +41,7 @@ def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> l
         return [_switched_off(server)]
     if "more" in (_state(asked, "first"), _state(asked, "head")):
         return [_store_between(asked)]
-    first = _cut_prompt(asked, rendered) or _beginning(server, asked, rendered)
+    first = _cut_prompt(server, asked, rendered) or _beginning(server, asked, rendered)
     if first is not None:  # what follows from it cannot be told from faults of their own
         return [first]
     later = (_back(server, asked), _tools(asked), _system(asked), _pair(server, asked), _image(server, asked))
@@ -52,6 +65,9 @@ def _refused(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     if name is None:
         return None
     room = f"{server.context_tokens:,} tokens" if server.context_tokens is not None else "too little"
+    if server.engine != "llama.cpp":
+        says = f"a prompt of this probe does not fit: the context has {room}"
+        return ProbeCause(name, [], says, _MORE_CONTEXT.get(server.engine, "a larger context"))
     if server.slots is not None and server.slots > 1:
         says = f"a prompt of this probe does not fit: each of the {server.slots} slots has {room}"
         return ProbeCause(
@@ -70,7 +86,7 @@ def _store_between(asked: Asked) -> ProbeCause:
     return ProbeCause(name, [], says, f"no count here can be trusted; {_BETWEEN}")
 
 
-def _cut_prompt(asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
+def _cut_prompt(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
     """Find a prompt that the server made shorter than it was sent."""
     first = asked.get("first")
     if first is None or first.prompt_tokens is None or "first" not in rendered:
@@ -78,6 +94,8 @@ def _cut_prompt(asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
     if first.prompt_tokens >= rendered["first"] - rendered["first"] // 20 - _INSERTED:
         return None
     says = f"the prompt has {rendered['first']:,} tokens and the server took {first.prompt_tokens:,}: it was cut"
+    if server.engine != "llama.cpp":
+        return ProbeCause("first", [], says, f"{_MORE_CONTEXT.get(server.engine, 'a larger context')}; {_BETWEEN}")
     return ProbeCause("first", ["CD401", "CD402"], says, "a larger --ctx-size; no --context-shift")
 
 
@@ -178,15 +196,28 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
     }
     more = (again.prompt_tokens or 0) - rendered["first"] if "first" in rendered and again.prompt_tokens else 0
     known = again.reused_tokens is not None  # else prompts may be counted without what was reused of them
-    if known and (more > _INSERTED or len(counts) > 1 or again.reused_tokens):
+    reused = again.reused_tokens or 0
+    if server.engine != "llama.cpp" and len(counts) == 1 and reused >= _MUCH * (again.expected_tokens or 0) > 0:
+        code = {"vllm": ["CD501", "CD510"], "sglang": ["CD610"]}.get(server.engine, [])
+        says = f"reuse ends at token {reused:,} of {again.prompt_tokens or 0:,}, though the prompt is the same"
+        fix = f"longer prompts (--prompt-tokens) show whether it goes by large blocks; {_BETWEEN}"
+        return ProbeCause("again", code, says, fix)
+    if known and (more > _INSERTED or len(counts) > 1 or reused):
         grown = f", and {more:,} tokens stand in the prompt that were not sent" if more > _INSERTED else ""
-        says = f"the same prompt is another one at its head each time it arrives{grown}"
+        where = "at its head" if little(again) else f"from token {reused:,} on"
+        says = f"the same prompt is another one {where} each time it arrives{grown}"
         fix = f"take the changing value (clock, id, billing header) out of the head; {_BETWEEN}"
         return ProbeCause("again", ["CD102", "CD101"], says, fix)
     if server.engine == "llama.cpp":
         says = "nothing comes back, even where reuse is asked for: the server does not reuse, or is told so on the way"
         fix = f"start without --no-cache-prompt; no cache_prompt=false in a gateway's defaults; {_BETWEEN}"
         return ProbeCause("again", ["CD109"] if "first" in rendered else ["CD109", "CD102"], says, fix)
+    if server.prefix_caching:
+        codes = {"vllm": ["CD510"], "sglang": ["CD610"]}.get(server.engine, [])
+        says = "nothing ever comes back, though prefix caching is on: the prompt is changed at its head on the way, or"
+        salt = "extra_key" if server.engine == "sglang" else "cache_salt"
+        says = f"{says} each request has a {salt}, an adapter or a server of its own"
+        return ProbeCause("again", codes, says, _BETWEEN)
     codes = {"vllm": ["CD503", "CD501"], "sglang": ["CD601"]}.get(server.engine, [])
     says = "nothing ever comes back: the cache is off, or the prompt is changed at its head on the way"
     return ProbeCause("again", codes, says, f"switch prefix caching on; {_BETWEEN}")
@@ -199,11 +230,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     if server.engine != "llama.cpp":
         codes = {"vllm": ["CD504"], "sglang": ["CD603"]}.get(server.engine, [])
         says = "a conversation is forgotten as soon as another one came between"
-        fix = (
-            "OLLAMA_NUM_PARALLEL=2 or more"
-            if server.engine == "ollama"
-            else "more memory for the cache, or more parallel requests"
-        )
+        fix = _MORE_CACHE.get(server.engine, "more memory for the cache, or more parallel requests")
         return ProbeCause("back", codes, says, fix)
     build = build_of(server)
     if server.images and build is not None and build <= _RAM_BLIND:
@@ -256,9 +283,13 @@ def _system(asked: Asked) -> ProbeCause | None:
 
 
 def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
-    missed = [name for name in ("pair-a", "pair-b") if _less(asked, name) and little(asked[name])]
+    blocks = {"vllm": ["CD504"], "sglang": ["CD603"]}.get(server.engine)
+    missed = [name for name in ("pair-a", "pair-b") if _less(asked, name) and (blocks or little(asked[name]))]
     if not missed or not _kept(asked, "back"):
         return None
+    if blocks is not None:
+        says = "a conversation is forgotten after a few others: the cache has no room for what this probe sends"
+        return ProbeCause(missed[0], blocks, says, _MORE_CACHE[server.engine])
     if one_slot(server, asked):
         return _pinned(missed[0], asked)
     says = "of two conversations at the same time one is computed again, though one after the other both come back"

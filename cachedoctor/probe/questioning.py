@@ -206,6 +206,8 @@ class _Run:
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]
             body |= {"system": first["content"], "messages": others}
+        if ask.body.get("tools") and self.server.engine == "vllm":
+            body["tool_choice"] = "none"  # "auto" is refused without a parser; tools stand in the prompt all the same
         if self.wanted.model is not None:
             body["model"] = self.wanted.model
         return read(self.at, self.at.post(path, body))
