@@ -27,6 +27,9 @@ class Fake(BaseHTTPRequestHandler):
     key: ClassVar[str | None] = None
     name: ClassVar[str] = "tiny"
     build: ClassVar[str] = "b11549-1234567"
+    others_after: ClassVar[int] = 0
+    """Number of the chat after which somebody else pushes all out; 0: nobody does."""
+    shows_slots: ClassVar[bool] = True
     refuses: ClassVar[str | None] = None
     """Words with which it refuses tools."""
     images: ClassVar[str] = ""
@@ -40,6 +43,8 @@ class Fake(BaseHTTPRequestHandler):
     renders: ClassVar[bool] = False
     """It shows what its template makes of a request, as llama-server does."""
     held: ClassVar[list[str]]
+    looked: ClassVar[list[int]]
+    """Chats that were answered when the slots were looked at; the first look behind one is too early to see others."""
     seen: ClassVar[list[dict[str, Any]]]
 
     def log_message(self, *_: object) -> None:
@@ -49,6 +54,8 @@ class Fake(BaseHTTPRequestHandler):
         """Say what it is."""
         if self.key is not None and self.headers.get("Authorization") != f"Bearer {self.key}":
             return self._send(401, {"error": {"message": f"wrong key, not {self.key}"}})
+        if self.path == "/slots":
+            self.looked.append(len(self.seen))
         found = self._said().get(self.path)
         if found is None and self.engine == "lmstudio":
             return self._send(200, {"error": f"Unexpected endpoint or method. (GET {self.path})"})
@@ -72,6 +79,8 @@ class Fake(BaseHTTPRequestHandler):
         if pictured and self.images == "lost":
             cached = 0
         self.held.append(prompt)
+        if len(self.seen) == self.others_after:
+            self.held.clear()
         tokens = len(prompt) // 4
         cached = min(cached, tokens - 1)
         if self.engine == "vllm":
@@ -127,7 +136,9 @@ class Fake(BaseHTTPRequestHandler):
             "object": "list",
             "data": [about | ({"max_model_len": self.context} if self.engine == "vllm" else {})],
         }
-        slots = [{"id": 0, "is_processing": self.busy}]
+        others = sum(0 < self.others_after <= chats for chats in self.looked) > 1 or self.engine == "vllm"
+        done = len(self.seen) + (others and 0 < self.others_after <= len(self.seen))
+        slots = [{"id": 0, "is_processing": self.busy} | ({"id_task": 10 * done} if done else {})]
         config = self.config or f'{{block_size="{self.block}",enable_prefix_caching="{self.reuses}"}}'
         info = f"vllm:cache_config_info{config} 1.0\n"
         return {"/v1/models": models} | {
@@ -138,11 +149,14 @@ class Fake(BaseHTTPRequestHandler):
                     "modalities": {"vision": self.images != "", "audio": False},
                     "build_info": self.build,
                 },
-                "/slots": slots,
+                "/slots": slots if self.shows_slots else {"error": {"message": "this server does not support slots"}},
             },
             "vllm": {
                 "/version": {"version": "0.32.0"},
-                "/metrics": info + f"vllm:num_requests_running{{}} {int(self.busy)}.0\n",
+                "/metrics": info
+                + f"vllm:num_requests_running{{}} {int(self.busy)}.0\n"
+                + f'vllm:request_success_total{{reason="length"}} {done}.0\n'
+                + 'vllm:request_success_total{reason="abort"} 1e0\n',
             },
             "sglang": {
                 "/get_server_info": {"disable_radix_cache": not self.reuses, "page_size": 1, "version": "0.5.3"}
@@ -168,7 +182,7 @@ def _common(a: str, b: str) -> int:
 def served(**settings: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Give the address of a fake with these settings, and the chats that it gets."""
     seen: list[dict[str, Any]] = []
-    kind = type("Set", (Fake,), {**settings, "held": [], "seen": seen})
+    kind = type("Set", (Fake,), {**settings, "held": [], "looked": [], "seen": seen})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

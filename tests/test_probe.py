@@ -6,6 +6,7 @@ Real servers with planted faults: ``scripts/e2e probe``.
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import struct
 import time
@@ -553,3 +554,138 @@ def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.Mo
     assert identity.PORTS == (9931, 8080, 1234, 11434, 8000, 30000)
     with pytest.raises(CacheDoctorError, match="no server answers"):
         questioning.find(None, 1)
+
+
+@pytest.mark.parametrize("after", [1, 2, 6, 9])
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm"])
+def test_what_somebody_else_pushed_out_is_no_fault(engine: str, after: int) -> None:
+    with served(engine=engine, others_after=after) as (url, _):
+        found = probed(url)
+    assert (found["causes"], [q for q in found["questions"] if q["state"] == "less"]) == ([], [])
+    assert "somebody else used the server meanwhile: what that may have pushed out is not judged" in found["notes"]
+    told = [q["name"] for q in found["questions"] if q["note"].startswith("cannot tell: somebody else")]
+    assert told
+    assert all(states(found)[name] == "unknown" for name in told)
+
+
+def test_whether_there_were_others_is_said_where_it_cannot_be_seen() -> None:
+    with served(others_after=6, shows_slots=False) as (url, _):
+        found = probed(url)
+    assert "whether somebody else used the server meanwhile cannot be seen: ask again to be sure" in found["notes"]
+    with served(reuses=False) as (url, _):
+        assert not any("somebody else" in note for note in probed(url)["notes"])
+
+
+@pytest.mark.parametrize("budget", ["400", "800", "1200"])
+def test_a_budget_for_a_few_questions_gives_no_cause_and_no_traceback(budget: str) -> None:
+    with served() as (url, _):
+        assert probed(url, "--budget", budget)["causes"] == []
+
+
+ODD_USAGES = {
+    "strings": {"prompt_tokens": "700", "prompt_tokens_details": {"cached_tokens": "1"}},
+    "negative": {"prompt_tokens": 700, "prompt_tokens_details": {"cached_tokens": -3}},
+    "null": {"prompt_tokens": None, "prompt_tokens_details": None},
+    "huge": {"prompt_tokens": 1e308, "prompt_tokens_details": {"cached_tokens": 1e308}},
+    "a long integer": {"prompt_tokens": 10**400, "prompt_tokens_details": {"cached_tokens": 0}},
+    "more cached than there is": {"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 301}},
+    "no details": {"prompt_tokens": 300},
+    "zero": {"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}},
+    "a list": [1, 2],
+    "true": {"prompt_tokens": True, "prompt_tokens_details": {"cached_tokens": True}},
+}
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "other"])
+@pytest.mark.parametrize("name", ODD_USAGES)
+def test_counts_that_are_none_give_no_cause(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"choices": [{"message": {"content": "1"}}], "usage": ODD_USAGES[name]}
+    monkeypatch.setattr(Fake, "_answer", lambda *_: answer)
+    with served(engine=engine, renders=engine == "llama.cpp") as (url, _):
+        found = questioning.probe(Connection(url, None, 5), WANTED, lambda _: None, "0")
+    assert (found.causes, found.measure) == ([], "none")
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm"])
+def test_one_odd_count_among_sound_ones_is_unknown(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Fake._answer
+
+    def odd(self: Fake, tokens: int, cached: int) -> dict[str, Any]:
+        made = answer(self, tokens, cached)
+        if len(self.seen) == 2:
+            made = {
+                **made,
+                "timings": None,
+                "usage": made["usage"] | {"prompt_tokens_details": {"cached_tokens": 1 << 40}},
+            }
+        return made
+
+    monkeypatch.setattr(Fake, "_answer", odd)
+    with served(engine=engine) as (url, _):
+        found = probed(url)
+    assert (found["measure"], found["causes"], states(found)["again"]) == ("count", [], "unknown")
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, status: int, after: int) -> None:
+    """Let fakes answer with a status from so many chats on."""
+    send = Fake._send
+
+    def guarded(self: Fake, code: int, value: Any) -> None:
+        late = len(self.seen) >= after
+        send(self, status if late else code, {"error": {"message": "Loading model"}} if late else value)
+
+    monkeypatch.setattr(Fake, "_send", guarded)
+
+
+@pytest.mark.parametrize(("status", "words"), [(503, "is not ready"), (429, "too much to do")])
+@pytest.mark.parametrize("after", [0, 1, 8])
+def test_a_server_that_is_not_ready_or_overloaded_is_no_faulty_one(
+    status: int, words: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, status, after)
+    with served() as (url, _):
+        found = fault(url)
+    assert words in found.message
+    assert str(status) in found.message
+
+
+PACKED = gzip.compress(b'{"data": [{"id": "m"}]}')
+ANSWERS = {
+    "packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED, "the answer is none of a chat"),
+    "half packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:9], "has no /v1/models"),
+    "not packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", "is no gzip, as it says"),
+    "a bomb": (
+        b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(9 << 20)), "more than 8 MiB",
+    ),
+    "brotli": (b"HTTP/1.0 200 OK\r\nContent-Encoding: br\r\n\r\nxx", "packed as br"),
+    "without length": (b'HTTP/1.0 200 OK\r\n\r\n{"data": [{"id": "m"}]}', "the answer is none of a chat"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_are_read_however_they_are_packed(name: str) -> None:
+    answer, words = ANSWERS[name]
+    with raw(answer) as url:
+        assert words in fault(url).message
+
+
+def test_a_stream_that_was_not_asked_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fake, "_answer", lambda *_: 'data: {"choices": []}\n\ndata: [DONE]\n\n')
+    with served(engine="other") as (url, _):
+        assert "is a stream, which was not asked for" in fault(url).message
+
+
+def test_metrics_slots_and_names_of_any_kind_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Fake._said
+
+    def odd(self: Fake) -> dict[str, Any]:
+        return said(self) | {
+            "/metrics": "llamacpp:requests_processing +\nllamacpp:requests_processing 1.2.3\n",
+            "/slots": [None, {"id": "0"}, {"id": 1, "id_task": 1e308}, {"id": 2, "id_task": -5, "is_processing": "no"}],
+            "/v1/models": {"data": [{"id": "m\ud800\x1b[2J", "max_model_len": "9", "owned_by": ["x"]}, 5]},
+        }
+
+    monkeypatch.setattr(Fake, "_said", odd)
+    with served() as (url, _):
+        found = probed(url)
+    assert (found["causes"], "\x1b" in found["server"]["model"]) == ([], False)

@@ -24,6 +24,7 @@ _MUCH = 0.5
 Asked = Mapping[str, ProbeQuestion]
 _PLAIN = ("first", "again", "turn", "tail", "forced", "head", "back", "tools-again", "pair-a", "pair-b")
 """Questions that a server has no reason to refuse but a small context."""
+_CAME_BACK = ("as expected", "noted")
 _INSERTED = 4
 """Tokens that a server may count more than its own tokenizer made: marks of beginning."""
 _RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
@@ -101,7 +102,9 @@ def _cut_prompt(server: ProbedServer, asked: Asked, rendered: Mapping[str, int])
 
 def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
     """Explain why the same prompt, or one that goes on, was computed again."""
-    if _less(asked, "again"):
+    again = asked.get("again")
+    untimed = again is not None and again.state == "unknown" and again.reused_tokens is None
+    if _less(asked, "again") or (untimed and _less(asked, "turn") and _less(asked, "tail")):
         if _kept(asked, "forced"):
             says = "the same prompt is reused only where the request asks for it (cache_prompt true)"
             return ProbeCause(
@@ -110,11 +113,11 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
         if _kept(asked, "turn"):
             return _sometimes(server, asked)
         return _never(server, asked, rendered)
-    if _less(asked, "turn"):
+    if _less(asked, "turn") and _state(asked, "again") in _CAME_BACK:
         says = "the same prompt comes back, but not as the beginning of the next turn: the history is written anew"
         fix = f"messages must reach the server as they were sent; {_BETWEEN}"
         return ProbeCause("turn", ["CD105", "CD108"], says, fix)
-    if _less(asked, "tail") and (
+    if (_less(asked, "tail") and _kept(asked, "turn")) and (
         server.engine != "llama.cpp" or little(asked["tail"]) or asked["tail"].reused_tokens is None
     ):
         return _no_way_back("tail", server)
@@ -265,7 +268,7 @@ def _pinned(question: str, asked: Asked) -> ProbeCause:
 
 
 def _tools(asked: Asked) -> ProbeCause | None:
-    if not _less(asked, "tools-again") or _less(asked, "again"):
+    if not _less(asked, "tools-again") or _state(asked, "again") not in _CAME_BACK:
         return None
     says = "the same prompt with the same tools is another one each time: their order or text changes on the way"
     return ProbeCause("tools-again", ["CD103"], says, f"send tools in one order, sorted by name; {_BETWEEN}")

@@ -16,7 +16,7 @@ from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuest
 from cachedoctor.model.tool import Tool
 from cachedoctor.probe import judging, measuring, plan, rendering
 from cachedoctor.probe.connection import CHAT, MODELS, Connection
-from cachedoctor.probe.identity import PORTS, identify, slot_tasks
+from cachedoctor.probe.identity import BUSY, PORTS, finished, identify, slot_tasks
 from cachedoctor.probe.plan import Ask
 from cachedoctor.probe.reply import Reply, read
 
@@ -24,6 +24,9 @@ _AFTER_MISS = ("first", "again", "turn", "tail", "forced", "head")
 """What is asked of a server that reuses nothing."""
 _COUNTING = {"vllm": "--enable-prompt-tokens-details", "sglang": "--enable-cache-report"}
 """Options with which a server says what it reused."""
+_CHARS_AT_MOST = 64
+"""Characters of a token: a server that cuts prompts still takes more than this leaves of them."""
+_ALWAYS = 1 << 30
 _RENDERED = ("reasoning", "permuted")
 """What a server's template answers without a request."""
 
@@ -87,16 +90,26 @@ class _Run:
         self.notes: list[str] = []
         self.left_out: list[str] = []
         self.requests = self.tokens = 0
+        self.order: dict[str, int] = {}
+        """Questions by the number of requests that were sent before."""
+        self.others: list[int] = []
+        """Numbers of requests before which somebody else used the server."""
+        self.left_out_counts: set[str] = set()
+        self.slots: dict[int, tuple[int, bool]] | None = None
 
     def whole(self, version: str, begun: float) -> Probe:
         """Ask, judge and sum up."""
+        before = finished(self.at) if self.server.engine in _COUNTING else None
         self._table()
         measure = "count" if self._counted() else measuring.by_time(list(self.asked.values()), *self._characters())
+        seen = self._look_back(before)
         refused = any(q.state == "refused" and not self.table[name].optional for name, q in self.asked.items())
         told = measure != "none" or refused or self.server.prefix_caching is False
         found = self._causes() if told else []
         if measure != "count" and self.server.engine in _COUNTING:
             self.notes.append(f"the server counts with {_COUNTING[self.server.engine]}: then this is exact")
+        if found and not seen:
+            self.notes.append("whether somebody else used the server meanwhile cannot be seen: ask again to be sure")
         if not found and judging.one_slot(self.server, self.asked):
             slot = self.asked["head"].slot
             self.notes.append(f"prompts that share nothing went to slot {slot} while the server has others (CD309)")
@@ -121,7 +134,7 @@ class _Run:
                 self._pictures(ask)
             else:
                 self._within(ask)
-            if ask.name == "again" and self.asked["again"].reused_tokens is None:
+            if ask.name == "again" and self._uncounted("again"):
                 self._extra(plan.short(self.nonce))
             if ask.name == "tail" and self.server.engine == "llama.cpp" and self._nothing_back():
                 self._extra(plan.forced(self.table["first"]))
@@ -169,6 +182,9 @@ class _Run:
             return "tools" in self.asked and self.asked["tools"].state == "refused"
         return ask.name == "permuted" and "tools-again" not in self.asked
 
+    def _uncounted(self, name: str) -> bool:
+        return name in self.asked and self.asked[name].reused_tokens is None
+
     def _nothing_back(self) -> bool:
         return all(name in self.asked and self.asked[name].state == "less" for name in ("again", "turn"))
 
@@ -187,15 +203,18 @@ class _Run:
 
     def _ask(self, asks: list[Ask]) -> None:
         """Send one question, or two at once, and judge the answers."""
-        before = self._slots()
+        before = self._look()
+        self.order |= dict.fromkeys((ask.name for ask in asks), self.requests)
         self.requests += len(asks)
         if len(asks) == 1:
             replies = [self._send(asks[0])]
         else:
             with ThreadPoolExecutor(len(asks)) as pool:
                 replies = list(pool.map(self._send, asks))
-        after = self._slots()
-        used = [slot for slot, task in after.items() if before.get(slot) != task]
+        self.slots = after = self._slots()
+        used = [slot for slot, (task, _) in (after or {}).items() if before and before.get(slot, (-1,))[0] != task]
+        if len(used) > len(asks) or any(works for _, works in (after or {}).values()):
+            self.others.append(self.requests)
         for ask, reply in zip(asks, replies, strict=True):
             self._take(ask, reply, used[0] if len(used) == 1 and len(asks) == 1 else None)
 
@@ -210,9 +229,15 @@ class _Run:
             body["tool_choice"] = "none"  # "auto" is refused without a parser; tools stand in the prompt all the same
         if self.wanted.model is not None:
             body["model"] = self.wanted.model
-        return read(self.at, self.at.post(path, body))
+        least = len(plan.words(ask.body)) // _CHARS_AT_MOST
+        return read(self.at, self.at.post(path, body), max(1, least))
 
     def _take(self, ask: Ask, reply: Reply, slot: int | None) -> None:
+        if reply.refused is not None and reply.refused[:3] in map(str, BUSY):
+            raise CacheDoctorError(
+                f"{self.at.url}: {BUSY[int(reply.refused[:3])]}, in the middle of the probe ({reply.refused})",
+                "ask again when it is quiet; nothing can be said by what came before",
+            )
         if reply.refused is not None and not ask.optional and not reply.too_long:
             raise CacheDoctorError(
                 f"{self.at.url}: the server refused a plain chat request ({reply.refused})",
@@ -224,8 +249,10 @@ class _Run:
             ask.name, ask.asks, state, reply.prompt_tokens, expected, exact, reply.reused_tokens,
             round(reply.seconds, 4), slot, reply.refused or "",
         )  # fmt: skip
+        self.left_out_counts |= {ask.name} if reply.left_out else set()
         if reply.refused is None:
             found.state = self._judged(ask, found)
+            self._doubt(ask, found)
         if found.state == "noted" and ask.name != "tools":
             found.note = "came back as far as a checkpoint"
         self.asked[ask.name] = found
@@ -309,11 +336,38 @@ class _Run:
         counted = any(q.reused_tokens is not None and q.name != "messages" for q in self.asked.values())
         if counted and self.server.engine == "vllm":
             for name, found in self.asked.items():
-                if found.reused_tokens is None and found.prompt_tokens is not None and found.state == "unknown":
+                if name in self.left_out_counts and found.state == "unknown":
                     found.reused_tokens = 0
                     found.state = self._judged(self.table[name], found)
         return counted
 
-    def _slots(self) -> dict[int, int]:
-        several = self.server.engine == "llama.cpp" and (self.server.slots or 0) > 1
-        return slot_tasks(self.at) if several else {}
+    def _slots(self) -> dict[int, tuple[int, bool]] | None:
+        return slot_tasks(self.at) if self.server.engine == "llama.cpp" else None
+
+    def _look(self) -> dict[int, tuple[int, bool]] | None:
+        """Look at the slots before a question: what changed since the last one, others did."""
+        now, last = self._slots(), self.slots
+        if now is not None and (any(works for _, works in now.values()) or (last is not None and now != last)):
+            self.others.append(self.requests)
+        return now
+
+    def _look_back(self, before: int | None) -> bool:
+        """Doubt what others may have pushed out; False where nobody can say whether there were any.
+
+        vLLM and SGLang count their answers; when the others came is not known there.
+        """
+        after = finished(self.at) if before is not None else None
+        if before is not None and after is not None and after - before > self.requests:
+            self.others.append(_ALWAYS)
+        for name, found in self.asked.items():
+            self._doubt(self.table[name], found)
+        if self.others:
+            self.notes.append("somebody else used the server meanwhile: what that may have pushed out is not judged")
+        return self.slots is not None or after is not None
+
+    def _doubt(self, ask: Ask, found: ProbeQuestion) -> None:
+        """Take back that less came back, where others were there since that was asked which should have."""
+        since = min((self.order[name] for name in ask.after if name in self.order), default=0)
+        if found.state == "less" and any(at > since for at in self.others):
+            found.state = "unknown"
+            found.note = "cannot tell: somebody else used the server since what should come back was sent"
