@@ -453,6 +453,7 @@ def test_the_image_is_a_png() -> None:
     assert len(zlib.decompress(chunks[b"IDAT"])) == height * (1 + 3 * width)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("renders", [True, False])
 @pytest.mark.parametrize(
     ("images", "codes", "words"),
@@ -556,6 +557,7 @@ def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.Mo
         questioning.find(None, 1)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("after", [1, 2, 6, 9])
 @pytest.mark.parametrize("engine", ["llama.cpp", "vllm"])
 def test_what_somebody_else_pushed_out_is_no_fault(engine: str, after: int) -> None:
@@ -576,6 +578,7 @@ def test_whether_there_were_others_is_said_where_it_cannot_be_seen() -> None:
         assert not any("somebody else" in note for note in probed(url)["notes"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("budget", ["400", "800", "1200"])
 def test_a_budget_for_a_few_questions_gives_no_cause_and_no_traceback(budget: str) -> None:
     with served() as (url, _):
@@ -596,6 +599,7 @@ ODD_USAGES = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "other"])
 @pytest.mark.parametrize("name", ODD_USAGES)
 def test_counts_that_are_none_give_no_cause(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -637,6 +641,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, status: int, after: int) -> None:
     monkeypatch.setattr(Fake, "_send", guarded)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("status", "words"), [(503, "is not ready"), (429, "too much to do")])
 @pytest.mark.parametrize("after", [0, 1, 8])
 def test_a_server_that_is_not_ready_or_overloaded_is_no_faulty_one(

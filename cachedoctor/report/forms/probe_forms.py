@@ -82,6 +82,9 @@ def verdict(shown: Probe) -> str:
         return f"Not as expected: {shown.causes[0].question}."
     if odd:
         return f"No cause is known for what deviates: {', '.join(odd)}."
+    silent = sum(q.state == "unknown" for q in shown.questions)
+    if silent:
+        return f"Healthy as far as can be told: {count(len(judged), 'answer')} as expected, {silent} that say nothing."
     return f"Healthy: all {len(judged)} answers are as expected."
 
 
