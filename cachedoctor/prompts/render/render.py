@@ -128,7 +128,9 @@ class _Engine:
             last = messages[-1].get("content")
             tail = last if isinstance(last, str) else join([(False, part["text"]) for part in last or []])
             messages = messages[:-1]
-        context = {**context, "messages": messages, "tools": tools}
+        context = {**context, "messages": messages}
+        if tools is not None:  # else the name is not defined, as llama-server leaves it (common/chat.cpp)
+            context["tools"] = tools
         text: str = self._guard(lambda: self._collect(context))
         return text + tail
 
@@ -199,7 +201,8 @@ class _Engine:
             typed=typed,
             # A template that refuses both probes objects to something else; strings are what all have in common.
             strings=not typed or shows(_NEEDLE, None, (_NEEDLE,)),
-            objects=not shows("x", json.dumps(arguments), found) and shows("x", arguments, found),
+            # Where text is refused or shown in no such way, an object that is shown in any way is what it takes.
+            objects=not shows("x", json.dumps(arguments), found) and shows("x", arguments, (*found, _NEEDLE)),
         )
 
 
