@@ -107,7 +107,7 @@ def probed(case: Planted, folder: Path) -> dict[str, Any]:
         if case in FAULTS and (case.change or case.servers > 1 or case.name == "honest-gateway"):
             port = stack.enter_context(gateway.gateway([server.port for server in servers], case.change))
         command = [sys.executable, "-m", "cachedoctor", "probe", f"http://127.0.0.1:{port}", "-f", "json", "-q"]
-        command += ["--prompt-tokens", str(case.tokens), "--budget", "100000"]
+        command += ["--prompt-tokens", str(case.tokens), "--budget", "100000", "--timeout", "180"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     if done.returncode:
         return {
