@@ -67,8 +67,8 @@ def probe(
     """Ask a running server a few small questions, and say whether it reuses what it should.
 
     Up to 12 requests with one token of answer each, of prompts that no other run shares: the same again, a turn more,
-    an edited end, an edited head (which must miss), another conversation between, tools, two at once. It says what it
-    will send before it does; it takes a slot, and refuses a busy server.
+    an edited end, an edited head (which must miss), another conversation between, tools, two at once, an image where
+    the server sees. It says what it will send before it does; it takes a slot, and refuses a busy server.
 
     Exit status: 0 asked and judged; 1 with --fail-on, something is not as expected; 2 wrong usage, or no answer of a
     server; 3 nothing can be known of its cache; 130 interrupted.
