@@ -30,6 +30,8 @@ class Fake(BaseHTTPRequestHandler):
     others_after: ClassVar[int] = 0
     """Number of the chat after which somebody else pushes all out; 0: nobody does."""
     shows_slots: ClassVar[bool] = True
+    stores: ClassVar[bool] = False
+    """A gateway in front of it keeps whole answers, and gives them to whoever asks the same."""
     refuses: ClassVar[str | None] = None
     """Words with which it refuses tools."""
     images: ClassVar[str] = ""
@@ -43,6 +45,7 @@ class Fake(BaseHTTPRequestHandler):
     renders: ClassVar[bool] = False
     """It shows what its template makes of a request, as llama-server does."""
     held: ClassVar[list[str]]
+    kept: ClassVar[list[dict[str, Any]]]
     looked: ClassVar[list[int]]
     """Chats that were answered when the slots were looked at; the first look behind one is too early to see others."""
     seen: ClassVar[list[dict[str, Any]]]
@@ -68,6 +71,8 @@ class Fake(BaseHTTPRequestHandler):
             return self._send(200, self._rendered(body))
         if self.path != "/v1/chat/completions":
             return self._send(404, {"error": "no such thing"})
+        if self.stores and body in self.seen:
+            return self._send(200, self.kept[self.seen.index(body)])
         self.seen.append(body)
         if self.refuses and "tools" in body:
             return self._send(400, {"error": {"message": self.refuses}})
@@ -88,7 +93,9 @@ class Fake(BaseHTTPRequestHandler):
                 return self._send(400, {"error": {"message": f"maximum context length is {self.context} tokens"}})
             cached -= cached % self.block
         time.sleep((tokens - cached) * self.second_per_token)
-        return self._send(200, self._answer(tokens, cached))
+        answer = self._answer(tokens, cached)
+        self.kept.append(answer)
+        return self._send(200, answer)
 
     def _prompt(self, body: dict[str, Any]) -> str:
         return "\n".join(
@@ -116,6 +123,7 @@ class Fake(BaseHTTPRequestHandler):
     def _answer(self, tokens: int, cached: int) -> dict[str, Any]:
         usage: dict[str, Any] = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
         answer = {
+            "id": f"chatcmpl-{len(self.seen)}",
             "object": "chat.completion",
             "choices": [{"message": {"role": "assistant", "content": "1"}}],
             "usage": usage,
@@ -182,7 +190,7 @@ def _common(a: str, b: str) -> int:
 def served(**settings: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Give the address of a fake with these settings, and the chats that it gets."""
     seen: list[dict[str, Any]] = []
-    kind = type("Set", (Fake,), {**settings, "held": [], "looked": [], "seen": seen})
+    kind = type("Set", (Fake,), {**settings, "held": [], "kept": [], "looked": [], "seen": seen})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

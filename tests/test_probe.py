@@ -578,6 +578,14 @@ def test_whether_there_were_others_is_said_where_it_cannot_be_seen() -> None:
         assert not any("somebody else" in note for note in probed(url)["notes"])
 
 
+def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
+    with served(stores=True) as (url, seen):
+        found = probed(url)
+    assert (found["causes"], len(seen)) == ([], found["requests"] - 2)
+    assert (states(found)["again"], states(found)["tools-again"]) == ("unknown", "unknown")
+    assert "something before the server stores answers: again, tools-again tell nothing of its cache" in found["notes"]
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("budget", ["400", "800", "1200"])
 def test_a_budget_for_a_few_questions_gives_no_cause_and_no_traceback(budget: str) -> None:

@@ -27,6 +27,8 @@ _COUNTING = {"vllm": "--enable-prompt-tokens-details", "sglang": "--enable-cache
 _CHARS_AT_MOST = 64
 """Characters of a token: a server that cuts prompts still takes more than this leaves of them."""
 _ALWAYS = 1 << 30
+_TWICE = (("again", "first"), ("tools-again", "tools"), ("image", "look"), ("image", "system"))
+"""Questions that send the same as another one."""
 _RENDERED = ("reasoning", "permuted")
 """What a server's template answers without a request."""
 
@@ -95,6 +97,8 @@ class _Run:
         self.others: list[int] = []
         """Numbers of requests before which somebody else used the server."""
         self.left_out_counts: set[str] = set()
+        self.answers: dict[str, str] = {}
+        """Ids of answers."""
         self.slots: dict[int, tuple[int, bool]] | None = None
 
     def whole(self, version: str, begun: float) -> Probe:
@@ -103,6 +107,7 @@ class _Run:
         self._table()
         measure = "count" if self._counted() else measuring.by_time(list(self.asked.values()), *self._characters())
         seen = self._look_back(before)
+        self._leave_stored()
         refused = any(q.state == "refused" and not self.table[name].optional for name, q in self.asked.items())
         told = measure != "none" or refused or self.server.prefix_caching is False
         found = self._causes() if told else []
@@ -250,6 +255,8 @@ class _Run:
             round(reply.seconds, 4), slot, reply.refused or "",
         )  # fmt: skip
         self.left_out_counts |= {ask.name} if reply.left_out else set()
+        if reply.id is not None:
+            self.answers[ask.name] = reply.id
         if reply.refused is None:
             found.state = self._judged(ask, found)
             self._doubt(ask, found)
@@ -364,6 +371,19 @@ class _Run:
         if self.others:
             self.notes.append("somebody else used the server meanwhile: what that may have pushed out is not judged")
         return self.slots is not None or after is not None
+
+    def _leave_stored(self) -> None:
+        """Take back what is said of answers that something before the server had stored, instead of asking it."""
+        if len(set(self.answers.values())) < 2:
+            return  # this server gives all the same id
+        stored = [name for name, before in _TWICE if self.answers.get(name, 0) == self.answers.get(before, 1)]
+        for name in stored:
+            self.asked[name].state = "unknown"
+            self.asked[name].note = "has the id of the answer before: it was stored, and the server not asked"
+        if stored:
+            self.notes.append(
+                f"something before the server stores answers: {', '.join(stored)} tell nothing of its cache"
+            )
 
     def _doubt(self, ask: Ask, found: ProbeQuestion) -> None:
         """Take back that less came back, where others were there since that was asked which should have."""

@@ -22,6 +22,8 @@ class Reply(NamedTuple):
     """Why, in the server's words, masked."""
     too_long: bool = False
     """The prompt does not fit into the context."""
+    id: str | None = None
+    """Of the answer, which every one has for itself, unless it comes out of a store of answers."""
     left_out: bool = False
     """It has a usage in which nothing stands of what was reused."""
 
@@ -50,9 +52,14 @@ def read(at: Connection, answer: Answer, least_tokens: int = 1) -> Reply:
     response = decoded(answer.body, Response) or Response()
     found = told(decoded(response.usage, Usage), decoded(response.meta_info, Meta), decoded(response.timings, Timings))
     if found is None or found.prompt_tokens < least_tokens:
-        return Reply(None, None, answer.seconds)
+        return Reply(None, None, answer.seconds, id=_id(answer))
     left_out = found.cached_tokens is None and b"cached_tokens" not in bytes(response.usage)
-    return Reply(found.prompt_tokens, found.cached_tokens, answer.seconds, left_out=left_out)
+    return Reply(found.prompt_tokens, found.cached_tokens, answer.seconds, id=_id(answer), left_out=left_out)
+
+
+def _id(answer: Answer) -> str | None:
+    found = answer.value.get("id")
+    return found if isinstance(found, str) and found else None
 
 
 def _message(answer: Answer) -> str:
