@@ -182,13 +182,17 @@ class _Engine:
 
         def shows(content: Any, calls: Any, wanted: tuple[str, ...], unwanted: str = "\0") -> bool:
             messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
-            if calls is not None:
-                function = {"name": "probe", "arguments": calls}
-                call = {"type": "function", "id": "call00001", "function": function}
-                messages += [
-                    {"role": "assistant", "content": "", "tool_calls": [call]},
-                    {"role": "user", "content": "x"},
-                ]
+            if calls is None:
+                return written(messages, wanted, unwanted)
+            function = {"name": "probe", "arguments": calls}
+            call = {"type": "function", "id": "call00001", "function": function}
+            messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            # Some (Mistral) refuse a user who speaks before a result is there.
+            result = {"role": "tool", "name": "probe", "tool_call_id": "call00001", "content": "x"}
+            behind = {"role": "user", "content": "x"}, result
+            return any(written([*messages, last], wanted, unwanted) for last in behind)
+
+        def written(messages: list[dict[str, Any]], wanted: tuple[str, ...], unwanted: str) -> bool:
             try:
                 text = self.write(messages, None, {"bos_token": "", "eos_token": "", "add_generation_prompt": False})
             except CacheDoctorError:
