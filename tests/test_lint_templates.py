@@ -12,6 +12,9 @@ from in_process import render_here
 from cachedoctor.doctor.linting import template_trial
 from cachedoctor.doctor.linting.lint_bodies import LintAsk
 from cachedoctor.model import CacheDoctorError, TrialAnswer
+from cachedoctor.prompts.render.render import with_template
+from cachedoctor.prompts.render.templates import chat_template
+from cachedoctor.prompts.request_bodies import prompts_of
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 NAMES = ("plain", "tools", "reasoning-kept", "reasoning-preserved", "reasoning-dropped", "mid-system", "day")
@@ -29,7 +32,7 @@ FAMILIES = {
     "phi-4-mini": "y y - - y - y",  # leaves later system messages out
     "llama-3.1": "y y - - y y n",  # the date of today in the head
     "gemma-4": "y y n n y y y",  # shows reasoning with calls, behind the last user message only
-    "gpt-oss": "y y - - y - n",
+    "gpt-oss": "y y n n y - n",  # shows the reasoning of a call until there is a final answer
 }
 
 
@@ -84,6 +87,25 @@ def test_an_answer_says_where_the_renderings_part(
     assert answer.b.startswith(b)
     assert (answer.place or "").startswith(place or "")
     assert (answer.place is None) == (place is None)
+
+
+@pytest.mark.parametrize(
+    ("family", "shown"),
+    [
+        ("mistral-small-3.2", '[ARGS]{"page": 7}'),
+        ("minimax-m2", '<parameter name="page">7</parameter>'),
+        ("glm-4.6", "<arg_key>page</arg_key>\n<arg_value>7</arg_value>"),
+        ("gpt-oss", "<|channel|>analysis<|message|>Two ships"),
+    ],
+)
+def test_calls_are_shown_as_llama_server_shows_them(family: str, shown: str) -> None:
+    messages = [
+        template_trial._ASKED,
+        {**template_trial._CALL, "reasoning_content": "Two ships"},
+        template_trial._RESULT,
+    ]
+    (prompt,) = prompts_of({"messages": messages}, "openai-chat", "x")
+    assert shown in with_template(prompt, chat_template(str(path_of(family))), mask_cch=False).text
 
 
 def test_what_is_left_out_is_said_beside_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,7 @@ class _Engine:
         env = _environment(self)
         self.template = self._guard(lambda: env.from_string(_GENERATION.sub(r"{#\1 \2#}", template)))
         self.developer = "developer" in template
+        self.thinking = ".thinking" in template and "reasoning_content" not in template
         self.style = self._probe()
 
     def write(
@@ -123,6 +124,11 @@ class _Engine:
         self.marker, self.origins = marker, origins or {}
         if not self.developer:
             messages = [{**m, "role": "system"} if m.get("role") == "developer" else m for m in messages]
+        if self.thinking:  # gpt-oss: llama-server gives it the reasoning of calls under this name (common/chat.cpp)
+            messages = [
+                {**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") and m.get("tool_calls") else m
+                for m in messages
+            ]
         tail = ""
         if len(messages) > 1 and messages[-1].get("role") == "assistant" and not messages[-1].get("tool_calls"):
             last = messages[-1].get("content")
