@@ -22,7 +22,7 @@ from e2e.server import Server
 TEMPLATES = Path(__file__).resolve().parents[2] / "fixtures" / "templates"
 BUILD = 11549
 KNOWN = {
-    "gemma-4": "takes arguments of calls as text and as objects: b11549 sends objects, older ones text, as is done here",
+    "gemma-4": "takes arguments of calls as text and as objects: b11549 sends objects, older ones text, as we do",
     "qwen3.6": "knows preserve_thinking, which b11549 sets where a request does not say",
 }
 _MARKS = re.compile(r"<\|endoftext\|>|<\|im_end\|>|</s>|\d{4}-\d\d-\d\d|\d\d [A-Z][a-z]{2} 20\d\d")
