@@ -1,7 +1,9 @@
-"""What chat templates of twelve families do with the scripted conversations; each verdict is worked out by hand."""
+"""What chat templates of thirteen families do with the scripted conversations; each verdict is worked out by hand."""
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ from in_process import render_here
 from cachedoctor.doctor.linting import template_trial
 from cachedoctor.doctor.linting.lint_bodies import LintAsk
 from cachedoctor.model import CacheDoctorError, TrialAnswer
+from cachedoctor.prompts.render.render import with_template
+from cachedoctor.prompts.render.templates import chat_template
+from cachedoctor.prompts.request_bodies import prompts_of
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 NAMES = ("plain", "tools", "reasoning-kept", "reasoning-preserved", "reasoning-dropped", "mid-system", "day")
@@ -17,16 +22,17 @@ SHORT = {"y": "yes", "n": "no", "r": "refused", "-": "unknown"}
 FAMILIES = {
     "chatml": "y y y y n y y",  # shows all reasoning that it is sent
     "qwen3": "y y n n y y y",  # shows reasoning behind the last user message only
-    "qwen3.5": "y y n y y r y",  # the same unless preserve_thinking is set; refuses later system messages
+    "qwen3.5": "n n n n y r y",  # opens with <think>, shows it behind the last user only; no later system message
+    "qwen3.6": "n n n y y r y",  # the same, unless preserve_thinking is set
     "glm-4.6": "y y n n y y y",
-    "deepseek-v3.1": "n y - - y n y",  # opens with <think>, shows </think>; joins all system messages at the front
+    "deepseek-v3.1": "y y - - y n y",  # opens and shows replies with </think>; joins all system messages at the front
     "minimax-m2": "n n n n y n y",  # opens with <think>, shows none; leaves later system messages out
-    "mistral-small-3.1": "y n - - y r n",  # tools stand before the last user message; a date without system prompt
+    "mistral-small-3.2": "y n - - y r n",  # tools stand before the last user message; a date without system prompt
     "kimi-k2": "y y - - y y y",
     "phi-4-mini": "y y - - y - y",  # leaves later system messages out
     "llama-3.1": "y y - - y y n",  # the date of today in the head
-    "gemma-4": "y y - - y y y",
-    "gpt-oss": "y y - - y - n",
+    "gemma-4": "y y n n y y y",  # shows reasoning with calls, behind the last user message only
+    "gpt-oss": "y y n n y - n",  # shows the reasoning of a call until there is a final answer
 }
 
 
@@ -45,6 +51,13 @@ def test_every_family_is_listed() -> None:
     assert {path.stem for path in (FIXTURES / "templates").glob("*.jinja")} | {"chatml"} == set(FAMILIES)
 
 
+def test_what_is_published_is_unchanged() -> None:
+    rows = re.findall(r"^\| (\S+\.jinja) \|.* ([0-9a-f]{64}) \|$", (FIXTURES / "templates/README.md").read_text(), re.M)
+    assert len(rows) == 10
+    for name, digest in rows:
+        assert sha256((FIXTURES / "templates" / name).read_bytes()).hexdigest() == digest
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_template_is_answered_for_question_by_question(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = answers(family, monkeypatch)
@@ -59,10 +72,10 @@ def test_a_template_is_answered_for_question_by_question(family: str, monkeypatc
 @pytest.mark.parametrize(
     ("family", "name", "place", "a", "b"),
     [
-        ("qwen3", "reasoning-kept", "messages[2]", "<think>\nTwo ships", "\n<tool_call>"),
+        ("qwen3", "reasoning-kept", "messages[2]", "hink>\nTwo ships", "ool_call>\n"),
         ("deepseek-v3.1", "mid-system", "messages[3]", "<｜User｜>", "\n\nFrom here on"),
-        ("deepseek-v3.1", "plain", None, "think>", "/think>The barge"),
-        ("mistral-small-3.1", "tools", "messages[1]", "AVAILABLE_TOOLS]", "INST]"),
+        ("qwen3.5", "plain", None, "<think>\n", "The barge"),
+        ("mistral-small-3.2", "tools", "messages[1]", "AVAILABLE_TOOLS]", "INST]"),
         ("llama-3.1", "day", None, "ember 2023\nToday Date: 01 Jan 2026", ""),
     ],
 )
@@ -74,6 +87,25 @@ def test_an_answer_says_where_the_renderings_part(
     assert answer.b.startswith(b)
     assert (answer.place or "").startswith(place or "")
     assert (answer.place is None) == (place is None)
+
+
+@pytest.mark.parametrize(
+    ("family", "shown"),
+    [
+        ("mistral-small-3.2", '[ARGS]{"page": 7}'),
+        ("minimax-m2", '<parameter name="page">7</parameter>'),
+        ("glm-4.6", "<arg_key>page</arg_key>\n<arg_value>7</arg_value>"),
+        ("gpt-oss", "<|channel|>analysis<|message|>Two ships"),
+    ],
+)
+def test_calls_are_shown_as_llama_server_shows_them(family: str, shown: str) -> None:
+    messages = [
+        template_trial._ASKED,
+        {**template_trial._CALL, "reasoning_content": "Two ships"},
+        template_trial._RESULT,
+    ]
+    (prompt,) = prompts_of({"messages": messages}, "openai-chat", "x")
+    assert shown in with_template(prompt, chat_template(str(path_of(family))), mask_cch=False).text
 
 
 def test_what_is_left_out_is_said_beside_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,12 @@ Real servers with planted faults: ``scripts/e2e probe``.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import struct
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,12 @@ from cachedoctor.cli import app
 from cachedoctor.doctor import probing
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
+from cachedoctor.model.tool import Tool
 from cachedoctor.probe import identity, judging, measuring, questioning, reply
 from cachedoctor.probe.connection import Answer, Connection
-from cachedoctor.report.contract import Tool
-from cachedoctor.report.forms.probe_forms import ProbeDocument
 from cachedoctor.rules import names
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 WANTED = questioning.Wanted(None, 300, 20_000, False)
 
 
@@ -85,6 +89,58 @@ def test_vllm_leaves_a_count_of_zero_out_and_says_its_settings(reuses: bool) -> 
     assert found["measure"] == ("count" if reuses else "none")
     assert [cause["codes"] for cause in found["causes"]] == ([] if reuses else [["CD503"]])
     assert found["questions"][0]["reused_tokens"] == (0 if reuses else None)
+
+
+def test_blocks_of_a_hybrid_vllm_are_those_of_its_attention() -> None:
+    line = (FIXTURES / "vllm" / "cache-config-hybrid-0.32.0.txt").read_text()
+    with served(engine="vllm", block=384, config=line.removeprefix("vllm:cache_config_info").rpartition(" ")[0]) as (
+        url,
+        seen,
+    ):
+        found = probed(url, "--prompt-tokens", "700")
+    assert (found["server"]["block_tokens"], found["server"]["prefix_caching"]) == (384, True)
+    assert (found["causes"], states(found)["again"]) == ([], "as expected")
+    # Without a parser of calls vLLM refuses to choose by itself, and shows tools in the prompt all the same.
+    assert {body["tool_choice"] for body in seen if "tools" in body} == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "block"),
+    [
+        ('block_size="16",mamba_block_size="64"', 16),
+        ('block_size="16",effective_attention_block_size="None",cache_hit_alignment_tokens="48"', 48),
+        ('block_size="256",prefix_match_unit="32"', 32),
+        ('block_size="99999999",mamba_block_size="64"', None),
+        ('block_size="²"', None),
+    ],
+)
+def test_what_vllm_reuses_as_a_whole(labels: str, block: int | None) -> None:
+    with served(engine="vllm", config=f"{{{labels}}}") as (url, _):
+        found, _ = identity.identify(Connection(url, None, 5), None)
+    assert found.block_tokens == block
+
+
+def test_where_caching_is_on_the_cache_is_not_called_off() -> None:
+    with served(engine="vllm", reuses=False, config='{block_size="16",enable_prefix_caching="True"}') as (url, _):
+        assert probed(url, status=3)["causes"] == []  # older ones leave the count out where it is 0: nothing is counted
+    asked_of = ProbedServer("u", "vllm", prefix_caching=True)
+    (cause,) = judging.causes(asked_of, asked(again=NONE, turn=NONE, tail=NONE), {})
+    assert (cause.codes, "caching is on" in cause.says) == (["CD510"], True)
+
+
+def test_reuse_that_ends_early_is_no_changed_head() -> None:
+    early = asked(first=NONE, again=("less", 1024), turn=("less", 1024), tail=("less", 1024))
+    (cause,) = judging.causes(ProbedServer("u", "vllm", prefix_caching=True), early, {"first": 1200})
+    assert cause.codes[0] == "CD501"
+    (cause,) = judging.causes(LLAMA, early, {"first": 1200})
+    assert cause.says.startswith("the same prompt is another one from token 1,024 on")
+
+
+def test_a_context_of_another_server_is_not_mended_by_options_of_llama_server() -> None:
+    with served(engine="vllm", context=300) as (url, _):
+        found = probed(url)
+    assert found["server"]["context_tokens"] == 300
+    assert [(cause["codes"], cause["fix"]) for cause in found["causes"]] == [([], "a larger --max-model-len")]
 
 
 @pytest.mark.parametrize(("reuses", "code"), [(True, []), (False, ["CD601"])])
@@ -169,13 +225,41 @@ def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
 def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: State, cured: bool | None) -> None:
     question = ProbeQuestion("again", "", state, 1200, 1190, True, 8)
     cause = ProbeCause("again", [], "", "")
-    before = ProbeDocument(
-        "cachedoctor.probe/1", Tool("cachedoctor", "0"), LLAMA, "count", 1, 1, 1, 1.0, [question], [cause], [], None,
-        None, None,
-    )  # fmt: skip
-    now = Probe("0", LLAMA, "count", 1, 1, 1, 1.0, [question], [], [])
+    before, now = (Probe(TOOL, LLAMA, "count", 1, 1, 1, 1.0, [question], causes) for causes in ([cause], []))
     probing.join_before(now, before)
-    assert now.cured is cured
+    assert (now.cured, now.other_server) == (cured, [])
+
+
+UNLIKE = {
+    "build": (ProbedServer("u", "llama.cpp", "b9000-a", slots=1), 1200, "build: b9000-a, now b9001-b"),
+    "model": (ProbedServer("u", "llama.cpp", "b9001-b", "other"), 1200, "model: other, now tiny"),
+    "engine": (ProbedServer("u", "ollama"), 1200, "server: ollama, now llama.cpp"),
+    "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: of 6,000 tokens, now of 1,200"),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_against_another_server_nothing_is_cured(name: str) -> None:
+    server, tokens, said = UNLIKE[name]
+    found = {
+        state: ProbeQuestion("first", "", state, length) for state, length in (("less", tokens), ("as expected", 1200))
+    }
+    before = Probe(TOOL, server, "count", 1, 1, 1, 1.0, [found["less"]], [ProbeCause("first", [], "", "")])
+    here = ProbedServer("u", "llama.cpp", "b9001-b", "tiny")
+    now = Probe(TOOL, here, "count", 1, 1, 1, 1.0, [found["as expected"]], [])
+    probing.join_before(now, before)
+    assert (now.cured, now.other_server) == (None, [said])
+
+
+def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) -> None:
+    before = str(tmp_path / "before.json")
+    with served(reuses=False, build="b9000-old") as (url, _):
+        probed(url, "--save", before)
+    with served() as (url, _):
+        text = CliRunner().invoke(app, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
+    assert text.startswith("The stored probe is not of the same: build: b9000-old, now b11549-1234567.")
+    assert "cured" not in text
+    assert "against the stored probe: cannot tell" in text
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff[", b'{"schema":"cachedoctor.report/1"}'])
@@ -218,8 +302,17 @@ def asked(**found: tuple[str, int | None]) -> dict[str, ProbeQuestion]:
     }
 
 
+PARTLY = ("less", 600)
 OK, LESS, NONE, PART = ("as expected", 1190), ("less", 8), ("less", 0), ("noted", 700)
 LLAMA = ProbedServer("u", "llama.cpp", slots=1)
+TOOL = Tool("cachedoctor", "0")
+
+
+def seeing(build: str | None) -> ProbedServer:
+    """A llama-server with a projector."""
+    return ProbedServer("u", "llama.cpp", build, slots=1, images=True)
+
+
 PATTERNS = {
     "healthy": (LLAMA, asked(again=OK, turn=OK, tail=OK, head=OK, back=OK, pair_a=OK, pair_b=OK), None),
     "slot taken": (LLAMA, asked(again=OK, turn=OK, tail=OK, head=OK, back=LESS), "CD303"),
@@ -231,9 +324,13 @@ PATTERNS = {
     "head changes": (LLAMA, asked(again=LESS, turn=LESS, tail=LESS, forced=LESS), "CD102"),
     "history changes": (LLAMA, asked(again=OK, turn=LESS), "CD105"),
     "tools change": (LLAMA, asked(again=OK, turn=OK, tail=OK, tools_again=LESS), "CD103"),
+    "projector, old: no RAM cache": (seeing("b7964"), asked(again=OK, turn=OK, tail=OK, back=LESS), "CD303"),
+    "projector, old: no checkpoints": (seeing("b7079-abc"), asked(again=NONE, turn=OK, tail=NONE), "CD209"),
+    "projector, new: no checkpoints": (seeing("b8156"), asked(again=NONE, turn=OK, tail=NONE), "CD202"),
     "contention": (LLAMA, asked(again=OK, turn=OK, tail=OK, back=OK, pair_a=OK, pair_b=LESS), "CD302"),
     "vLLM off": (ProbedServer("u", "vllm", prefix_caching=False), asked(again=NONE, turn=NONE), "CD503"),
     "SGLang off": (ProbedServer("u", "sglang", prefix_caching=False), asked(again=NONE, turn=NONE), "CD601"),
+    "vLLM forgets after a few": (ProbedServer("u", "vllm"), asked(again=OK, turn=OK, back=OK, pair_b=PARTLY), "CD504"),
     "vLLM forgets": (ProbedServer("u", "vllm"), asked(again=OK, turn=OK, tail=OK, head=OK, back=NONE), "CD504"),
 }
 
@@ -244,6 +341,19 @@ def test_a_pattern_has_one_cause_which_is_a_rule(name: str) -> None:
     causes = judging.causes(server, found, {"first": 1200})
     assert [cause.codes[0] for cause in causes] == ([] if code is None else [code])
     assert {code for cause in causes for code in cause.codes} <= {code for code, _ in names.names()}
+
+
+@pytest.mark.parametrize(
+    ("build", "fix"),
+    [
+        ("b7551-a52dc60ba", "b8156 or newer, or --no-mmproj, or a slot more (-np)"),
+        ("b8156", "--cache-ram 8192 (0 is off; builds before b6751 have none), or -np 2"),
+        (None, "--cache-ram 8192 (0 is off; with --mmproj from b8156 on), or -np 2"),
+    ],
+)
+def test_a_ram_cache_is_no_cure_where_a_projector_switches_it_off(build: str | None, fix: str) -> None:
+    causes = judging.causes(seeing(build), asked(again=OK, turn=OK, tail=OK, head=OK, back=LESS), {})
+    assert [cause.fix for cause in causes] == [fix]
 
 
 @pytest.mark.parametrize(
@@ -282,9 +392,115 @@ def test_a_log_is_put_beside(tmp_path: Path) -> None:
     log.write_bytes(LOG)
     with served() as (url, _):
         found = probed(url, "--log", str(log))
-        missing = CliRunner().invoke(app, ["probe", url, "-q", "--log", str(tmp_path / "none.log")])
     assert found["log_findings"][0].startswith("CD101 billing-header: ")
-    assert isinstance(missing.exception, CacheDoctorError)
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [
+        ("--log", "none.log", "no such file"),
+        ("--log", ".", "is a directory"),
+        ("--save", "none/x.json", "cannot be written"),
+        ("--against", "none.json", "No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_noticed_before_anything_is_sent(
+    tmp_path: Path, option: str, name: str, words: str
+) -> None:
+    with served() as (url, seen):
+        done = CliRunner().invoke(app, ["probe", url, "-q", option, str(tmp_path / name)])
+    assert isinstance(done.exception, CacheDoctorError)
+    assert words in done.exception.message
+    assert seen == []
+
+
+def pictures(seen: list[dict[str, Any]]) -> list[str]:
+    """The images that were sent, in order."""
+    parts = [m["content"] for body in seen for m in body["messages"] if isinstance(m["content"], list)]
+    return [part["image_url"]["url"] for content in parts for part in content if part["type"] == "image_url"]
+
+
+@pytest.mark.parametrize("renders", [True, False])
+def test_an_image_is_asked_for_twice_within_twelve_requests(renders: bool) -> None:
+    with served(images="kept", renders=renders) as (url, seen):
+        found = probed(url)
+        sent = pictures(seen)
+        probed(url)
+        others = pictures(seen)[2:]
+    assert (found["requests"], found["causes"], found["server"]["images"]) == (12, [], True)
+    image = next(q for q in found["questions"] if q["name"] == "image")
+    assert image["state"] == "as expected"
+    assert image["reused_tokens"] == image["expected_tokens"] - 1 == image["prompt_tokens"] - 1
+    # The template shows a system message in the middle: one request serves both. Else there is none left for it.
+    assert ("system" in states(found), "look" in states(found)) == (renders, not renders)
+    assert len(sent) == len(others) == 2
+    assert sent[0] == sent[1] != others[0] == others[1]
+
+
+def test_the_image_is_a_png() -> None:
+    with served(images="kept") as (url, seen):
+        probed(url)
+    raw = base64.b64decode(pictures(seen)[0].removeprefix("data:image/png;base64,"))
+    assert raw[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(raw):
+        (size,) = struct.unpack_from(">I", raw, at)
+        kind, data = raw[at + 4 : at + 8], raw[at + 8 : at + 8 + size]
+        assert struct.unpack_from(">I", raw, at + 8 + size) == (zlib.crc32(kind + data),)
+        chunks[kind], at = data, at + 12 + size
+    width, height, depth, colour = struct.unpack(">2I2B3x", chunks[b"IHDR"])
+    assert (list(chunks), depth, colour) == ([b"IHDR", b"IDAT", b"IEND"], 8, 2)
+    assert len(zlib.decompress(chunks[b"IDAT"])) == height * (1 + 3 * width)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("renders", [True, False])
+@pytest.mark.parametrize(
+    ("images", "codes", "words"),
+    [
+        ("anew", ["CD110"], "the same image is another one"),
+        ("lost", [], "a prompt with an image is computed from its start"),
+    ],
+)
+def test_what_happens_to_images_is_named(images: str, codes: list[str], words: str, renders: bool) -> None:
+    with served(images=images, renders=renders) as (url, seen):
+        found = probed(url)
+    assert [(cause["question"], cause["codes"]) for cause in found["causes"]] == [("image", codes)]
+    assert found["causes"][0]["says"].startswith(words)
+    assert len(seen) == found["requests"] == 12
+
+
+def test_no_image_is_sent_where_the_server_does_not_say_that_it_sees() -> None:
+    with served() as (url, seen):
+        found = probed(url)
+    assert (pictures(seen), found["server"]["images"]) == ([], False)
+    assert "system" in states(found)
+
+
+def test_a_refusal_of_images_is_no_fault_of_the_cache() -> None:
+    with served(images="refused", renders=True) as (url, seen):
+        found = probed(url)
+    assert (found["causes"], states(found)["system"], states(found)["look"]) == ([], "refused", "refused")
+    assert "image" not in states(found)
+    assert len(seen) == found["requests"] <= 12
+
+
+def test_an_image_costs_budget() -> None:
+    with served(images="kept") as (url, seen):
+        found = probed(url, "--budget", "3500")
+    assert pictures(seen) == []
+    assert {"look", "image"} <= set(found["notes"][0].partition(": ")[2].split(", "))
+    assert found["sent_tokens"] <= 3500
+
+
+@pytest.mark.parametrize(
+    ("modes", "sees"),
+    [(["text", "image"], True), (["text"], False), ("image", None), (None, None), ([["image"]], False)],
+)
+def test_a_list_of_models_may_say_that_one_sees(modes: Any, sees: bool | None) -> None:
+    listed = [7, {"id": "a"}, {"id": "b", "architecture": {"input_modalities": modes}}]
+    assert identity._sees(listed, "b") is sees
+    assert identity._sees(listed, "a") is None
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"
@@ -339,3 +555,150 @@ def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.Mo
     assert identity.PORTS == (9931, 8080, 1234, 11434, 8000, 30000)
     with pytest.raises(CacheDoctorError, match="no server answers"):
         questioning.find(None, 1)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("after", [1, 2, 6, 9])
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm"])
+def test_what_somebody_else_pushed_out_is_no_fault(engine: str, after: int) -> None:
+    with served(engine=engine, others_after=after) as (url, _):
+        found = probed(url)
+    assert (found["causes"], [q for q in found["questions"] if q["state"] == "less"]) == ([], [])
+    assert "somebody else used the server meanwhile: what that may have pushed out is not judged" in found["notes"]
+    told = [q["name"] for q in found["questions"] if q["note"].startswith("cannot tell: somebody else")]
+    assert told
+    assert all(states(found)[name] == "unknown" for name in told)
+
+
+def test_whether_there_were_others_is_said_where_it_cannot_be_seen() -> None:
+    with served(others_after=6, shows_slots=False) as (url, _):
+        found = probed(url)
+    assert "whether somebody else used the server meanwhile cannot be seen: ask again to be sure" in found["notes"]
+    with served(reuses=False) as (url, _):
+        assert not any("somebody else" in note for note in probed(url)["notes"])
+
+
+def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
+    with served(stores=True) as (url, seen):
+        found = probed(url)
+    assert (found["causes"], len(seen)) == ([], found["requests"] - 2)
+    assert (states(found)["again"], states(found)["tools-again"]) == ("unknown", "unknown")
+    assert "something before the server stores answers: again, tools-again tell nothing of its cache" in found["notes"]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("budget", ["400", "800", "1200"])
+def test_a_budget_for_a_few_questions_gives_no_cause_and_no_traceback(budget: str) -> None:
+    with served() as (url, _):
+        assert probed(url, "--budget", budget)["causes"] == []
+
+
+ODD_USAGES = {
+    "strings": {"prompt_tokens": "700", "prompt_tokens_details": {"cached_tokens": "1"}},
+    "negative": {"prompt_tokens": 700, "prompt_tokens_details": {"cached_tokens": -3}},
+    "null": {"prompt_tokens": None, "prompt_tokens_details": None},
+    "huge": {"prompt_tokens": 1e308, "prompt_tokens_details": {"cached_tokens": 1e308}},
+    "a long integer": {"prompt_tokens": 10**400, "prompt_tokens_details": {"cached_tokens": 0}},
+    "more cached than there is": {"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 301}},
+    "no details": {"prompt_tokens": 300},
+    "zero": {"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}},
+    "a list": [1, 2],
+    "true": {"prompt_tokens": True, "prompt_tokens_details": {"cached_tokens": True}},
+}
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "other"])
+@pytest.mark.parametrize("name", ODD_USAGES)
+def test_counts_that_are_none_give_no_cause(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"choices": [{"message": {"content": "1"}}], "usage": ODD_USAGES[name]}
+    monkeypatch.setattr(Fake, "_answer", lambda *_: answer)
+    with served(engine=engine, renders=engine == "llama.cpp") as (url, _):
+        found = questioning.probe(Connection(url, None, 5), WANTED, lambda _: None, "0")
+    assert (found.causes, found.measure) == ([], "none")
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm"])
+def test_one_odd_count_among_sound_ones_is_unknown(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Fake._answer
+
+    def odd(self: Fake, tokens: int, cached: int) -> dict[str, Any]:
+        made = answer(self, tokens, cached)
+        if len(self.seen) == 2:
+            made = {
+                **made,
+                "timings": None,
+                "usage": made["usage"] | {"prompt_tokens_details": {"cached_tokens": 1 << 40}},
+            }
+        return made
+
+    monkeypatch.setattr(Fake, "_answer", odd)
+    with served(engine=engine) as (url, _):
+        found = probed(url)
+    assert (found["measure"], found["causes"], states(found)["again"]) == ("count", [], "unknown")
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, status: int, after: int) -> None:
+    """Let fakes answer with a status from so many chats on."""
+    send = Fake._send
+
+    def guarded(self: Fake, code: int, value: Any) -> None:
+        late = len(self.seen) >= after
+        send(self, status if late else code, {"error": {"message": "Loading model"}} if late else value)
+
+    monkeypatch.setattr(Fake, "_send", guarded)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(("status", "words"), [(503, "is not ready"), (429, "too much to do")])
+@pytest.mark.parametrize("after", [0, 1, 8])
+def test_a_server_that_is_not_ready_or_overloaded_is_no_faulty_one(
+    status: int, words: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, status, after)
+    with served() as (url, _):
+        found = fault(url)
+    assert words in found.message
+    assert str(status) in found.message
+
+
+PACKED = gzip.compress(b'{"data": [{"id": "m"}]}')
+ANSWERS = {
+    "packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED, "the answer is none of a chat"),
+    "half packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:9], "has no /v1/models"),
+    "not packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", "is no gzip, as it says"),
+    "a bomb": (
+        b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(9 << 20)), "more than 8 MiB",
+    ),
+    "brotli": (b"HTTP/1.0 200 OK\r\nContent-Encoding: br\r\n\r\nxx", "packed as br"),
+    "without length": (b'HTTP/1.0 200 OK\r\n\r\n{"data": [{"id": "m"}]}', "the answer is none of a chat"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_are_read_however_they_are_packed(name: str) -> None:
+    answer, words = ANSWERS[name]
+    with raw(answer) as url:
+        assert words in fault(url).message
+
+
+def test_a_stream_that_was_not_asked_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fake, "_answer", lambda *_: 'data: {"choices": []}\n\ndata: [DONE]\n\n')
+    with served(engine="other") as (url, _):
+        assert "is a stream, which was not asked for" in fault(url).message
+
+
+def test_metrics_slots_and_names_of_any_kind_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Fake._said
+
+    def odd(self: Fake) -> dict[str, Any]:
+        return said(self) | {
+            "/metrics": "llamacpp:requests_processing +\nllamacpp:requests_processing 1.2.3\n",
+            "/slots": [None, {"id": "0"}, {"id": 1, "id_task": 1e308}, {"id": 2, "id_task": -5, "is_processing": "no"}],
+            "/v1/models": {"data": [{"id": "m\ud800\x1b[2J", "max_model_len": "9", "owned_by": ["x"]}, 5]},
+        }
+
+    monkeypatch.setattr(Fake, "_said", odd)
+    with served() as (url, _):
+        found = probed(url)
+    assert (found["causes"], "\x1b" in found["server"]["model"]) == ([], False)

@@ -65,7 +65,6 @@ def lint(
 
     Exit status: 0 append-only; 1 errors, or a template that changes what was said; 2 wrong usage or bad input.
     """
-    import cachedoctor
     from cachedoctor.doctor.linting.lint_bodies import LintAsk
     from cachedoctor.report.forms.lint_forms import FORMATS, write
 
@@ -77,7 +76,7 @@ def lint(
         raise typer.Exit(2)
     found = _answer(paths, LintAsk(tokenizer, template, server, build, hash_text))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
-        write(chosen, found, out, terminal.look(sink.path is not None, color, width), cachedoctor.__version__)
+        write(chosen, found, out, terminal.look(sink.path is not None, color, width))
     sys.stdout.flush()
     raise typer.Exit(_APPEND_ONLY if found.append_only else _CHANGED)
 

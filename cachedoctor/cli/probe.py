@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -66,8 +67,8 @@ def probe(
     """Ask a running server a few small questions, and say whether it reuses what it should.
 
     Up to 12 requests with one token of answer each, of prompts that no other run shares: the same again, a turn more,
-    an edited end, an edited head (which must miss), another conversation between, tools, two at once. It says what it
-    will send before it does; it takes a slot, and refuses a busy server.
+    an edited end, an edited head (which must miss), another conversation between, tools, two at once, an image where
+    the server sees. It says what it will send before it does; it takes a slot, and refuses a busy server.
 
     Exit status: 0 asked and judged; 1 with --fail-on, something is not as expected; 2 wrong usage, or no answer of a
     server; 3 nothing can be known of its cache; 130 interrupted.
@@ -79,16 +80,18 @@ def probe(
     spare_inputs(output, [against, log])
     spare_inputs(save, [against, log, output])
     before = probing.stored(against) if against is not None else None
+    if log is not None:
+        probing.check_log(log)
     form = by_name(ctx, format, output, probe_forms.FORMATS)
     try:
-        with Interrupts(), Sink(output) as sink:
+        with Interrupts(), Sink(output) as sink, Sink(save) if save is not None else nullcontext() as kept:
             shown = _asked(url, secret, (model, prompt_tokens, budget, force), timeout, quiet)
             if before is not None:
                 probing.join_before(shown, before)
             if log is not None:
                 probing.join_log(shown, log)
-            if save is not None:
-                with Sink(save) as kept, kept.writing() as out:
+            if kept is not None:
+                with kept.writing() as out:
                     out.write(probe_forms.encoded(shown))
             with sink.writing() as out:
                 probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None, color, width))

@@ -8,6 +8,7 @@ import msgspec
 
 from cachedoctor.model.bounds import Amount, LineNumber, Long, Text
 from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient
+from cachedoctor.model.tool import Tool
 
 LintKind = Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": [*DIFFERENCES, "cache-prompt-off"]}})]
 HintKind = Literal[
@@ -94,9 +95,10 @@ class TrialAnswer(msgspec.Struct):
     """What the later one has there."""
 
 
-class Lint(msgspec.Struct):
-    """The answer of ``cachedoctor lint``."""
+class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
+    """Whether requests only extend each other. Unknown values are None. Within version 1 keys are only added."""
 
+    tool: Tool
     append_only: bool
     """There are no errors, and no answer about the template is no."""
     requests: Amount

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from cachedoctor.model.tool import Tool
+
 Engine = Literal["llama.cpp", "vllm", "sglang", "ollama", "lmstudio", "unknown"]
 Measure = Literal["count", "time", "none"]
 """How reuse was told: by the server's own counts, by the time to the first token, or not at all."""
@@ -73,10 +75,10 @@ class ProbeChange(msgspec.Struct):
     after_tokens: int | None
 
 
-class Probe(msgspec.Struct):
-    """A whole probe."""
+class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
+    """What a running server reused of a few prompts. Unknown values are None. Within version 1 keys are only added."""
 
-    tool_version: str
+    tool: Tool
     server: ProbedServer
     measure: Measure
     requests: int
@@ -86,12 +88,17 @@ class Probe(msgspec.Struct):
     budget_tokens: int
     seconds: float
     questions: list[ProbeQuestion]
+    """In the order in which they were asked."""
     causes: list[ProbeCause]
-    """The first is the one to mend first."""
+    """Empty where all is as expected, or nothing can be known (``measure`` none). The first is to be mended first."""
     notes: list[str] = []
     changes: list[ProbeChange] | None = None
-    """Against a stored probe; None without one."""
+    """None without --against."""
+    other_server: list[str] | None = None
+    """What of the server, or of the questions, is not as in the stored probe: nothing is proved then. None without
+    --against."""
     cured: bool | None = None
-    """What deviated in the stored probe no longer does; None without one, or where either cannot tell."""
+    """What deviated before no longer does. None without --against, where one of the two cannot tell, and where the
+    stored probe is of another server."""
     log_findings: list[str] | None = None
-    """Code and title of what the server's log shows; None without a log."""
+    """Code and title of what the server's log shows; None without --log."""

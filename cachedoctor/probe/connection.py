@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+import zlib
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -119,7 +120,22 @@ class Connection:
         wanted = response.getheader("Content-Length", "")
         if wanted.isdecimal() and size < int(wanted):
             raise http.client.IncompleteRead(b"", int(wanted) - size)
-        return b"".join(parts)
+        return self._unpacked(b"".join(parts), response.getheader("Content-Encoding", "").strip().lower())
+
+    def _unpacked(self, raw: bytes, coding: str) -> bytes:
+        """Undo what a gateway packs although it was asked not to."""
+        if coding in ("", "identity"):
+            return raw
+        if coding not in ("gzip", "x-gzip", "deflate"):
+            raise CacheDoctorError(f"{self.url}: the answer is packed as {self.quote(coding)}", _NO_PACKING)
+        packed = zlib.decompressobj(47)  # gzip or zlib, by its head
+        try:
+            found = packed.decompress(raw, MOST_BYTES)
+        except zlib.error:
+            raise CacheDoctorError(f"{self.url}: the answer is no {coding}, as it says", _NO_PACKING) from None
+        if packed.unconsumed_tail:
+            raise CacheDoctorError(f"{self.url}: an answer has more than {MOST_BYTES >> 20} MiB", _NO_API)
+        return found
 
     def _refuse(self, response: http.client.HTTPResponse) -> None:
         if response.status in (401, 403):
@@ -150,6 +166,7 @@ class Connection:
         return CacheDoctorError(f"{self.url}: no answer of a server: {self.quote(error)}", _NO_API)
 
 
+_NO_PACKING = "ask the server itself, or switch packing off in the gateway: the probe asks for plain answers"
 _NO_API = "give the address of an OpenAI-compatible server, http://127.0.0.1:8080"
 
 

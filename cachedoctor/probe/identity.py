@@ -20,8 +20,18 @@ _RUNNING = re.compile(
     rb"(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
     re.MULTILINE,
 )
-_BLOCK = re.compile(rb'^vllm:cache_config_info\{[^}\n]*block_size="(\d{1,6})"', re.MULTILINE)
-_CACHING = re.compile(rb'^vllm:cache_config_info\{[^}\n]*enable_prefix_caching="(True|False)"', re.MULTILINE)
+_CONFIG = re.compile(rb"^vllm:cache_config_info\{([^\n]{0,16384})\}", re.MULTILINE)
+_LABEL = re.compile(rb'(\w+)="(\w*)"')
+_BLOCKS = ("block_size", "effective_attention_block_size", "cache_hit_alignment_tokens")
+"""Labels of vLLM 0.32; the largest decides, unless ``prefix_match_unit`` is set (vllm/config/cache.py)."""
+_FINISHED = re.compile(
+    rb"^(?:vllm:request_success_total|sglang:num_requests_total)(?:\{[^\n]*\})? ([0-9.e+]{1,20})", re.MULTILINE
+)
+BUSY = {
+    429: "the server has too much to do, or counts requests",
+    503: "the server is not ready: it loads its model, or is overloaded",
+}
+"""Statuses that pass by themselves."""
 _MODEL = 200
 """Characters of a model's name that are taken for one."""
 
@@ -33,7 +43,10 @@ def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | Non
         CacheDoctorError: it gives no answer, is none of an API, or has several models and none is asked for.
     """
     found = ProbedServer(at.url, "unknown")
-    listed = _value(at, MODELS)
+    answer = at.ask("GET", MODELS, None, 10)
+    if answer.status in BUSY:
+        raise CacheDoctorError(f"{at.url}: {BUSY[answer.status]} ({answer.status})", "wait, and ask again")
+    listed = answer.value if answer.status == 200 else None
     if not isinstance(listed, dict) or not isinstance(listed.get("data"), list):
         what = f"{at.url}: what answers there has no /v1/models"
         raise CacheDoctorError(what, "give the address of an OpenAI-compatible server, without a path below /v1")
@@ -43,17 +56,39 @@ def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | Non
         _others(at, found, owners)
     _metrics(at, found)
     asked = model or _model(at, found, listed["data"])
+    if found.context_tokens is None:
+        about = next((m for m in listed["data"] if isinstance(m, dict) and m.get("id") == asked), {})
+        found.context_tokens = _whole(about.get("max_model_len"))  # of vLLM and SGLang
+    if found.images is None:
+        found.images = _sees(listed["data"], asked)
     found.model = None if asked is None else at.quote(asked)
     return found, asked
 
 
-def slot_tasks(at: Connection) -> dict[int, int]:
-    """Give the task that each slot of a llama-server had last; empty where it does not say."""
-    slots = _value(at, "/slots")
+def slot_tasks(at: Connection) -> dict[int, tuple[int, bool]] | None:
+    """Give the task that each slot of a llama-server had last, and whether it works on one; None: it does not say."""
+    try:
+        slots = _value(at, "/slots")
+    except CacheDoctorError:  # some builds show all prompts there, which may be more than is read
+        return None
     rows = [s for s in slots if isinstance(s, dict)] if isinstance(slots, list) else []
-    return {
-        s["id"]: s["id_task"] for s in rows if _whole(s.get("id")) is not None and _whole(s.get("id_task")) is not None
-    }
+    found: dict[int, tuple[int, bool]] = {}
+    for slot in rows:
+        number, task = _whole(slot.get("id")), _whole(slot.get("id_task"))
+        if number is not None:
+            found[number] = (-1 if task is None else task, slot.get("is_processing") is True)
+    return found or None
+
+
+def finished(at: Connection) -> int | None:
+    """Give how many requests vLLM or SGLang have answered so far, by /metrics; None: they do not say."""
+    try:
+        answer = at.get("/metrics")
+    except CacheDoctorError:
+        return None
+    numbers = [] if answer is None else [_float(number) for number in _FINISHED.findall(answer.body)]
+    known = [number for number in numbers if number is not None and number < 1 << 53]
+    return int(sum(known)) if known and len(known) == len(numbers) else None
 
 
 def _llama(at: Connection, found: ProbedServer) -> None:
@@ -98,14 +133,31 @@ def _metrics(at: Connection, found: ProbedServer) -> None:
     answer = at.get("/metrics") if found.engine in ("llama.cpp", "vllm", "sglang") else None
     if answer is None:
         return
-    running = [
-        float(number) for number in _RUNNING.findall(answer.body) if number.count(b".") < 2 and b"e" not in number
-    ]
+    running = [number for number in map(_float, _RUNNING.findall(answer.body)) if number is not None]
     if running:
         found.busy = bool(found.busy) or any(running)
-    block, caching = _BLOCK.search(answer.body), _CACHING.search(answer.body)
-    found.block_tokens = int(block[1]) if block else found.block_tokens
-    found.prefix_caching = caching[1] == b"True" if caching else found.prefix_caching
+    config = _CONFIG.search(answer.body)
+    if config is not None:
+        said = {name.decode(): value.decode("ascii", "replace") for name, value in _LABEL.findall(config[1])}
+        found.block_tokens = _block(said)
+        found.prefix_caching = {"True": True, "False": False}.get(said.get("enable_prefix_caching", ""))
+
+
+def _block(said: dict[str, str]) -> int | None:
+    """Tokens of what vLLM reuses as a whole."""
+    unit, *blocks = (_number(said.get(name, "")) for name in ("prefix_match_unit", *_BLOCKS))
+    return unit or max((block for block in blocks if block is not None), default=None)
+
+
+def _float(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 7 else None
 
 
 def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None:
@@ -123,6 +175,13 @@ def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None
         raise CacheDoctorError(f"{at.url}: the server has no model", "load one, or name it: --model NAME")
     shown = ", ".join(at.quote(name) for name in names[:3])
     raise CacheDoctorError(f"{at.url}: the server has {len(names):,} models: {shown} ...", "name one: --model NAME")
+
+
+def _sees(listed: list[Any], asked: str | None) -> bool | None:
+    """Whether the list of models says that this one takes images, as llama-server's and gateways' do; None: no word."""
+    about = next((m.get("architecture") for m in listed if isinstance(m, dict) and m.get("id") == asked), None)
+    modes = about.get("input_modalities") if isinstance(about, dict) else None
+    return "image" in modes if isinstance(modes, list) else None
 
 
 def _value(at: Connection, path: str) -> Any:

@@ -59,14 +59,17 @@ def little(found: ProbeQuestion) -> bool:
 
 
 def by_time(questions: list[ProbeQuestion], lengths: dict[str, int], shared: dict[str, int]) -> Measure:
-    """Judge questions by their seconds, against a short prompt and the control; ``lengths``, ``shared``: characters."""
+    """Judge questions by their seconds, against a short prompt and the control; ``lengths``, ``shared``: characters.
+
+    What has no length, because an image is in it, is not judged.
+    """
     timed = {q.name: q.seconds for q in questions if q.seconds is not None and q.state != "refused"}
     short, full = timed.get("short"), min((timed[n] for n in ("first", "head") if n in timed), default=None)
     if short is None or "head" not in timed or full is None or full < short * _TIMES or full - short < _AT_LEAST:
         return "none"
     control = lengths["head"]
     for found in questions:
-        if found.name not in timed or found.name == "short" or found.name.startswith("pair"):
+        if found.name not in timed or found.name not in lengths or found.name.startswith(("pair", "short")):
             continue
         whole = (full - short) * lengths[found.name] / control
         reused = 1 - (timed[found.name] - short) / whole

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
+import struct
+import zlib
 from typing import Any, NamedTuple
 
 Body = dict[str, Any]
@@ -11,6 +15,10 @@ Body = dict[str, Any]
 MOST_REQUESTS = 12
 _CHARS = 4
 """Characters of a token of plain English."""
+_SIDE = 64
+"""Pixels: some models take nothing smaller than a few dozen."""
+IMAGE_TOKENS = 600
+"""What most models make of a small image at most."""
 _NOUNS = ("harbour", "ledger", "lantern", "bridge", "kettle", "window", "orchard", "compass", "archive", "market")
 _VERBS = ("opens", "closes", "follows", "carries", "measures", "repairs", "counts", "paints", "hides", "turns")
 _TOOLS = ("read_file", "list_folder", "run_tests", "search_text", "show_diff")
@@ -34,6 +42,8 @@ class Ask(NamedTuple):
     """The answer is worth a note; it is no fault of a cache."""
     goes_back: bool = False
     """It parts from what the server holds before its end, where some memories have only checkpoints to go back to."""
+    picture: str = ""
+    """Text; when it is sent an image stands behind the last message, and this behind the image."""
 
 
 def prose(seed: str, chars: int) -> str:
@@ -75,6 +85,8 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
     other = [_system(nonce[::-1], prompt_tokens), user]
     back_on = [*back, answer, _user("Are you sure?")]
     middle = [*back_on, answer, {"role": "system", "content": "Be brief from now on."}, _user("Go on.")]
+    look = [*back_on, answer, _user("What is this?")]
+    behind = prose(nonce + "i", prompt_tokens * _CHARS // 4)
     thought = {"role": "assistant", "content": "Yes.", "reasoning_content": prose(nonce + "r", 200)}
     armed = [_system(nonce[6:] + nonce[:6], prompt_tokens), user]
     with_tools = {"messages": armed, "tools": tools()}
@@ -100,6 +112,16 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
         ),
         Ask("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",), goes_back=True),
         Ask("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
+        Ask("look", "a prompt with an image", {"messages": look}, ("pair-a",), optional=True, picture=behind),
+        Ask(
+            "image",
+            "the same prompt with the same image",
+            {"messages": look},
+            ("look",),
+            optional=True,
+            goes_back=True,
+            picture=behind,
+        ),
         Ask(
             "reasoning",
             "reasoning echoed where it was dropped",
@@ -134,6 +156,26 @@ def forced(first: Ask) -> Ask:
 def short(nonce: str) -> Ask:
     """Give the question that shows what an answer takes without a prompt to compute; for servers that count nothing."""
     return Ask("short", "a short prompt, to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
+
+
+def pictured(ask: Ask, seed: str) -> Body:
+    """Give the body with its image: noise that is the same for a seed."""
+    *before, last = ask.body["messages"]
+    url = f"data:image/png;base64,{base64.b64encode(_png(seed)).decode()}"
+    said, behind = ({"type": "text", "text": text} for text in (last["content"], ask.picture))
+    parts = [said, {"type": "image_url", "image_url": {"url": url}}, behind]
+    return {**ask.body, "messages": [*before, {**last, "content": parts}]}
+
+
+def _png(seed: str) -> bytes:
+    """Give a PNG of 8-bit RGB, 64 pixels wide and high (https://www.w3.org/TR/png-3/)."""
+    colours = random.Random(seed)  # noqa: S311 - nothing here is secret
+    tile = bytes(colours.randrange(256) for _ in range(3 * _SIDE))
+    rows = b"".join(b"\0" + tile[3 * row :] + tile[: 3 * row] for row in range(_SIDE))
+    head = struct.pack(">2I5B", _SIDE, _SIDE, 8, 2, 0, 0, 0)
+    chunks = [b"IHDR" + head, b"IDAT" + zlib.compress(rows), b"IEND"]
+    parts = (struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def words(body: Body) -> str:

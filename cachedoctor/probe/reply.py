@@ -22,10 +22,14 @@ class Reply(NamedTuple):
     """Why, in the server's words, masked."""
     too_long: bool = False
     """The prompt does not fit into the context."""
+    id: str | None = None
+    """Of the answer, which every one has for itself, unless it comes out of a store of answers."""
+    left_out: bool = False
+    """It has a usage in which nothing stands of what was reused."""
 
 
-def read(at: Connection, answer: Answer) -> Reply:
-    """Read an answer.
+def read(at: Connection, answer: Answer, least_tokens: int = 1) -> Reply:
+    """Read an answer; counts of a prompt of fewer tokens than the least that it can have are no counts.
 
     Raises:
         CacheDoctorError: it is no answer of a chat endpoint.
@@ -36,6 +40,10 @@ def read(at: Connection, answer: Answer) -> Reply:
         lower = said.lower()
         long = ("exceed" in lower and "context" in lower) or "maximum context length" in lower
         return Reply(None, None, answer.seconds, f"{answer.status}: {at.quote(said) or 'no words'}", long)
+    if answer.body.lstrip()[:5] == b"data:":
+        raise CacheDoctorError(
+            f"{at.url}: the answer is a stream, which was not asked for", "ask the server itself, or mend the gateway"
+        )
     if not isinstance(answer.value, dict) or not {"choices", "content", "usage"} & answer.value.keys():
         said = at.quote(answer.body[:200].decode("utf-8", "replace")) or "nothing"
         raise CacheDoctorError(
@@ -43,9 +51,15 @@ def read(at: Connection, answer: Answer) -> Reply:
         )
     response = decoded(answer.body, Response) or Response()
     found = told(decoded(response.usage, Usage), decoded(response.meta_info, Meta), decoded(response.timings, Timings))
-    if found is None:
-        return Reply(None, None, answer.seconds)
-    return Reply(found.prompt_tokens, found.cached_tokens, answer.seconds)
+    if found is None or found.prompt_tokens < least_tokens:
+        return Reply(None, None, answer.seconds, id=_id(answer))
+    left_out = found.cached_tokens is None and b"cached_tokens" not in bytes(response.usage)
+    return Reply(found.prompt_tokens, found.cached_tokens, answer.seconds, id=_id(answer), left_out=left_out)
+
+
+def _id(answer: Answer) -> str | None:
+    found = answer.value.get("id")
+    return found if isinstance(found, str) and found else None
 
 
 def _message(answer: Answer) -> str:

@@ -36,6 +36,7 @@ from cachedoctor.model import (
     UnknownShape,
 )
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
+from cachedoctor.model.tool import Tool
 
 _IDENTIFIER = {"contract": {"pattern": "^[a-z][a-z0-9_]*$"}}
 _SOURCES = {"contract": {"enum": ["line", "option", "wording", "source", "paste"]}}
@@ -43,13 +44,6 @@ _PERIODS = {"contract": {"maxItems": 64}}
 _SLOTS = {"contract": {"maxItems": 9}}
 _Slots = Annotated[list[SlotReuse], Meta(extra_json_schema=_SLOTS)]
 _Identifier = Annotated[str, Meta(extra_json_schema=_IDENTIFIER)]
-
-
-class Tool(Struct):
-    """What wrote the report."""
-
-    name: Literal["cachedoctor"]
-    version: str
 
 
 class SettingRow(Struct):

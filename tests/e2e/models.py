@@ -1,8 +1,8 @@
 """Writes tiny language models with random weights for llama-server: plain attention, sliding window, hybrid, recurrent.
 
-Knows the GGUF format and the tensors of four architectures. Knows no server and no log. One character of a prompt is
-one token (the vocabulary holds bytes, and a merge that no text needs), and only digits are ever generated: so lengths
-are counted in characters, and a reply that is sent back is the tokens that were generated.
+Knows the GGUF format and the tensors of four architectures, and of a vision part. Knows no server and no log. One
+character of a prompt is one token (the vocabulary holds bytes, and a merge that no text needs), and only digits are
+ever generated: so lengths are counted in characters, and a reply that is sent back is the tokens that were generated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BYTES = _byte_tokens()
 TOKENS = [*BYTES, BYTES[0] * 2, *VOCAB_SPECIAL]
 TYPES = [NORMAL] * 257 + [CONTROL if t.startswith("<|") else USER_DEFINED for t in VOCAB_SPECIAL]
 
-Value = int | float | bool | str | Sequence[int] | Sequence[str]
+Value = int | float | bool | str | Sequence[int] | Sequence[float] | Sequence[str]
 
 
 def _text(text: str) -> bytes:
@@ -72,8 +72,10 @@ def _value(value: Value) -> bytes:
             return struct.pack("<If", 6, value)
         case str():
             return struct.pack("<I", 8) + _text(value)
-    kind = 8 if isinstance(value[0], str) else 5
-    items = b"".join(_text(v) if isinstance(v, str) else struct.pack("<i", v) for v in value)
+    kind = 8 if isinstance(value[0], str) else 6 if isinstance(value[0], float) else 5
+    items = b"".join(
+        _text(v) if isinstance(v, str) else struct.pack("<f" if isinstance(v, float) else "<i", v) for v in value
+    )
     return struct.pack("<IIQ", 9, kind, len(value)) + items
 
 
@@ -227,6 +229,43 @@ def recurrent() -> Model:
         model.tensor(block + "ssm_a", state, inner, fill=-0.5)
         model.tensor(block + "ssm_d", inner, fill=1.0)
         model.tensor(block + "ssm_out.weight", inner, WIDTH)
+    return model
+
+
+def projector() -> Model:
+    """Vision part (CLIP with the projector of LLaVA) for models of this width: 56 x 56 pixels make 16 tokens."""
+    model = Model("clip", 2, seed=8)
+    width, inner, side, patch = 32, 64, 56, 14
+    model.tensors = []
+    model.meta = {
+        "general.architecture": "clip",
+        "general.type": "mmproj",
+        "general.name": "tiny random clip",
+        "clip.has_vision_encoder": True,
+        "clip.has_llava_projector": True,
+        "clip.projector_type": "mlp",
+        "clip.use_gelu": True,
+    }
+    model.keys({"vision.image_size": side, "vision.patch_size": patch, "vision.embedding_length": width})
+    model.keys(
+        {"vision.feed_forward_length": inner, "vision.block_count": model.layers, "vision.projection_dim": WIDTH}
+    )
+    model.keys({"vision.attention.head_count": 4, "vision.attention.layer_norm_epsilon": 1e-5})
+    model.keys({"vision.image_mean": [0.48, 0.46, 0.41], "vision.image_std": [0.27, 0.26, 0.28]})
+    model.tensor("v.patch_embd.weight", patch, patch, 3, width)
+    model.tensor("v.position_embd.weight", width, (side // patch) ** 2)
+    layers = [("v.pre_ln", 0, width)]
+    for i in range(model.layers):
+        block = f"v.blk.{i}."
+        layers += [(block + "ln1", 0, width), (block + "ln2", 0, width)]
+        layers += [(f"{block}attn_{name}", width, width) for name in ("q", "k", "v", "out")]
+        layers += [(block + "ffn_up", width, inner), (block + "ffn_down", inner, width)]
+    for name, given, size in [*layers, ("mm.0", width, WIDTH), ("mm.2", WIDTH, WIDTH)]:
+        if given:
+            model.tensor(f"{name}.weight", given, size)
+        else:
+            model.tensor(f"{name}.weight", size, fill=1.0)
+        model.tensor(f"{name}.bias", size, fill=0.0)
     return model
 
 

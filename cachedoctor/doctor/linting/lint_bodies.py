@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+import cachedoctor
 from cachedoctor.doctor.extras import told_counts
 from cachedoctor.doctor.linting import expected_changes, fragile
 from cachedoctor.doctor.linting.sent_requests import HINT, NUMBER, Sent, pairs_of
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
+from cachedoctor.model.tool import Tool
 from cachedoctor.prompts import compare_prompts, mode_switches, request_settings, run_diff
 from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.digest import digest
@@ -90,8 +92,9 @@ class _Run:
         name = self._cutter.name
         rendered = all(prompt.rendered for index, prompt in enumerate(self._prompts) if index in self._paired)
         notes = notes_of(self._raw)
+        tool = Tool("cachedoctor", cachedoctor.__version__)
         return Lint(
-            not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints, notes=notes
+            tool, not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints, notes=notes
         )  # fmt: skip
 
     def _compared(self, earlier: int, later: int) -> PromptDiff:

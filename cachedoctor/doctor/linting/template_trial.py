@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import cachedoctor
 from cachedoctor.doctor.linting.lint_bodies import LintAsk
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, Lint, TrialAnswer
+from cachedoctor.model.tool import Tool
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
@@ -128,7 +130,8 @@ def try_template(ask: LintAsk) -> Lint:
         answers.append(_day(files))
         exact = files.cutter.exact
         sound = all(answer.verdict != "no" for answer in answers)
-        return Lint(sound, 0, 0, 0, files.cutter.name, exact, True, template=answers)
+        tool = Tool("cachedoctor", cachedoctor.__version__)
+        return Lint(tool, sound, 0, 0, 0, files.cutter.name, exact, True, template=answers)
     finally:
         files.close()
 

@@ -109,6 +109,7 @@ class _Engine:
         env = _environment(self)
         self.template = self._guard(lambda: env.from_string(_GENERATION.sub(r"{#\1 \2#}", template)))
         self.developer = "developer" in template
+        self.thinking = ".thinking" in template and "reasoning_content" not in template
         self.style = self._probe()
 
     def write(
@@ -123,12 +124,19 @@ class _Engine:
         self.marker, self.origins = marker, origins or {}
         if not self.developer:
             messages = [{**m, "role": "system"} if m.get("role") == "developer" else m for m in messages]
+        if self.thinking:  # gpt-oss: llama-server gives it the reasoning of calls under this name (common/chat.cpp)
+            messages = [
+                {**m, "thinking": m["reasoning_content"]} if m.get("reasoning_content") and m.get("tool_calls") else m
+                for m in messages
+            ]
         tail = ""
         if len(messages) > 1 and messages[-1].get("role") == "assistant" and not messages[-1].get("tool_calls"):
             last = messages[-1].get("content")
             tail = last if isinstance(last, str) else join([(False, part["text"]) for part in last or []])
             messages = messages[:-1]
-        context = {**context, "messages": messages, "tools": tools}
+        context = {**context, "messages": messages}
+        if tools is not None:  # else the name is not defined, as llama-server leaves it (common/chat.cpp)
+            context["tools"] = tools
         text: str = self._guard(lambda: self._collect(context))
         return text + tail
 
@@ -180,13 +188,17 @@ class _Engine:
 
         def shows(content: Any, calls: Any, wanted: tuple[str, ...], unwanted: str = "\0") -> bool:
             messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
-            if calls is not None:
-                function = {"name": "probe", "arguments": calls}
-                call = {"type": "function", "id": "call00001", "function": function}
-                messages += [
-                    {"role": "assistant", "content": "", "tool_calls": [call]},
-                    {"role": "user", "content": "x"},
-                ]
+            if calls is None:
+                return written(messages, wanted, unwanted)
+            function = {"name": "probe", "arguments": calls}
+            call = {"type": "function", "id": "call00001", "function": function}
+            messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            # Some (Mistral) refuse a user who speaks before a result is there.
+            result = {"role": "tool", "name": "probe", "tool_call_id": "call00001", "content": "x"}
+            behind = {"role": "user", "content": "x"}, result
+            return any(written([*messages, last], wanted, unwanted) for last in behind)
+
+        def written(messages: list[dict[str, Any]], wanted: tuple[str, ...], unwanted: str) -> bool:
             try:
                 text = self.write(messages, None, {"bos_token": "", "eos_token": "", "add_generation_prompt": False})
             except CacheDoctorError:
@@ -199,7 +211,8 @@ class _Engine:
             typed=typed,
             # A template that refuses both probes objects to something else; strings are what all have in common.
             strings=not typed or shows(_NEEDLE, None, (_NEEDLE,)),
-            objects=not shows("x", json.dumps(arguments), found) and shows("x", arguments, found),
+            # Where text is refused or shown in no such way, an object that is shown in any way is what it takes.
+            objects=not shows("x", json.dumps(arguments), found) and shows("x", arguments, (*found, _NEEDLE)),
         )
 
 

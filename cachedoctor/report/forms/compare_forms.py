@@ -12,9 +12,9 @@ from typing import IO, Literal, get_args
 import msgspec
 
 from cachedoctor.model import ComparedSide, Comparison, Difference, Direction, FindingChange, Measure
+from cachedoctor.model.tool import Tool
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
-from cachedoctor.report.contract import Tool
 from cachedoctor.report.markdown.markdown_safe import cell, code, prose, table
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text import text_table

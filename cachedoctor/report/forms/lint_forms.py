@@ -7,56 +7,24 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
-from cachedoctor.model import Lint, LintError, LintHint, TrialAnswer
-from cachedoctor.model.bounds import Amount, Text
+from cachedoctor.model import Lint
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
-from cachedoctor.report.contract import Tool
 
 Form = Literal["text", "json", "sarif", "github"]
 FORMATS: tuple[Form, ...] = get_args(Form)
 
 
-class LintDocument(msgspec.Struct):
-    """Whether requests only extend each other. Unknown values are None. Within version 1 keys are only added."""
-
-    schema: Literal["cachedoctor.lint/1"]
-    tool: Tool
-    append_only: bool
-    """There are no errors, and no answer about the template is no."""
-    requests: Amount
-    conversations: Amount
-    """Conversations of at least two requests."""
-    alone: Amount
-    """Requests that no other of their conversation goes before or follows: nothing can be said of them."""
-    tokenizer: Text
-    """What counted the tokens; pieces: words and signs stand for tokens."""
-    exact: bool
-    """The counts are the model's own."""
-    rendered: bool
-    """The bodies were rendered with a chat template; else their parts stand in the order of templates."""
-    errors: list[LintError]
-    hints: list[LintHint]
-    template: list[TrialAnswer]
-    """Only without bodies: what the template does with scripted conversations."""
-    notes: list[Text]
-    """What the recordings that the bodies were read from do not hold: nothing is said of that."""
-
-
-def write(form: Form, shown: Lint, out: IO[bytes], look: Look, version: str) -> None:
+def write(form: Form, shown: Lint, out: IO[bytes], look: Look) -> None:
     """Write the answer, without what looks like a secret."""
     shown = sanitize.lint(shown)
     if form == "json":
-        document = LintDocument(
-            "cachedoctor.lint/1", Tool("cachedoctor", version),
-            **{name: getattr(shown, name) for name in Lint.__struct_fields__},
-        )  # fmt: skip
-        out.write(msgspec.json.encode(document) + b"\n")
+        out.write(msgspec.json.encode(shown) + b"\n")
         return
     if form == "sarif":
         from cachedoctor.report.wire.lint_wire import write_sarif
 
-        write_sarif(shown, out, version)
+        write_sarif(shown, out)
         return
     text = io.StringIO()
     if form == "github":

@@ -7,9 +7,8 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
-from cachedoctor.model.probed import Measure, Probe, ProbeCause, ProbeChange, ProbedServer, ProbeQuestion
+from cachedoctor.model.probed import Probe, ProbedServer, ProbeQuestion
 from cachedoctor.report.base import Look
-from cachedoctor.report.contract import Tool
 from cachedoctor.report.text import text_table
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.words.numbers import count
@@ -37,30 +36,6 @@ _MEASURES = {
 }
 
 
-class ProbeDocument(msgspec.Struct):
-    """What a running server reused of a few prompts. Unknown values are None. Within version 1 keys are only added."""
-
-    schema: Literal["cachedoctor.probe/1"]
-    tool: Tool
-    server: ProbedServer
-    measure: Measure
-    requests: int
-    sent_tokens: int
-    budget_tokens: int
-    seconds: float
-    questions: list[ProbeQuestion]
-    """In the order in which they were asked."""
-    causes: list[ProbeCause]
-    """Empty where all is as expected, or nothing can be known (``measure`` none). The first is to be mended first."""
-    notes: list[str]
-    changes: list[ProbeChange] | None
-    """None without --against."""
-    cured: bool | None
-    """None without --against, and where one of the two cannot tell."""
-    log_findings: list[str] | None
-    """None without --log."""
-
-
 def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
     """Write a probe."""
     if form == "json":
@@ -68,6 +43,9 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
         return
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
+    if shown.other_server:
+        said = f"The stored probe is not of the same: {'; '.join(shown.other_server)}. Nothing is proved against it."
+        page.prose([], said, 2, "bold")
     page.prose([], verdict(shown), 2, "bold")
     for cause in shown.causes:
         codes = f" ({', '.join(cause.codes)})" if cause.codes else ""
@@ -89,12 +67,7 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
 
 def encoded(shown: Probe) -> bytes:
     """Give the JSON of a probe."""
-    document = ProbeDocument(
-        "cachedoctor.probe/1", Tool("cachedoctor", shown.tool_version), shown.server, shown.measure, shown.requests,
-        shown.sent_tokens, shown.budget_tokens, shown.seconds, shown.questions, shown.causes, shown.notes,
-        shown.changes, shown.cured, shown.log_findings,
-    )  # fmt: skip
-    return msgspec.json.encode(document) + b"\n"
+    return msgspec.json.encode(shown) + b"\n"
 
 
 def verdict(shown: Probe) -> str:
@@ -109,6 +82,9 @@ def verdict(shown: Probe) -> str:
         return f"Not as expected: {shown.causes[0].question}."
     if odd:
         return f"No cause is known for what deviates: {', '.join(odd)}."
+    silent = sum(q.state == "unknown" for q in shown.questions)
+    if silent:
+        return f"Healthy as far as can be told: {count(len(judged), 'answer')} as expected, {silent} that say nothing."
     return f"Healthy: all {len(judged)} answers are as expected."
 
 

@@ -14,9 +14,9 @@ from typing import IO, Literal, get_args
 import msgspec
 
 from cachedoctor.model import MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model.tool import Tool
 from cachedoctor.report import sanitize
 from cachedoctor.report.base import Look
-from cachedoctor.report.contract import Tool
 from cachedoctor.report.markdown.markdown_safe import cell, table
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text import text_table

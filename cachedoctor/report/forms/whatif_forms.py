@@ -11,6 +11,7 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
+from cachedoctor.model.tool import Tool
 from cachedoctor.model.whatif import (
     Candidate,
     Placed,
@@ -22,7 +23,6 @@ from cachedoctor.model.whatif import (
     Tuning,
 )
 from cachedoctor.report.base import Look
-from cachedoctor.report.contract import Tool
 from cachedoctor.report.text import text_table
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.words import whatif_words as words

@@ -14,7 +14,7 @@ from cachedoctor.report.wire import github, sarif
 from cachedoctor.report.words import lint_words
 
 
-def write_sarif(shown: Lint, out: IO[bytes], version: str) -> None:
+def write_sarif(shown: Lint, out: IO[bytes]) -> None:
     """Write one run with a result for each error and hint, and for each answer about a template that is no."""
     results = [_error(error, shown.exact) for error in shown.errors] + [_hint(hint) for hint in shown.hints]
     results += [
@@ -27,7 +27,7 @@ def write_sarif(shown: Lint, out: IO[bytes], version: str) -> None:
         result["ruleIndex"] = kinds.index(result["ruleId"])
     driver = {
         "name": "cachedoctor lint",
-        "version": visible(version),
+        "version": visible(shown.tool.version),
         "rules": [_rule(kind) for kind in kinds],
     }
     run = {"tool": {"driver": driver}, "results": results}

@@ -34,6 +34,8 @@ class Planted(NamedTuple):
     servers: int = 1
     may_be_note: bool = False
     """It costs nothing unless two requests meet, which is a matter of time: else a note has to name it."""
+    images: bool = False
+    """A projector is loaded."""
     tokens: int = 300
     """About a quarter of the prompt's tokens: one character is one here."""
 
@@ -47,6 +49,11 @@ HEALTHY = [
     Planted("healthy-two-slots", None, options=TWO),
     Planted("healthy-two-slots-hybrid", None, model="hybrid", options=TWO),
     Planted("healthy-swa-long", None, model="swa", tokens=1500),
+    Planted("healthy-images", None, images=True),
+    Planted("healthy-images-two-slots", None, images=True, options=TWO),
+    Planted("healthy-images-b8352", None, images=True, build=8352),
+    Planted("healthy-images-swa", None, model="swa", images=True),
+    Planted("healthy-images-hybrid", None, model="hybrid", images=True),
 ]
 FAULTS = [
     Planted("cache-ram-0", "CD303", "back", options=[*CONTEXT, "--cache-ram", "0"]),
@@ -74,6 +81,12 @@ FAULTS = [
     Planted("id-slot-pinned-ram", "CD309", "pair-a", options=TWO, change=gateway.pinned, may_be_note=True),
     Planted("history-stamped", "CD105", "turn", change=gateway.history_stamped),
     Planted("round-robin", "CD508", "again", servers=2),
+    Planted("images-encoded-anew", "CD110", "image", images=True, change=gateway.images_anew),
+    Planted("images-encoded-anew-hybrid", "CD110", "image", "hybrid", images=True, change=gateway.images_anew),
+    Planted("images-spoiled", None, images=True, change=gateway.images_refused),
+    Planted("images-b7551", "CD303", "back", images=True, build=7551),
+    Planted("images-clock", "CD102", "again", images=True, change=gateway.clock),
+    Planted("images-cache-ram-0", "CD303", "back", images=True, options=[*CONTEXT, "--cache-ram", "0"]),
     Planted("honest-gateway", None, change=None, servers=1),
 ]
 ALL = {case.name: case for case in [*HEALTHY, *FAULTS]}
@@ -82,16 +95,19 @@ ALL = {case.name: case for case in [*HEALTHY, *FAULTS]}
 def probed(case: Planted, folder: Path) -> dict[str, Any]:
     """Start what the case says, and probe it."""
     model = models.KINDS[case.model]().save(folder / "model.gguf")
+    options = [*case.options, "--metrics"]
+    if case.images:
+        options += ["--mmproj", str(models.projector().save(folder / "mmproj.gguf"))]
     with ExitStack() as stack:
         servers = [
-            stack.enter_context(Server(case.build, model, [*case.options, "--metrics"], {}, folder / f"{i}.log"))
+            stack.enter_context(Server(case.build, model, options, {}, folder / f"{i}.log"))
             for i in range(case.servers)
         ]
         port = servers[0].port
         if case in FAULTS and (case.change or case.servers > 1 or case.name == "honest-gateway"):
             port = stack.enter_context(gateway.gateway([server.port for server in servers], case.change))
         command = [sys.executable, "-m", "cachedoctor", "probe", f"http://127.0.0.1:{port}", "-f", "json", "-q"]
-        command += ["--prompt-tokens", str(case.tokens), "--budget", "100000"]
+        command += ["--prompt-tokens", str(case.tokens), "--budget", "100000", "--timeout", "180"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     if done.returncode:
         return {
@@ -110,6 +126,8 @@ def wrong(case: Planted, found: dict[str, Any]) -> str | None:
         return str(found["error"])
     if found["requests"] > MOST_REQUESTS:
         return f"{found['requests']} requests"
+    if case.images and found["server"]["images"] is not True:
+        return "does not see that the server takes images"
     if found["measure"] != "count" and case.question != "first":
         return f"judged by {found['measure']}"
     if case.code is None:

@@ -5,11 +5,14 @@ Knows HTTP bodies. Knows no server.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import itertools
 import json
 import random
+import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +62,25 @@ def history_stamped(body: dict[str, Any], n: int) -> None:
     """Write a counter of the history into its first message once there is an answer in it."""
     if any(m["role"] == "assistant" for m in body["messages"]):
         body["messages"][0]["content"] = f"({n} so far) " + body["messages"][0]["content"]
+
+
+def images_anew(body: dict[str, Any], n: int) -> None:
+    """Encode each image anew, with a comment of its own behind its head; the picture stays the same."""
+    for message in body["messages"]:
+        for part in message["content"] if isinstance(message["content"], list) else []:
+            if part["type"] == "image_url":
+                kind, _, data = part["image_url"]["url"].partition(",")
+                png, text = base64.b64decode(data), b"tEXtComment\0" + str(n).encode()
+                chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+                part["image_url"]["url"] = f"{kind},{base64.b64encode(png[:33] + chunk + png[33:]).decode()}"
+
+
+def images_refused(body: dict[str, Any], _: int) -> None:
+    """Spoil each image, as a gateway does that cuts long values off."""
+    for message in body["messages"]:
+        for part in message["content"] if isinstance(message["content"], list) else []:
+            if part["type"] == "image_url":
+                part["image_url"]["url"] = part["image_url"]["url"][:60]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 from e2e.case import NotAsClaimedError
 from e2e.server import ServerDiedError
-from e2e.vllm import kv_events, scenarios, whatif
+from e2e.vllm import kv_events, probed, scenarios, whatif
 from e2e.vllm.check import analyze, title, unmet
 from e2e.vllm.scenario import FaultNotMadeError, Scenario, made, record, shares
 from e2e.whatif.__main__ import told
@@ -61,6 +61,7 @@ def answered(questions: Sequence[whatif.Question], root: Path) -> int:
 def main() -> int:
     """Run what was asked for."""
     known: dict[str, Any] = {one.name: one for one in (whatif.ALL if "--whatif" in sys.argv else scenarios.ALL)}
+    known = probed.SERVERS if "--probe" in sys.argv else known
     parser = argparse.ArgumentParser(prog="sh scripts/e2e vllm", description="Faults on a real vLLM, and their names.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(known)}")
     where = parser.add_mutually_exclusive_group()
@@ -68,6 +69,7 @@ def main() -> int:
     where.add_argument("--check", metavar="FOLDER", type=Path, help="start nothing: read what --keep left there")
     parser.add_argument("--whatif", action="store_true", help="answers of simulate, then a real vLLM with the setting")
     parser.add_argument("--kv-events", action="store_true", help="record KV events, and hold them against the server")
+    parser.add_argument("--probe", action="store_true", help="cachedoctor probe, on healthy servers and faulty ones")
     asked = parser.parse_args()
     names = asked.names or list(known)
     if unknown := [name for name in names if name not in known]:
@@ -76,14 +78,16 @@ def main() -> int:
         parser.error(f"{asked.keep} has {', '.join(there)} already")
     # As with Ctrl-C: leave by an exception, so that servers are stopped and folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if (asked.whatif or asked.kv_events) and asked.check:
-        parser.error("--whatif and --kv-events start servers: they have nothing to check without them")
+    if (asked.whatif or asked.kv_events or asked.probe) and asked.check:
+        parser.error("--whatif, --kv-events and --probe start servers: they have nothing to check without them")
     with tempfile.TemporaryDirectory(prefix="cachedoctor-e2e-") as folder:
         root = (asked.keep or asked.check or Path(folder)).absolute()
         if asked.kv_events:
             faults = kv_events.run(root / "kv-events")
             print("\n".join(f"FAILED: {fault}" for fault in faults) or "the events say what the server did")
             return 1 if faults else 0
+        if asked.probe:
+            return 1 if probed.run(root, names) else 0
         if asked.whatif:
             return answered([known[name] for name in names], root)
         failed = [name for name in names if not passes(known[name], root / name, bool(asked.check))]
