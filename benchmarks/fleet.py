@@ -106,7 +106,8 @@ def measured(logs: Path, out: Path, engine: str, asked: argparse.Namespace, kill
     found = [grown(samples) for samples in watch.memory.values() if len(samples) >= 10]
     return {
         "engine": engine, "status": run.status, "said": run.out.splitlines()[:1], "error": run.error[:300],
-        "wall_s": round(run.seconds, 1), "cpu_s": round(sum(watch.cpu.values()), 1), "cpu_by": sums(watch), "readers_mib": found,
+        "wall_s": round(run.seconds, 1), "cpu_s": round(sum(watch.cpu.values()), 1), "cpu_by": sums(watch),
+        "readers_mib": found,
     }  # fmt: skip
 
 
