@@ -38,6 +38,7 @@ from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.fleet_shown import FleetPage
 from cachedoctor.report.html import fleet_page
+from cachedoctor.sources.object_store import listed
 
 LIMIT = 1 << 30
 
@@ -366,10 +367,21 @@ class NoCredentialsError(Exception):
     """As botocore has it."""
 
 
+class HttpError(Exception):
+    """As gcsfs has it."""
+
+    code = 401
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
         (NoCredentialsError("Unable to locate credentials"), "s3://b/: no credentials (NoCredentialsError)"),
+        (
+            HttpError("Anonymous caller does not have access, 401"),
+            "gs://b/: no credentials (HttpError)",
+        ),
+        (OSError("Forbidden: https://storage.googleapis.com/b\nno access"), "gs://b/: access denied"),
         (PermissionError("Forbidden"), "s3://b/: access denied"),
         (FileNotFoundError("The specified bucket does not exist"), "s3://b/: no such object"),
         (TimeoutError("line\nof\ttwo"), "s3://b/: cannot be read (TimeoutError: line of two)"),
@@ -381,9 +393,14 @@ def test_what_an_object_store_refuses_is_a_row(
     """What becomes a row stands in ``unfound``; the rest goes on."""
     objects(Objects({}, fault))
     (tmp_path / "server.log").write_bytes(LOG)
-    found, unfound = logs_at(["s3://b/", str(tmp_path)], str(tmp_path / "out"))
-    assert [(one.path, one.reason) for one in unfound] == [("s3://b/", words)]
+    address = words[: len("s3://b/")]
+    found, unfound = logs_at([address, str(tmp_path)], str(tmp_path / "out"))
+    assert [(one.path, one.reason) for one in unfound] == [(address, words)]
     assert [log.name for log in found] == [str(tmp_path / "server.log")]
+    with pytest.raises(CacheDoctorError) as error:
+        listed(address)
+    if "no credentials" in words:
+        assert ("AWS_PROFILE" if address.startswith("s3") else "gcloud auth") in error.value.hint
 
 
 def test_without_the_extra_an_address_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
