@@ -100,7 +100,7 @@ def measured(logs: Path, out: Path, engine: str, asked: argparse.Namespace, kill
     started = Started(logs, "-o", out, "-j", asked.jobs, "--engine", engine, *more)
     watch = Watch(started.mark, TITLES[engine])
     if kill:
-        started.kill_one(TITLES[engine], out, asked.after)
+        started.kill_one(TITLES[engine], out, asked.after, 4 * 3600)
     run = started.ended()
     watch.stop()
     found = [grown(samples) for samples in watch.memory.values() if len(samples) >= 10]

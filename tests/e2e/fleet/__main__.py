@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import lzma
 import os
 import shutil
 import sys
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from e2e.fleet.logs import Started, WrongError, demand, digests, fleet, folder_of_logs, rows
+from e2e.fleet.logs import ROOT, Started, WrongError, demand, digests, fleet, folder_of_logs, rows
 from e2e.fleet.stores import STORES, Store
 
 LOGS, SIZE = 16, "2M"
@@ -70,6 +72,54 @@ def interrupted(ground: Ground, _: str) -> None:
     demand(len(kept) == len(before), "what was done is not done again")
     demand(digests(out) == ground.expected, "other tables than at once")
     print(f"  {run.out.splitlines()[0]}", flush=True)
+
+
+def out_of_memory(ground: Ground, engine: str) -> None:
+    """A log that needs more memory than a process may have is one row; all others are as they were."""
+    small = ground.logs / "host-0001"
+    peak = _memory(ground, small, engine)
+    print(
+        f"  a process that reads has taken {peak >> 20:,} MiB of addresses; {_MORE >> 20} more are allowed", flush=True
+    )
+    place = ground.folder / f"{engine}-limit"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(_LIMIT.format(title=READERS[engine], limit=peak + _MORE))
+    large = place / "server.log.xz"
+    words = {"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 3 * _MORE}
+    large.write_bytes(lzma.compress((small / "server.log").read_bytes(), filters=[words]))
+    out = ground.folder / f"{engine}-memory"
+    env = {"PYTHONPATH": f"{place}{os.pathsep}{ROOT}"}
+    run = fleet(ground.logs, large, "-o", out, "-j", 2, "--engine", engine, env=env)
+    found = {str(row["path"]): (row["status"], row["reason"]) for row in rows(out, "files")}
+    print(f"  {found[str(large)]}; {run.out.splitlines()[:1]}", flush=True)
+    demand(found.pop(str(large))[0] == "failed", "the large one has its row")
+    demand({status for status, _ in found.values()} == {"read"}, f"the others are read: {found}")
+    demand(run.error.count("\n") == 1, run.error)
+    demand(digests(out) == ground.expected, "other tables than without it")
+
+
+def _memory(ground: Ground, logs: Path, engine: str) -> int:
+    """Bytes of addresses that a process takes which reads an ordinary log."""
+    started, peak = Started(logs, "-o", ground.folder / f"{engine}-peak", "-j", 1, "--engine", engine), 0
+    while started.process.poll() is None:
+        for pid in started.workers(TITLES[engine]):
+            with contextlib.suppress(OSError, StopIteration):
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+                peak = max(peak, next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmPeak")))
+        time.sleep(0.02)
+    demand(started.ended().status == 0 and peak, "an ordinary log is read")
+    return peak
+
+
+_MORE = 32 << 20
+"""Bytes that a process may take beyond those; a dictionary of three times as much does not fit."""
+READERS = {"local": "multiprocessing.spawn", "ray": "default_worker.py", "dask": "multiprocessing.spawn"}
+"""What stands in the command line with which a process that reads is started."""
+_LIMIT = """\
+import resource, sys
+if "{title}" in " ".join(sys.orig_argv):
+    resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
+"""
 
 
 def in_objects(ground: Ground, scheme: str) -> None:
@@ -137,9 +187,11 @@ def _bare(ground: Ground, store: Store) -> None:
 
 TRIALS: dict[str, tuple[Callable[[Ground, str], None], str]] = {
     "local-killed": (killed, "local"),
+    "local-memory": (out_of_memory, "local"),
     "interrupted": (interrupted, "local"),
     "ray": (same_tables, "ray"),
     "ray-killed": (killed, "ray"),
+    "ray-memory": (out_of_memory, "ray"),
     "dask": (same_tables, "dask"),
     "dask-killed": (killed, "dask"),
     "s3": (in_objects, "s3"),
