@@ -486,6 +486,9 @@ def test_dask_does_not_wait_for_ever_for_what_it_lost(tmp_path: Path, monkeypatc
     running.submit(task)
     with pytest.raises(CacheDoctorError, match="the scheduler is gone"):
         running.wait()
+    monkeypatch.setattr(gone, "nthreads", {}.popitem)  # raises something
+    with pytest.raises(CacheDoctorError, match="the scheduler is gone"):
+        _ = running.width
     clock = iter(range(0, 6000, 60))
     monkeypatch.setattr(dask_engine, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     empty = Cluster([], threads=0)

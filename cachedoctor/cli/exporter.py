@@ -137,7 +137,7 @@ def _held(path: str, *, is_ours: bool) -> Iterator[None]:
             if is_ours:
                 os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
             # Not the state file itself: every save puts another file in its place.
-            lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             closing.callback(os.close, lock)
             if scratch.HAS_LOCKS and not scratch.lock(lock):
                 raise CacheDoctorError(

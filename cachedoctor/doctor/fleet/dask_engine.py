@@ -22,7 +22,7 @@ _WITHOUT_WORKERS = 300
 """Seconds in which a cluster that shrank to nothing may grow again."""
 _GIVEN_UP = (TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError)
 """What Dask raises where a future will not end, or not soon."""
-_GOES_ON = "start the same command again: it goes on"
+_GONE, _GOES_ON = "Dask: the scheduler is gone", "start the same command again: it goes on"
 
 
 class DaskEngine:
@@ -38,13 +38,18 @@ class DaskEngine:
     @property
     def width(self) -> int:
         """As many as threads: what waits at a worker is lost with it. A cluster may grow and shrink."""
-        threads: dict[str, int] = self._client.nthreads()
-        return max(1, sum(threads.values()))
+        return max(1, self._threads())
+
+    def _threads(self) -> int:
+        with self._in_reach():
+            threads: dict[str, int] = self._client.nthreads()
+        return sum(threads.values())
 
     def submit(self, task: LogTask) -> None:
         """Take a task; its key is its own, as a log that is given out once more is no result that is known."""
         key = f"{task.log.part}-{next(self._number)}"
-        self._busy[self._client.submit(run_log, task, key=key, pure=False, retries=0)] = task
+        with self._in_reach():
+            self._busy[self._client.submit(run_log, task, key=key, pure=False, retries=0)] = task
 
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
         """Wait until at least one of its tasks ended; Dask itself would wait for ever for one that was lost.
@@ -54,17 +59,29 @@ class DaskEngine:
         """
         ended: list[Any] = []
         while not ended:
-            with contextlib.suppress(*_GIVEN_UP):  # what is wrong is seen below
+            with self._in_reach(), contextlib.suppress(*_GIVEN_UP):  # what is wrong is seen below
                 self._wait(list(self._busy), timeout=_PATIENCE, return_when="FIRST_COMPLETED")
             if self._client.status != "running":
-                raise CacheDoctorError("Dask: the scheduler is gone", _GOES_ON)
+                raise CacheDoctorError(_GONE, _GOES_ON)
             ended = [one for one in self._busy if one.status != "pending"]
-            self._ask_for_workers()
+            if not ended:
+                self._ask_for_workers()
+        self._had_workers = time.monotonic()
         return [(self._busy.pop(one), self._result(one)) for one in ended]
+
+    @contextlib.contextmanager
+    def _in_reach(self) -> Iterator[None]:
+        """Say in one line that the scheduler is gone, in whatever way the library does."""
+        try:
+            yield
+        except Exception as fault:
+            if isinstance(fault, OSError) or self._client.status != "running":
+                raise CacheDoctorError(_GONE, _GOES_ON) from fault
+            raise
 
     def _ask_for_workers(self) -> None:
         now = time.monotonic()
-        if self._client.nthreads():
+        if self._threads():
             self._had_workers = now
         elif now - self._had_workers > _WITHOUT_WORKERS:
             raise CacheDoctorError(f"Dask: has had no worker for {_WITHOUT_WORKERS} seconds", f"add some; {_GOES_ON}")
