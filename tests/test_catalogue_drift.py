@@ -77,6 +77,38 @@ def test_what_came_and_what_went(tmp_path: Path, rows: list[catalogue.Row]) -> N
     assert not any(compare.changes(rows, new, new))
 
 
+def test_what_the_table_says_of_two_releases(tmp_path: Path, rows: list[catalogue.Row]) -> None:
+    """What came and went here, and by the table alone; how others print a message is no message of its own."""
+    abort = "failed to restore context checkpoint\n"
+    known = [_format(row.message) for row in rows if row.message.last == 11549 and row.message.first <= 9713]
+    went = [row for row in rows if row.is_known_at(10229) and not row.is_known_at(11549)]
+    old = program(tmp_path / "old", *known, *[_format(row.message) for row in went[1:]], build="10229")
+    new = program(tmp_path / "new", *known, abort, f"{SLOT}clearing slot with %zu tokens\n", build="11549")
+    found = compare.changes(rows, old, new)
+    assert ids(found.went) == ids(went[1:])
+    assert ("ckpt_abort", 11549, 11549) in ids(found.came)
+    assert [row.message.levels for row in found.came if row.message.id == "ckpt_abort"] == ["E11549"]
+    assert [how for how, row in found.not_seen if row is went[0]] == ["went"]
+    assert [(how, row.message.id) for how, row in found.not_told] == [("came", "slot_clear")]
+    assert ("came", "ckpt_abort") not in [(how, row.message.id) for how, row in found.not_seen]
+
+
+def test_a_message_that_is_joined_while_the_program_runs(tmp_path: Path, rows: list[catalogue.Row]) -> None:
+    """b10229 puts texts behind one another in a line; with one of them missing, the line cannot be printed."""
+    parts = [", K (%s): %7.2f MiB", ", V (%s): %7.2f MiB", ", K_idx (%s): %7.2f MiB"]
+    line = "%s: size = %7.2f MiB (%6u cells, %3d layers, %2u/%u seqs)%s%s%s\n"
+    whole = "%s: size = %7.2f MiB (%6u cells, %3d layers, %2u/%u seqs), K (%s): %7.2f MiB, V (%s): %7.2f MiB\n"
+    old = program(tmp_path / "old", whole, build="9713")
+    new = program(tmp_path / "new", line, *parts, build="10229")
+    found = compare.changes(rows, old, new)
+    assert ids(found.came) == [("kv_size", 10229, 10229)]
+    assert ("kv_size", 6180, 11549) not in ids(found.went)
+    joined = {("kv_size", 6180, 11549), ("kv_size", 10229, 10229)}
+    assert not joined & set(ids(compare.drift(rows, new).gone))
+    less = program(tmp_path / "less", line, parts[0], parts[2], build="10229")
+    assert joined <= set(ids(compare.drift(rows, less).gone))
+
+
 def test_a_release_against_the_table(tmp_path: Path, rows: list[catalogue.Row]) -> None:
     """What has to be there and is not; what is there and should not be; what nobody knows."""
     found = compare.drift(rows, program(tmp_path / "server", *NEW, build="b9713"))

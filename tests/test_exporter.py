@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import cachedoctor
+from cachedoctor.cli import exporter as exporter_command
 from cachedoctor.cli.metrics_page import Page
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.exporter import many_logs, request_counts
@@ -31,6 +32,7 @@ from cachedoctor.doctor.exporter.label_values import LabelValues
 from cachedoctor.doctor.exporter.log_places import Places
 from cachedoctor.doctor.exporter.many_logs import ManyLogs
 from cachedoctor.doctor.exporter.request_counts import Counts, RequestCounts
+from cachedoctor.model import CacheDoctorError
 
 CASES = ROOT / "fixtures" / "cases"
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -541,6 +543,70 @@ def test_a_name_that_is_no_utf8_is_kept_in_the_state(log: Path, tmp_path: Path) 
     assert sums(Exporter(odd, saved=saved).read().samples()) == reported(odd)
 
 
+def gone_for_long(exporter: Exporter) -> None:
+    for _ in range(round(many_logs.GONE / many_logs.LOOK) + 2):
+        exporter.read()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_log_that_was_away_for_long_goes_on_where_it_stood(tmp_path: Path, restarted: bool) -> None:
+    """A rotation that was counted is not there any more: a counter that began anew would fall, and rise twice."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = folder / "server.log"
+    log.write_text(FIRST)
+    exporter = Exporter(folders=(folder,)).read()
+    log.rename(folder / "server.log.1")
+    log.write_text(SECOND)
+    before = sums(exporter.read().samples())
+    assert before["requests"] == 2
+    (folder / "server.log.1").unlink()
+    log.rename(tmp_path / "elsewhere")
+    gone_for_long(exporter)
+    assert total(exporter.samples(), "cachedoctor_requests_total") == 0
+    if restarted:
+        exporter = Exporter(folders=(folder,), saved=exporter.state()).read()
+        gone_for_long(exporter)
+    (tmp_path / "elsewhere").rename(log)
+    assert sums(exporter.read().samples()) == before
+    append(log, THIRD)
+    assert sums(exporter.read().samples())["requests"] == 3
+    assert [saved.gone for saved in exporter.state().logs] == [False]
+
+
+def test_a_log_that_comes_back_is_not_counted_by_its_heir_as_well(tmp_path: Path) -> None:
+    container = tmp_path / "prod_llama-0_5d1f" / "server"
+    container.mkdir(parents=True)
+    (container / "0.log").write_text(cri(FIRST))
+    (container / "1.log").write_text(cri(FIRST))
+    exporter = Exporter(folders=(tmp_path,)).read()
+    (container / "0.log").rename(tmp_path / ".elsewhere")
+    gone_for_long(exporter)
+    assert total(exporter.samples(), "cachedoctor_requests_total") == 2
+    (tmp_path / ".elsewhere").rename(container / "0.log")
+    append(container / "0.log", cri(SECOND))
+    assert total(exporter.read().samples(), "cachedoctor_requests_total", server="prod/llama-0/server") == 3
+
+
+def test_logs_that_are_gone_are_remembered_in_a_bounded_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_logs, "MOST_GONE", 2)
+    logs = [tmp_path / f"{number}.log" for number in range(4)]
+    for path in logs:
+        path.write_bytes(LOG)
+    exporter = Exporter(folders=(tmp_path,), most=4).read()
+    for path in logs:
+        path.unlink()
+    gone_for_long(exporter)
+    assert [log.path for log in exporter.state().logs] == [str(path) for path in logs[2:]]
+    (tmp_path / "3.log").write_bytes(LOG)
+    for name in "abcd":
+        (tmp_path / f"{name}.log").write_bytes(LOG)
+    samples = exporter.read().samples()
+    assert total(samples, "cachedoctor_requests_total") == 10
+    assert total(samples, "cachedoctor_requests_total", server=str(logs[3])) == 2
+    assert total(samples, "cachedoctor_requests_total", server="other") == 2
+
+
 # ---- the command
 
 
@@ -575,6 +641,31 @@ def test_a_state_file_of_another_kind_is_one_line_and_stays(log: Path) -> None:
     one_line(done, "is no state of the exporter")
     assert done.returncode == 2
     assert log.read_bytes() == LOG
+    assert list(log.parent.iterdir()) == [log]
+
+
+def test_a_state_file_that_another_exporter_has_is_one_line_and_stays(log: Path, tmp_path: Path) -> None:
+    """Without the lock both would write their counters there, and after a restart those of one would be missing."""
+    state = tmp_path / "state.json"
+    state.write_bytes(encoded(Exporter(log).read().state()))
+    before = state.read_bytes()
+    with exporter_command._held(str(state), is_ours=False):
+        done = run("exporter", log, "--state", state, "--listen", "127.0.0.1:0", "--no-config")
+    one_line(done, f"{state}: another exporter keeps its counters there", "--state FILE")
+    assert done.returncode == 2
+    assert state.read_bytes() == before
+    with exporter_command._held(str(state), is_ours=False):
+        pass  # the first one has ended
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_a_state_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "state")
+    with (
+        pytest.raises(CacheDoctorError, match="is no file"),
+        exporter_command._held(f"{tmp_path}/state", is_ours=False),
+    ):
+        pass
 
 
 @pytest.mark.sweep

@@ -5,6 +5,8 @@ Processes and clusters are tried by ``sh scripts/e2e fleet``; here most logs are
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import gzip
 import io
 import json
@@ -23,7 +25,9 @@ from conftest import FIXTURES
 
 from cachedoctor.doctor.analysis import analyzer
 from cachedoctor.doctor.compare.compare import compare, report_of
+from cachedoctor.doctor.fleet import dask_engine
 from cachedoctor.doctor.fleet.chosen_engine import engine
+from cachedoctor.doctor.fleet.dask_engine import DaskEngine
 from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.fleet import Fleet
 from cachedoctor.doctor.fleet.fleet_inputs import logs_at, part_of
@@ -34,6 +38,7 @@ from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.fleet_shown import FleetPage
 from cachedoctor.report.html import fleet_page
+from cachedoctor.sources.object_store import listed
 
 LIMIT = 1 << 30
 
@@ -362,10 +367,21 @@ class NoCredentialsError(Exception):
     """As botocore has it."""
 
 
+class HttpError(Exception):
+    """As gcsfs has it."""
+
+    code = 401
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
         (NoCredentialsError("Unable to locate credentials"), "s3://b/: no credentials (NoCredentialsError)"),
+        (
+            HttpError("Anonymous caller does not have access, 401"),
+            "gs://b/: no credentials (HttpError)",
+        ),
+        (OSError("Forbidden: https://storage.googleapis.com/b\nno access"), "gs://b/: access denied"),
         (PermissionError("Forbidden"), "s3://b/: access denied"),
         (FileNotFoundError("The specified bucket does not exist"), "s3://b/: no such object"),
         (TimeoutError("line\nof\ttwo"), "s3://b/: cannot be read (TimeoutError: line of two)"),
@@ -377,9 +393,14 @@ def test_what_an_object_store_refuses_is_a_row(
     """What becomes a row stands in ``unfound``; the rest goes on."""
     objects(Objects({}, fault))
     (tmp_path / "server.log").write_bytes(LOG)
-    found, unfound = logs_at(["s3://b/", str(tmp_path)], str(tmp_path / "out"))
-    assert [(one.path, one.reason) for one in unfound] == [("s3://b/", words)]
+    address = words[: len("s3://b/")]
+    found, unfound = logs_at([address, str(tmp_path)], str(tmp_path / "out"))
+    assert [(one.path, one.reason) for one in unfound] == [(address, words)]
     assert [log.name for log in found] == [str(tmp_path / "server.log")]
+    with pytest.raises(CacheDoctorError) as error:
+        listed(address)
+    if "no credentials" in words:
+        assert ("AWS_PROFILE" if address.startswith("s3") else "gcloud auth") in error.value.hint
 
 
 def test_without_the_extra_an_address_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -406,6 +427,78 @@ def test_without_its_extra_an_engine_says_how_to_get_it(
     assert error.value.hint == f"pip install 'cachedoctor[{name},tables]'"
 
 
+class Future:
+    """One of Dask; ``result`` raises what is in its place."""
+
+    def __init__(self, status: str, result: object = None) -> None:
+        self.status, self._result = status, result
+
+    def result(self, timeout: float) -> object:
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def exception(self) -> Exception:
+        return ValueError("killed")
+
+    def release(self) -> None:
+        pass
+
+
+class Cluster:
+    """What a client of Dask says of it; each wait takes a minute, after which they are as the next row says."""
+
+    def __init__(self, rows: list[list[Future]], client_status: str = "running", threads: int = 1) -> None:
+        self._rows, self.status, self._threads = rows, client_status, threads
+        self._given: list[Future] = []
+
+    def submit(self, *_: object, **__: object) -> Future:
+        self._given.append(Future("pending"))
+        return self._given[-1]
+
+    def nthreads(self) -> dict[str, int]:
+        return {"w": self._threads} if self._threads else {}
+
+    def wait(self, futures: list[Future], timeout: float, return_when: str) -> None:
+        assert timeout < 60
+        if self._rows:
+            for future, now in zip(self._given, self._rows.pop(0), strict=True):
+                future.__dict__.update(now.__dict__)
+        raise [TimeoutError(), asyncio.CancelledError(), concurrent.futures.CancelledError()][len(self._rows) % 3]
+
+
+def test_dask_does_not_wait_for_ever_for_what_it_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.log").write_bytes(LOG)
+    [log], _ = logs_at([str(tmp_path)], "")
+    task = LogTask(log, None, LIMIT)
+    good = run_log(task)
+    pending, ended = Future("pending"), [Future("lost"), Future("cancelled"), Future("error"), Future("finished", good)]
+    late = Future("finished", TimeoutError())
+    cluster = Cluster([[pending] * 5, [*ended, late]])
+    running = DaskEngine(cluster, cluster.wait)
+    for _ in range(5):
+        running.submit(task)
+    results = [result for _, result in running.wait()]
+    assert [isinstance(result, Lost) for result in results] == [True, True, True, False, True]
+    assert results[3] is good
+    gone = Cluster([], client_status="closed")
+    running = DaskEngine(gone, gone.wait)
+    running.submit(task)
+    with pytest.raises(CacheDoctorError, match="the scheduler is gone"):
+        running.wait()
+    monkeypatch.setattr(gone, "nthreads", {}.popitem)  # raises something
+    with pytest.raises(CacheDoctorError, match="the scheduler is gone"):
+        _ = running.width
+    clock = iter(range(0, 6000, 60))
+    monkeypatch.setattr(dask_engine, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    empty = Cluster([], threads=0)
+    running = DaskEngine(empty, empty.wait)
+    running.submit(task)
+    with pytest.raises(CacheDoctorError, match="no worker for 300 seconds"):
+        running.wait()
+    assert next(clock) == 420
+
+
 @pytest.mark.sweep
 def test_the_command_reads_in_processes_of_its_own(logs: Path, tmp_path: Path) -> None:
     (logs / "broken.log.gz").write_bytes(gzip.compress(LOG)[:-9])
@@ -416,6 +509,18 @@ def test_the_command_reads_in_processes_of_its_own(logs: Path, tmp_path: Path) -
     assert done.stdout.decode().startswith("3 logs: 2 read, 1 not to the end.\n6 requests, 0 % reused, ")
     assert (out / "index.html").read_bytes().startswith(b"<!doctype html>")
     assert not list(out.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_result_that_is_no_folder_is_refused(tmp_path: Path, dangling: bool) -> None:
+    out = tmp_path / "out.parquet"
+    if dangling:
+        out.symlink_to(tmp_path / "none")
+    else:
+        out.write_bytes(b"mine")
+    with pytest.raises(CacheDoctorError, match=r"out\.parquet: is no folder"), ResultFolder(str(out)).opened():
+        pass
+    assert dangling or out.read_bytes() == b"mine"
 
 
 @pytest.mark.sweep

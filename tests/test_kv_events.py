@@ -359,6 +359,34 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(monkeypatch:
     publisher.context.destroy(linger=0)
 
 
+def test_a_dead_endpoint_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each gap: what comes meanwhile would be missed as well. When it answers, it is asked again."""
+    publisher, said = Publisher(), list[str]()
+    monkeypatch.setattr(kv_subscription, "REPLAY_MS", 300)
+    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+        recorder = KvRecorder([publisher.endpoint], io.BytesIO(), lambda _, hint: said.append(hint), Blinder(KEY))
+        began = time.monotonic()
+        for number in range(0, 20, 2):
+            publisher.publish(kv.stored("a"))
+            publisher.publish(kv.stored("b"))
+            recorder.take(publisher.sent[number], 0, subscription)
+        assert time.monotonic() - began < 2 * 0.3
+        assert recorder.missing == 9
+        assert all("--replay endpoint did not answer" in hint for hint in said)
+        publisher.answer_one()
+        assert subscription._asking[0].poll(20_000)
+        monkeypatch.setattr(kv_subscription, "REPLAY_MS", 20_000)
+        time.sleep(0.05)
+        answering = threading.Thread(target=publisher.answer_one)
+        answering.start()
+        publisher.publish(kv.stored("c"))
+        recorder.take(publisher.sent[20], 0, subscription)
+        assert recorder.missing == 9
+        assert recorder.messages == 12
+    answering.join()
+    publisher.context.destroy(linger=0)
+
+
 def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
     with pytest.raises(CacheDoctorError, match="nonsense: cannot be connected to"), KvSubscription(["nonsense"]):
         pass

@@ -5,9 +5,10 @@ Knows arguments, the state file and the order of the steps; knows no metric and 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,8 +69,8 @@ def exporter(
     Needs prometheus-client: pip install 'cachedoctor[exporter]'. A log that cannot be read is named once, tried again,
     and does not stop the others.
 
-    Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file of another kind;
-    130 told twice (the state may be up to 15 seconds old).
+    Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file that is none or is
+    another exporter's; 130 told twice (the state may be up to 15 seconds old).
     """
     from cachedoctor.doctor.parallel.parallel import pipes_may_break
 
@@ -81,8 +82,9 @@ def exporter(
     _require_library()
     host, port = _address(listen)
     target = state or _default_state(port)
-    many = _many(logs or [], follow or [], label_values, chosen.options, _read_state(target))
-    with Interrupts() as interrupts, pipes_may_break():  # also those to whoever reads the page
+    # those who read the page may go away while it is written
+    with Interrupts() as interrupts, pipes_may_break(), _held(target, is_ours=state is None):
+        many = _many(logs or [], follow or [], label_values, chosen.options, _read_state(target))
         try:
             end = _served(many, host, port, quiet)
             try:
@@ -118,6 +120,33 @@ def _default_state(port: int) -> str:
         home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
         folder = os.path.join(home, "cachedoctor")
     return os.path.join(folder, f"exporter-{port}.json")
+
+
+@contextlib.contextmanager
+def _held(path: str, *, is_ours: bool) -> Iterator[None]:
+    """Keep other exporters from a state file: each would write its own counters over those of the other.
+
+    Where nothing can be written there is nothing to be kept; that is said when the state is saved.
+    """
+    from cachedoctor.doctor import scratch
+    from cachedoctor.model import CacheDoctorError
+
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):  # a pipe would be waited for, a device replaced
+        raise CacheDoctorError(f"{path}: is no file", "give another --state FILE")
+    _read_state(path)  # nothing is put beside a file of another kind
+    with contextlib.ExitStack() as closing:
+        with contextlib.suppress(OSError):
+            if is_ours:
+                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            # Not the state file itself: every save puts another file in its place.
+            lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            closing.callback(os.close, lock)
+            if scratch.HAS_LOCKS and not scratch.lock(lock):
+                raise CacheDoctorError(
+                    f"{path}: another exporter keeps its counters there", "end that one, or give another --state FILE"
+                )
+        yield
 
 
 def _read_state(path: str) -> SavedState:

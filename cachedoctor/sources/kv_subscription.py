@@ -5,6 +5,7 @@ Knows sockets and frames; must not know what is in them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -19,6 +20,8 @@ IDLE_MS = 200
 """So long without a message, and the listener is told that nothing came."""
 REPLAY_MS = 3_000
 """A server that has messages in its buffer sends them at once."""
+PAUSE = 60.0
+"""Seconds for which one that did not answer is not asked again: each gap would be waited for, and more be missed."""
 MAX_MESSAGE = 64 * 1024 * 1024
 """Bytes; a step of 8,192 tokens has about 100 KB."""
 _QUEUED = 100_000
@@ -48,6 +51,8 @@ class KvSubscription:
         self._closing = ExitStack()
         self._sockets: list[zmq.Socket[bytes]] = []
         self._asking: list[zmq.Socket[bytes]] = []
+        self._silent: dict[int, float] = {}
+        """When an endpoint was asked that has not answered since."""
 
     def __enter__(self) -> KvSubscription:
         """Open the sockets.
@@ -114,14 +119,23 @@ class KvSubscription:
 
         Each as it was published: its number and payload last.
         """
-        if source >= len(self._asking):
+        if not self.is_asked(source):
             return
         socket = self._asking[source]
         while socket.poll(0):  # an answer that came too late, with its end
             socket.recv_multipart()
+            self._silent.pop(source, None)
+        if time.monotonic() < self._silent.get(source, -PAUSE) + PAUSE:
+            return
+        self._silent[source] = time.monotonic()
         socket.send_multipart([b"", first.to_bytes(8, "big")])
         while socket.poll(REPLAY_MS):
+            self._silent.pop(source, None)
             frames = socket.recv_multipart()
             if len(frames) < 2 or frames[-2] == _END:
                 return
             yield frames
+
+    def is_asked(self, source: int) -> bool:
+        """Whether it was given where an endpoint answers what it sent before."""
+        return source < len(self._asking)

@@ -5,6 +5,7 @@ Knows addresses and bytes; knows no line. Whatever a library of a cloud raises b
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,8 +16,16 @@ from cachedoctor.sources.unpack import MAX_BYTES, unpacked
 
 SCHEMES = {"s3": "s3", "gs": "gs"}
 """Extra that brings what reads addresses of this scheme."""
+_READERS = {"s3": "s3fs", "gs": "gcsfs"}
+"""Library behind fsspec."""
+_CREDENTIALS = {
+    "s3": "set those of the cloud: AWS_PROFILE, AWS_ACCESS_KEY_ID",
+    "gs": "set those of the cloud: gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS",
+}
 _BLOCK = 8 << 20
 """Bytes of one request: an object is read from its beginning to its end."""
+_UNAUTHORISED = 401
+"""Code of gcsfs' error for a caller without credentials."""
 _SAID = 200
 """Characters of what a library says."""
 _VERSION = ("ETag", "etag", "md5Hash", "VersionId", "generation")
@@ -99,6 +108,8 @@ def _system(path: str) -> Any:
     try:
         import fsspec
 
+        # What it would print of its attempts stands among our own words, which tell of what came of them.
+        logging.getLogger(_READERS[scheme]).setLevel(logging.CRITICAL)
         return fsspec.filesystem(scheme)
     except ImportError:
         hint = f"pip install 'cachedoctor[{SCHEMES[scheme]}]'"
@@ -117,9 +128,9 @@ def _wrong(path: str, fault: Exception) -> CacheDoctorError:
         return fault
     if isinstance(fault, FileNotFoundError):
         return SourceError(f"{path}: no such object", "check the address")
-    if isinstance(fault, PermissionError):
-        return SourceError(f"{path}: access denied", "check the credentials, and what they may read")
     kind, said = type(fault).__name__, " ".join(str(fault).split())[:_SAID]
-    if "redential" in kind or "redential" in said:
-        return SourceError(f"{path}: no credentials ({kind})", "set those of the cloud: AWS_PROFILE, AWS_ACCESS_KEY_ID")
+    if isinstance(fault, PermissionError) or said.startswith("Forbidden: "):  # gcsfs has an OSError for it
+        return SourceError(f"{path}: access denied", "check the credentials, and what they may read")
+    if "redential" in kind or "redential" in said or getattr(fault, "code", None) == _UNAUTHORISED:
+        return SourceError(f"{path}: no credentials ({kind})", _CREDENTIALS[path.partition("://")[0]])
     return SourceError(f"{path}: cannot be read ({kind}: {said})", "check the address, the network and the credentials")

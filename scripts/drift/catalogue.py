@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from functools import cached_property
 
 from cachedoctor.engines.catalogue.base import HOLE as HOLE_OF_ROW
@@ -15,6 +16,8 @@ from scripts.drift.texts import HOLE, STRAY, Text
 
 _LONG = 16
 """Characters of which one part of a text has to stand in a row."""
+_JOINED = 2 * HOLE
+"""Values without anything between them, at the end of a text: what is put there are texts."""
 
 
 class Row:
@@ -53,6 +56,17 @@ class Row:
         pattern = ".*?".join(literal_pattern(part).decode() for part in text.text.split(HOLE))
         return all(part in own for part in parts) and re.fullmatch(pattern, own) is not None
 
+    def is_joined_of(self, text: Text, program: Container[str]) -> bool:
+        """Whether this wording is a text that ends in values, with other texts of the program for these values.
+
+        ``(◊ cells, ◊ layers)◊◊`` with ``, K (◊): ◊ MiB`` and ``, V (◊): ◊ MiB``.
+        """
+        begin = text.text.rstrip(HOLE).removeprefix(f"{HOLE}: " if self.message.has_func else "")
+        if not text.text.endswith(_JOINED):
+            return False
+        found = re.match(literal_pattern(begin).decode(), self.skeleton)
+        return found is not None and _is_put_together(self.skeleton[found.end() :], program)
+
     @property
     def skeleton(self) -> str:
         """Its words with the sign of a value for every value."""
@@ -68,6 +82,15 @@ class Row:
     def is_known_at(self, release: int) -> bool:
         """Whether the table says that this release prints it."""
         return self.message.first <= release <= self.message.last
+
+
+def _is_put_together(words: str, program: Container[str]) -> bool:
+    """Whether texts of a program, one behind the other, give these words."""
+    ends = {0}
+    for end in range(1, len(words) + 1):
+        if any(words[start:end] in program for start in ends):
+            ends.add(end)
+    return bool(words) and len(words) in ends
 
 
 def rows(engine: str) -> list[Row]:

@@ -54,6 +54,10 @@ class Changes(NamedTuple):
     unknown: list[Unknown]
     """Messages that came, and that no row reads."""
     unknown_went: list[Text]
+    not_seen: list[tuple[str, Row]]
+    """What ``came`` or ``went`` by the table alone."""
+    not_told: list[tuple[str, Row]]
+    """What ``came`` or ``went`` here, and not by the table."""
 
 
 def readings(rows: Sequence[Row], texts: Sequence[Text]) -> Readings:
@@ -75,9 +79,10 @@ def drift(rows: Sequence[Row], program: Artefact) -> Drift:
     release = newest if program.release is None else min(program.release, newest)
     of_release = [place for place, row in enumerate(rows) if row.is_known_at(release)]
     known = {text for place in of_release for text in read[place]}
+    printed = _there(rows, read, program._replace(release=release))
     there = [place for place in of_release if read[place]]
     assembled = _assembled(program)
-    missing = [rows[place] for place in of_release if not read[place]]
+    missing = [rows[place] for place in of_release if place not in printed]
     others = [rows[place] for place in there]
     gone = [row for row in missing if not assembled(row) and not _inside_another(row, others)]
     outside = [
@@ -94,12 +99,48 @@ def drift(rows: Sequence[Row], program: Artefact) -> Drift:
 def changes(rows: Sequence[Row], old: Artefact, new: Artefact) -> Changes:
     """Compare two releases: what came, and what went."""
     before, after = readings(rows, old.texts), readings(rows, new.texts)
-    came = [row for place, row in enumerate(rows) if after[place] and not before[place]]
-    went = [row for place, row in enumerate(rows) if before[place] and not after[place]]
+    had_rows, has_rows = _there(rows, before, old), _there(rows, after, new)
+    came = _without_quotes([row for place, row in enumerate(rows) if place in has_rows - had_rows])
+    went = _without_quotes([row for place, row in enumerate(rows) if place in had_rows - has_rows])
     had, has = ({(t.component, t.text) for t in one.texts} for one in (old, new))
     unknown = [one for one in _unknown(rows, after, new.texts) if (one.text.component, one.text.text) not in had]
     lost = [one.text for one in _unknown(rows, before, old.texts) if (one.text.component, one.text.text) not in has]
-    return Changes(came, went, unknown, lost)
+    told = _told(rows, old.release, new.release)
+    seen = [*(("came", row) for row in came), *(("went", row) for row in went)]
+    not_seen = [one for one in told or () if one not in seen]
+    not_told = [one for one in seen if told is not None and one not in told]
+    return Changes(came, went, unknown, lost, not_seen, not_told)
+
+
+def _there(rows: Sequence[Row], read: Readings, program: Artefact) -> set[int]:
+    """Places of the rows that a program prints: their text is there, or, of its release, is joined while it runs."""
+    release, there = program.release, {place for place, texts in read.items() if texts}
+    texts = {text.text for text in program.texts}
+    for place, row in enumerate(rows):
+        if place not in there and release is not None and row.is_known_at(release):
+            there.update({place} if any(row.is_joined_of(text, texts) for text in program.texts) else ())
+    return there
+
+
+def _told(rows: Sequence[Row], old: int | None, new: int | None) -> list[tuple[str, Row]] | None:
+    """What came and went by the table; None where a release is not known."""
+    if old is None or new is None:
+        return None
+    came = [row for row in rows if row.is_known_at(new) and not row.is_known_at(old)]
+    went = [row for row in rows if row.is_known_at(old) and not row.is_known_at(new)]
+    return [*(("came", row) for row in _without_quotes(came)), *(("went", row) for row in _without_quotes(went))]
+
+
+def _without_quotes(rows: list[Row]) -> list[Row]:
+    """Leave out how others print a message that is among them itself: that is no message of its own."""
+    return [row for row in rows if not any(_quotes(row, other) for other in rows)]
+
+
+def _quotes(row: Row, other: Row) -> bool:
+    level = row.message.levels[0]
+    if row is other or row.message.id != other.message.id or level not in _WITHOUT_LEVEL:
+        return False
+    return other.skeleton in row.skeleton and (level == "O" or len(row.skeleton) > len(other.skeleton))
 
 
 def _unknown(rows: Sequence[Row], read: Readings, texts: Iterable[Text]) -> list[Unknown]:

@@ -36,6 +36,8 @@ class SavedLog(msgspec.Struct, frozen=True):
     """It had fallen silent there."""
     counts: list[tuple[Series, int, int]] = []
     """What was counted, and what was shown of it: a counter that was shown never falls."""
+    gone: bool = False
+    """It was away for so long that its counters are no longer shown; should it come back, they go on here."""
 
 
 class SavedState(msgspec.Struct, frozen=True):

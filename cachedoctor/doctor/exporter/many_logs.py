@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from cachedoctor.doctor.exporter.counter_state import SavedLog, SavedState
 from cachedoctor.doctor.exporter.followed_log import Begin, FollowedLog
 from cachedoctor.doctor.exporter.label_values import LabelValues
 from cachedoctor.doctor.exporter.log_places import Place, Places
-from cachedoctor.doctor.exporter.request_counts import Counts
+from cachedoctor.doctor.exporter.request_counts import Counts, Series
 from cachedoctor.model import CacheDoctorError, Severity
 
 LOOK = 5.0
@@ -20,7 +22,9 @@ LOOK = 5.0
 FINDINGS = 5.0
 """Seconds for which findings are not asked for again."""
 GONE = 300.0
-"""Seconds after which a log that was found, and is gone, is forgotten: Prometheus looks back as far."""
+"""Seconds after which a log that was found, and is gone, is no longer shown: Prometheus looks back as far."""
+MOST_GONE = 256
+"""Logs that are gone of which is known how far they were read, the last ones: one that comes back goes on there."""
 _STEPS = 16
 """Steps of one log before the next one has its turn."""
 
@@ -84,7 +88,8 @@ class ManyLogs:
         self._complain = complain
         self._clock = clock
         self._started = clock()
-        self._saved = {log.path: log for log in saved.logs}
+        self._saved = {log.path: log for log in saved.logs if not log.gone}
+        self._gone = {log.path: log for log in saved.logs if log.gone}
         self._logs: dict[str, _Followed] = {}
         self._looked: float | None = None
         self._came = self._started
@@ -122,7 +127,7 @@ class ManyLogs:
     def state(self) -> SavedState:
         """Return what the next run needs."""
         logs = [followed.log.saved() for followed in self._logs.values()]
-        return SavedState(labels=self._values.known(), logs=[*logs, *self._saved.values()])
+        return SavedState(labels=self._values.known(), logs=[*logs, *self._saved.values(), *self._gone.values()])
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -131,13 +136,15 @@ class ManyLogs:
         for place in self._places.found():
             followed = self._logs.get(place.path)
             if followed is None:
-                saved: SavedLog | None = self._saved.pop(place.key, None)
+                saved = self._saved.pop(place.key, None) or self._back(place.key)
                 followed = self._logs[place.path] = _Followed(FollowedLog(place, self._begin, self._values, saved), now)
                 self._places.followed.add(place.path)
             followed.seen = now
         if self._saved and now - self._started >= GONE:
             lost = {series.server for log in self._saved.values() for series, _, _ in log.counts}
-            self._saved.clear()  # logs of the last run that did not come back
+            for log in self._saved.values():  # logs of the last run that did not come back
+                self._let_go(log)
+            self._saved.clear()
             self._make_room(lost)
         for path, followed in list(self._logs.items()):
             is_there = os.path.exists(path)
@@ -151,12 +158,33 @@ class ManyLogs:
         del self._logs[path]
         self._came = self._clock()
         self._places.followed.discard(path)
-        counts, place = followed.log.counts(), followed.log.place
+        counts, place, saved = followed.log.counts(), followed.log.place, followed.log.saved()
         heir = next((other.log for other in self._logs.values() if other.log.place.name == place.name), None)
         if heir is not None:
             heir.inherit(counts)
+            self._let_go(msgspec.structs.replace(saved, counts=[]))
             return
+        self._let_go(saved)
         self._make_room({followed.log.server(None), *(series.server for series in counts)})
+
+    def _let_go(self, log: SavedLog) -> None:
+        """Keep how far a log was read, and what it counted unless another one has that now."""
+        if log.files:
+            self._gone[log.path] = msgspec.structs.replace(log, gone=True)
+        while len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def _back(self, key: str) -> SavedLog | None:
+        """Return what was known of a log that is there again; its labels need room anew."""
+        log = self._gone.pop(key, None)
+        if log is None:
+            return None
+        counted, shown = Counter[Series](), Counter[Series]()
+        for series, count, seen in log.counts:
+            series = series._replace(server=self._values.bounded("server", series.server))
+            counted[series] += count
+            shown[series] += seen
+        return SavedLog(key, log.files, log.quiet, [(series, counted[series], shown[series]) for series in counted])
 
     def _make_room(self, servers: set[str]) -> None:
         """Let go of servers to which no log is written any more."""

@@ -20,6 +20,8 @@ _SILENT_SECONDS = 10
 """Without any message it is said what may be wrong."""
 _LAST_SECONDS = 2
 """In which messages that are on their way are still taken."""
+_UNASKED = "with --replay they are asked for (replay_endpoint of --kv-events-config)"
+_UNANSWERED = "its --replay endpoint did not answer, or has them no more (buffer_steps of --kv-events-config)"
 
 Tell = Callable[[str, str], None]
 """Takes a message and a hint."""
@@ -93,7 +95,7 @@ class KvRecorder:
             self.missing += lost
             self._tell(
                 f"{self._endpoints[source]}: {lost:,} messages did not come, before number {message.number:,}",
-                "with --replay they are asked for (replay_endpoint of --kv-events-config)",
+                _UNANSWERED if subscription is not None and subscription.is_asked(source) else _UNASKED,
             )
         self._keep(message)
 

@@ -31,8 +31,11 @@ class LocalEngine:
         """Take a task. A process may have been killed while it had none."""
         while self._idle:
             pool = self._idle.pop()
-            with contextlib.suppress(BrokenProcessPool):
+            try:
                 self._busy[pool.submit(run_log, task)] = task, pool
+            except BrokenProcessPool:
+                pool.shutdown(wait=False)
+            else:
                 return
         pool = ProcessPoolExecutor(1, self._context, prepare)
         self._busy[pool.submit(run_log, task)] = task, pool

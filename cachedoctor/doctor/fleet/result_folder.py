@@ -36,8 +36,10 @@ class ResultFolder:
         """Make it, unless it is there, and keep other runs from it.
 
         Raises:
-            CacheDoctorError: it holds other things, or another run writes to it.
+            CacheDoctorError: it is none, holds other things, or another run writes to it.
         """
+        if os.path.lexists(self.path) and not os.path.isdir(self.path):
+            raise CacheDoctorError(f"{self.path}: is no folder", "give a folder for the result, with -o DIR")
         try:
             os.makedirs(self.path, exist_ok=True)
             inside = os.listdir(self.path)

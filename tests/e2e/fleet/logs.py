@@ -93,9 +93,13 @@ class Started:
             if ours and title in words and int(place.name) != self.process.pid:
                 yield int(place.name)
 
-    def kill_one(self, title: str, folder: Path, after: int) -> None:
-        """Kill a process that reads, as the kernel does where memory ends, once ``after`` logs are done."""
-        ends = time.monotonic() + 300
+    def kill_one(self, title: str, folder: Path, after: int, within: float = 300) -> None:
+        """Kill a process that reads, as the kernel does where memory ends, once ``after`` logs are done.
+
+        Raises:
+            WrongError: they were not after ``within`` seconds.
+        """
+        ends = time.monotonic() + within
         while time.monotonic() < ends and self.process.poll() is None:
             done = len(list((folder / "files").glob("*.parquet")))
             busy = [pid for pid in self.workers(title) if _works(pid)]
