@@ -20,12 +20,14 @@ from cachedoctor.engines.llamacpp.ram_cache import RamCache
 from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
-from cachedoctor.model.observed import Known, Observed
+from cachedoctor.model.observed import Choice, Known, Observed
 
 Marks = Mapping[MarkName, Mark]
 
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
+SAVED_BELOW = 0.5
+"""Share of the slot's content that a prompt keeps, from which on the server neither saves it to RAM nor looks there."""
 LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
@@ -121,7 +123,7 @@ def settle(
     between: Mapping[str, Between] = {}
     if held.tokens is None or numbers.prompt is None:
         held, between = _completed(seen, held, numbers, prefix)
-    roomy = past.is_roomy(facts)
+    roomy = past.is_roomy(facts) and _searches(choice)
     unseen = not swapped and _came_unseen(seen, held, numbers)
     if unseen:
         revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
@@ -211,6 +213,14 @@ def _roomy(facts: Facts) -> bool:
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
     return facts.setting("cache_ram_mib") != 0 and facts.ram_kept_all()
+
+
+def _searches(choice: Choice) -> bool:
+    """Whether the server looks into its RAM cache for this prompt: not where half of what the slot holds is kept, or more.
+
+    What is thrown away then is not saved either (b6751 and newer).
+    """
+    return choice.selected_by == "lru" or (choice.selected_by == "lcp" and (choice.f_keep or 0.0) < SAVED_BELOW)
 
 
 def _full(seen: Observed, facts: Facts) -> bool:
