@@ -19,6 +19,8 @@ ALIKE = 0.25
 conversation, of which the client dropped or changed some."""
 REPLY = 0.1
 """Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply behind it."""
+HEAD = 64
+"""Tokens that are more than the frame of a message, or a few words by which separate prompts begin."""
 LEVEL = 0.04
 """Share by which prompts of one length differ, as a client cuts them that sends so much of its end."""
 _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
@@ -155,8 +157,11 @@ def begins_alike(r: Request) -> bool:
 
 
 def is_level(r: Request) -> bool:
-    """Whether a prompt has the length of what its slot held, less a reply: so do all prompts of a client that cuts them."""
-    return bool(r.held_tokens) and _as_long(r.prompt_tokens or 0, r.held_tokens or 0, LEVEL)
+    """Whether a prompt has the head of what its slot held, and its length, less a reply.
+
+    So do all prompts of a client that cuts its history to one length, behind a system prompt.
+    """
+    return (r.common_prefix_tokens or 0) > HEAD and _as_long(r.prompt_tokens or 0, r.held_tokens or 0, LEVEL)
 
 
 def _as_long(prompt: int, held: int, longer: float) -> bool:

@@ -44,6 +44,10 @@ _TWO_SESSIONS = RuledOut(
     "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
 )
 
+_SEPARATE = RuledOut(
+    "new-conversations", "not excluded: separate prompts with one system prompt look the same; nothing is to mend then"
+)
+
 
 def decide(s: RuleContext) -> Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
@@ -118,12 +122,12 @@ def _in_first_prompt(s: RuleContext) -> bool:
 
 
 def _others(s: RuleContext) -> bool:
-    """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts get shorter."""
+    """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts do not grow."""
     if not s.history or not _in_first_prompt(s):
         return False
     lengths = [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
-    is_shorter = any(after < before - SAME_PLACE for before, after in pairwise(lengths))
-    return is_shorter or (ram.goes_on_earlier(s) and not _same_place(s))
+    stands = any(after <= before + SAME_PLACE for before, after in pairwise(lengths))
+    return stands or (ram.goes_on_earlier(s) and not _same_place(s))
 
 
 def _same_place(s: RuleContext) -> bool:
@@ -174,7 +178,7 @@ def say(g: Group) -> FindingText:
         [
             RuledOut("prefix-diverges-early", _not_the_head(g)),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
-            *([_TWO_SESSIONS] if f.get("two") else []),
+            *([_TWO_SESSIONS, _SEPARATE] if f.get("two") else []),
         ],
         references(g),
     )

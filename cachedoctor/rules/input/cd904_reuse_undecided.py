@@ -34,9 +34,10 @@ def inspect(session: Session) -> list[SessionFinding]:
     if found.lost >= NOTABLE:
         return [_lost(session, found)]
     worth = max(NOTABLE, WORTH * found.prompt_tokens)
-    if found.level_requests >= max(AGAIN, MOST * found.first_requests) and found.level >= max(worth, found.tokens / 2):
+    is_level = found.level_requests >= max(AGAIN, MOST * found.first_requests)
+    if is_level and found.level >= max(worth, found.tokens / 2):
         return [_level(session, found)]
-    much = found.tokens >= SHARE * found.prompt_tokens
+    much = found.tokens - (0 if is_level else found.level) >= SHARE * found.prompt_tokens  # some are so long by chance
     many = found.all_requests >= MANY and found.requests >= TWICE
     if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
         return [_nearly_nothing(session, found)]
