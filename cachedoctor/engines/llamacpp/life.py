@@ -273,10 +273,18 @@ class Life:
         if slot.idle:
             slot.empty()
 
-    def clear(self, slot: Slot, tokens: int, mark: Mark) -> None:
-        """An idle slot is emptied after its save to RAM."""
+    def clear(self, slot: Slot, tokens: int, mark: Mark, *, for_task: bool) -> None:
+        """An idle slot is emptied: after its save to RAM, while it is chosen, or because a program asked for that.
+
+        ``for_task``: the line names a task, whose prompt is copied to the slot.
+        """
         if not slot.idle:
             return
+        asked = not for_task and slot.idle_saved is None and slot.choice is None
+        if asked and slot.released:
+            self.close(slot)
+        if asked and slot.thread is not None and slot.length and tokens:
+            self.past.erase(slot.thread, mark)
         thread, saved = slot.clear()
         if saved is not None and thread is not None and tokens:
             self.past.clear_idle(thread, mark, saved)

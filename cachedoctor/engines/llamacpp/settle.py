@@ -32,7 +32,7 @@ LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
 _MAX_CLEARED = 64
-"""Conversations remembered whose idle slot was cleared, or whose state was refused; as many as there are threads."""
+"""Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as there are threads."""
 
 
 class Past(msgspec.Struct):
@@ -41,6 +41,8 @@ class Past(msgspec.Struct):
     conversations: Conversations = msgspec.field(default_factory=Conversations)
     ram: RamCache = msgspec.field(default_factory=RamCache)
     lengths: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_LENGTHS))
+    erased: dict[int, Mark] = msgspec.field(default_factory=dict)
+    """Conversation whose slot was erased over the API -> the line that says that it was emptied."""
     idle_cleared: dict[int, tuple[Mark, IdleSave]] = msgspec.field(default_factory=dict)
     """Conversation whose idle slot was cleared -> the line that says so, and the copy in the RAM cache."""
     refused: dict[int | None, Mark] = msgspec.field(default_factory=dict)
@@ -79,6 +81,12 @@ class Past(msgspec.Struct):
         if len(self.idle_cleared) >= _MAX_CLEARED:
             del self.idle_cleared[next(iter(self.idle_cleared))]
         self.idle_cleared[thread] = (mark, saved)
+
+    def erase(self, thread: int, mark: Mark) -> None:
+        """Note whose text a slot held when it was erased over the API."""
+        if len(self.erased) >= _MAX_CLEARED:
+            del self.erased[next(iter(self.erased))]
+        self.erased[thread] = mark
 
     def refuse(self, thread: int, mark: Mark) -> None:
         """Note whose state the RAM cache did not take."""
@@ -324,6 +332,9 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     too_large = None if thread is None else past.refused.get(thread.id)
     if too_large is not None and too_large.line < seen.marks["start"].line:
         marks = {**marks, "too_large": too_large}
+    erased = None if thread is None else past.erased.pop(thread.id, None)
+    if erased is not None:
+        marks = {**marks, "slot_erased": erased}
     if thread is not None and past.idle_cleared:
         found = past.idle_cleared.pop(thread.id, None)
         if found is not None and seen.choice.found_keep is None:

@@ -229,5 +229,5 @@ RULE = RequestRule(
     prove,
     say,
     on=("early",),
-    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD402"),
 )
