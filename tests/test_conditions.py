@@ -257,6 +257,28 @@ def test_first_prompts_that_begin_alike() -> None:
     assert open_(tokens=999, alike=999, alike_requests=3, prompt_tokens=10_000) == []
 
 
+def test_first_prompts_of_one_length() -> None:
+    """Half of all first prompts, half of what is open; some random prompts are as long as the one before by chance."""
+    level = {"tokens": 4000, "level": 2000, "level_requests": 3, "first_requests": 6}
+    (found,) = open_(**level)
+    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new, or changed by the client")
+    assert [out.name for out in found.words.ruled_out][:1] == ["history-truncated"]
+    assert open_(**level | {"first_requests": 7}) == []
+    assert open_(**level | {"level_requests": 2, "first_requests": 4}) == []
+    assert open_(**level | {"tokens": 4001}) == []
+    by_chance = {"tokens": 10_000, "level": 1, "level_requests": 1, "first_requests": 6}
+    assert open_(**by_chance) == []
+
+
+def test_first_prompts_that_may_go_on_with_another_conversation() -> None:
+    able = {"able": 10_000, "able_requests": 3, "cached_tokens": 10_001}
+    (found,) = open_(**able)
+    assert found.words.claim.startswith("10,000 prompt tokens over 3 requests were new text, or computed before")
+    assert (found.severity, found.confidence, found.unless) == ("note", "low", ())
+    assert open_(**able | {"able": 9_999}) == []
+    assert open_(**able | {"able_requests": 2}) == []
+
+
 def test_prompts_that_may_be_sent_again_behind_another_beginning() -> None:
     (found,) = open_(tokens=9_999, anew=1000, returns=3)
     assert found.words.claim.startswith("1,000 prompt tokens may have been sent before behind another beginning")
