@@ -32,7 +32,7 @@ LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
 _MAX_CLEARED = 64
-"""Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as there are threads."""
+"""Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
 
 class Past(msgspec.Struct):
@@ -224,7 +224,7 @@ def _roomy(facts: Facts) -> bool:
 
 
 def _searches(choice: Choice) -> bool:
-    """Whether the server looks into its RAM cache for this prompt: not where half of what the slot holds is kept, or more.
+    """Whether the server looks into its RAM cache for this prompt: not where half of what the slot holds is kept.
 
     What is thrown away then is not saved either (b6751 and newer).
     """

@@ -50,6 +50,13 @@ def say(g: Group) -> FindingText:
     f, r = g.numbers, g.worst_request
     told = g.session.setting("cache_prompt") is False
     out = [RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")]
+    if "adapters" not in g.session.shows:
+        out.append(
+            RuledOut(
+                "lora-changed",
+                "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this level hides that",
+            )
+        )
     if f["visible"]:
         out.append(RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
     return FindingText(

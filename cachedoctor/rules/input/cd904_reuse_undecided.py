@@ -109,7 +109,8 @@ def _level(session: Session, found: Undecided) -> SessionFinding:
         _deciding(session)[:1],
         [
             RuledOut(
-                "history-truncated", "not excluded: the client drops the oldest text, so that all prompts have one length"
+                "history-truncated",
+                "not excluded: the client drops the oldest text, so that all prompts have one length",
             ),
             RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
             RuledOut("new-conversations", "not excluded: separate prompts of one length; nothing is to mend then"),

@@ -39,7 +39,9 @@ def say(g: Group) -> FindingText:
                 "Find who sends POST /slots/N?action=erase, and let it do so only when a conversation is over; a new one needs no erasing, "
                 "because the server keeps what two prompts share and no more."
             ),
-            Remedy("If the memory is needed in between: save the slot with action=save, and restore it before the next request."),
+            Remedy(
+                "If the memory is needed in between: save the slot with action=save, and restore it before the next request."
+            ),
         ],
         [
             RuledOut("prefix-diverges-early", "the slot held nothing that a prompt could have been compared with"),
