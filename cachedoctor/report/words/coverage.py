@@ -96,8 +96,8 @@ def _nothing_reused(report: Report) -> CannotTell | None:
         return None
     return CannotTell(
         f"{looked_at(report.sessions)}, {number(computed)} tokens, none of them reused",
-        "To be sure, give the log from the start of the server, which says whether the cache is on, and the request bodies: "
-        "prompts that share no beginning reuse nothing, and nothing is wrong with that.",
+        "To be sure, give the log from the start of the server, which says whether the cache is on, and the request "
+        "bodies: prompts that share no beginning reuse nothing, and nothing is wrong with that.",
         [],
         f"What is there was looked at: {checked(report)} and found nothing.",
     )
