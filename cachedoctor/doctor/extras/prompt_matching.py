@@ -308,8 +308,8 @@ def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | N
 
 
 def _repeated(prompt: Prompt, recent: deque[_Told]) -> _Told | None:
-    """The prompt of whose text another one is made by half or more, behind another beginning: a client sends it again that
-    dropped the oldest, or put something before it. None for new text, and for a prompt that begins alike."""
+    """The prompt of whose text another one is made by half or more, behind another beginning: a client that dropped the
+    oldest sends it again, or that put something before it. None for new text, and for a prompt that begins alike."""
     text = _sent(prompt).text
     if len(text) < LEAST_REPEATED or not recent:
         return None
