@@ -28,6 +28,7 @@ def decide(s: RuleContext) -> Match | None:
     if visible and kept_all and s.facts.memory != "attention" and r.checks:
         return None
     sure = visible and (s.facts.memory == "attention" or kept_all) and not r.checks
+    sure &= "adapters" in s.facts.shows  # other adapters clear the slot just so (b9294 and newer say it at trace level)
     return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
