@@ -52,8 +52,8 @@ def test_adapters_that_only_the_bodies_show(place: str, fires: bool) -> None:
         marks={"select": LINE, "start": LINE},
     )  # fmt: skip
     difference = PromptDiff(
-        False, Side("a", "body", 1, 1), Side("b", "body", 1, 1), "words", True, None, "", True, 0, 0, {}, None, None, None,
-        settings=[RequestSetting(place, "0", "1", "")],
+        False, Side("a", "body", 1, 1), Side("b", "body", 1, 1), "words", True, None, "", True, 0, 0, {}, None, None,
+        None, settings=[RequestSetting(place, "0", "1", "")],
     )  # fmt: skip
     found = cd111.decide(RuleContext(request, Setup(Facts(0, "x")), [], None, 1, 0, difference=difference))
     assert (found is not None) is fires
