@@ -68,7 +68,7 @@ ANSWERS: dict[str, set[str]] = {
     "context_overflow": {"context-overflow"},
     "context_shift": {"context-shift", "context-overflow"},  # these runs also send a prompt that cannot fit
     "cache_reuse_chunks": {"history-rewritten", SILENT},
-    "slot_save_restore": {SILENT},
+    "slot_save_restore": {SILENT, "slot-erased"},  # these runs erase the slot as well, and ask once before the restore
     "server_restarted_cold": {"server-restarted", SILENT},
 }
 """Right first answers by slug."""

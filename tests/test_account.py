@@ -171,11 +171,27 @@ def test_a_first_prompt_like_what_the_slot_held() -> None:
     }  # fmt: skip
     assert rows(turn(**alike)) == {"reused": 1023, "undecided": 1327}
     assert rows(turn(**alike, text_lcp=0)) == {"reused": 1023, "new": 1327}  # its text says that it is new
-    assert rows(turn(**{**alike, "cached_tokens": 587, "common_prefix_tokens": 587})) == {"reused": 587, "new": 1763}
-    little = rows(turn(**{**alike, "cached_tokens": 588, "common_prefix_tokens": 588}))
-    assert little == {"reused": 588, "undecided": 1762}  # a quarter of the prompt is 587.5
+    grown = {**alike, "held_tokens": 2200}
+    assert rows(turn(**{**grown, "cached_tokens": 587, "common_prefix_tokens": 587})) == {"reused": 587, "new": 1763}
+    little = rows(turn(**{**grown, "cached_tokens": 588, "common_prefix_tokens": 588}))
+    assert little == {"reused": 588, "new": 150, "undecided": 1612}  # a quarter of the prompt is 587.5
+    behind_a_reply = rows(turn(**{**alike, "prompt_tokens": 2125}))
+    assert behind_a_reply == {"reused": 1023, "undecided": 1102}  # 1.1 x (2,125 + 16) is 2,355.1
+    assert rows(turn(**{**alike, "prompt_tokens": 2124})) == {"reused": 1023, "new": 1101}
     assert rows(turn(**{**alike, "prompt_tokens": 1500})) == {"reused": 1023, "new": 477}  # shorter
     assert rows(turn(**{**alike, "prompt_tokens": 5000})) == {"reused": 1023, "new": 3977}  # much longer
+
+
+def test_a_first_prompt_as_long_as_what_the_slot_held() -> None:
+    """A client that cuts its history keeps the system prompt alone; separate prompts share no more than a few words."""
+    level: dict[str, Any] = {
+        "thread_turn": 0, "held_thread": 1, "outcome": "cold", "prompt_tokens": 2350, "held_tokens": 2355,
+        "cached_tokens": 65, "common_prefix_tokens": 65, "reference_tokens": 2355, "lost_tokens": None,
+    }  # fmt: skip
+    assert rows(turn(**level)) == {"reused": 65, "undecided": 2285}
+    assert rows(turn(**{**level, "cached_tokens": 64, "common_prefix_tokens": 64})) == {"reused": 64, "new": 2286}
+    assert rows(turn(**{**level, "held_tokens": 2260})) == {"reused": 65, "new": 90, "undecided": 2195}
+    assert rows(turn(**{**level, "held_tokens": 2258})) == {"reused": 65, "new": 2285}  # 1.04 x 2,274 is 2,365.0
 
 
 def test_what_several_requests_computed_at_once() -> None:

@@ -7,8 +7,23 @@ from typing import Any
 import made
 import pytest
 
-from cachedoctor.model import Answer, Answers, Facts, Judged, Mark, Request, SentBodies, Session, Setting, Undecided
+from cachedoctor.model import (
+    Answer,
+    Answers,
+    Facts,
+    Judged,
+    Mark,
+    PromptDiff,
+    Request,
+    RequestSetting,
+    SentBodies,
+    Session,
+    Setting,
+    Side,
+    Undecided,
+)
 from cachedoctor.rules.base import RuleContext, SessionFinding
+from cachedoctor.rules.client import cd111_lora_changed as cd111
 from cachedoctor.rules.input import cd904_reuse_undecided as cd904
 from cachedoctor.rules.programs import cd701_restore_cut as cd701
 from cachedoctor.rules.setup import Setup
@@ -23,6 +38,27 @@ LINE = Mark(7, b"line")
 def asked(*history: Request, **fields: Any) -> RuleContext:
     request = made.request(**{"thread": 0, "outcome": "reprocessed", **fields})
     return RuleContext(request, Setup(Facts(0, "x")), [Judged(one) for one in history], None, 2, 0)
+
+
+# ---- CD111: the bodies name other adapters
+
+
+@pytest.mark.parametrize(("place", "fires"), [("lora", True), ("model", False)])
+def test_adapters_that_only_the_bodies_show(place: str, fires: bool) -> None:
+    """No line says that the slot was cleared; nothing was reused of a slot that was chosen for its content."""
+    request = made.request(
+        thread=0, outcome="reprocessed", prompt_tokens=2872, cached_tokens=0, common_prefix_tokens=2542,
+        reference_tokens=2542, lost_tokens=2542, selected_by="lcp", similarity=0.885,
+        marks={"select": LINE, "start": LINE},
+    )  # fmt: skip
+    difference = PromptDiff(
+        False, Side("a", "body", 1, 1), Side("b", "body", 1, 1), "words", True, None, "", True, 0, 0, {}, None, None,
+        None, settings=[RequestSetting(place, "0", "1", "")],
+    )  # fmt: skip
+    found = cd111.decide(RuleContext(request, Setup(Facts(0, "x")), [], None, 1, 0, difference=difference))
+    assert (found is not None) is fires
+    if found is not None:
+        assert found.confidence == "high"
 
 
 # ---- CD311: another conversation took the copy
@@ -255,6 +291,28 @@ def test_first_prompts_that_begin_alike() -> None:
     assert open_(tokens=9_999, alike=1999, alike_requests=3) == []
     assert open_(tokens=9_999, alike=2000, alike_requests=2) == []
     assert open_(tokens=999, alike=999, alike_requests=3, prompt_tokens=10_000) == []
+
+
+def test_first_prompts_of_one_length() -> None:
+    """Half of all first prompts, half of what is open; some random prompts are as long as the one before by chance."""
+    level = {"tokens": 4000, "level": 2000, "level_requests": 3, "first_requests": 6}
+    (found,) = open_(**level)
+    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new, or changed by the client")
+    assert [out.name for out in found.words.ruled_out][:1] == ["history-truncated"]
+    assert open_(**level | {"first_requests": 7}) == []
+    assert open_(**level | {"level_requests": 2, "first_requests": 4}) == []
+    assert open_(**level | {"tokens": 4001}) == []
+    by_chance = {"tokens": 10_000, "level": 1, "level_requests": 1, "first_requests": 6}
+    assert open_(**by_chance) == []
+
+
+def test_first_prompts_that_may_go_on_with_another_conversation() -> None:
+    able = {"able": 10_000, "able_requests": 3, "cached_tokens": 10_001}
+    (found,) = open_(**able)
+    assert found.words.claim.startswith("10,000 prompt tokens over 3 requests were new text, or computed before")
+    assert (found.severity, found.confidence, found.unless) == ("note", "low", ())
+    assert open_(**able | {"able": 9_999}) == []
+    assert open_(**able | {"able_requests": 2}) == []
 
 
 def test_prompts_that_may_be_sent_again_behind_another_beginning() -> None:

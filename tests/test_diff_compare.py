@@ -65,6 +65,16 @@ def test_a_common_end_is_counted_behind_the_prefix_only() -> None:
     assert (found.common_prefix_tokens, found.common_suffix_tokens) == (2, 2)
 
 
+def test_text_that_stands_behind_the_difference_again() -> None:
+    """Nothing of a last message that was replaced; all of a document behind another question."""
+    document = " ".join(f"Berth {at} has been free since day {at * 7 % 31}." for at in range(30))
+    assert diff("Hello. One draft of the answer", "Hello. Quite another text").sent_again == 0
+    assert diff("Hello.", "Hello. And more").sent_again == 0
+    again = diff(f"Who left? {document}", f"Which is the oldest? {document}").sent_again
+    assert again is not None
+    assert 0.8 * len(document) < again <= len(document)
+
+
 def test_a_leading_token_of_the_server_counts() -> None:
     """Indexes are those of the server, whose prompt begins with a token that is not in the text."""
     found = diff("one two", "one three", bos=1, full=True)

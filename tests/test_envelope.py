@@ -27,6 +27,8 @@ def test_unwrapped_block_is_one_segment_without_numbers() -> None:
         ("Sep 11 00:03:06 host ollama[]: ", None),
         ("Sep 11 00:03:06   ollama[77]: ", None),
         ("Sep 11 00:03:06 ollama[77]: ", None),
+        ("Sep 11 00:03:06  llama-Qwen:[1351]: ", None),
+        ("Sep 11 00:03:06 gpubox llama-Qwen:[1351]: ", None),
         ("Nov 20 12:00:00 gpubox llama-server: ", None),
         ("2026-11-20T12:00:00+0000 gpubox llama-server[4242]: ", None),
         ("2026-11-20T12:00:00.017000+00:00 gpubox llama-server[4242]: ", None),

@@ -172,6 +172,36 @@ def test_branches_of_one_conversation_are_no_two(tmp_path: Path) -> None:
     assert turn.reference == 1001
 
 
+PLACES = ("quay", "pier", "slip", "lock", "dock", "buoy", "mole", "weir")
+LONG = " ".join(f"Berth {at} at the {PLACES[at % 8]} has been free since day {at * 7 % 31}." for at in range(60))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (f"Who left? {LONG}", f"And which berth is the oldest? {LONG}", True),
+        (LONG, LONG[400:], True),
+        (
+            f"Who left? {LONG}",
+            "And which berth is the oldest? " + LONG[:900] + "Nothing of this is known yet. " * 60,
+            False,
+        ),
+        (f"Who left? {LONG}", "A" * len(LONG), False),
+    ],
+    ids=["question before a document", "oldest text dropped", "a part of it", "other text"],
+)
+def test_text_that_is_sent_again_behind_another_beginning(tmp_path: Path, first: str, second: str, same: bool) -> None:
+    """Half of a prompt or more, from another place of an earlier one: the client sends it again."""
+    bodies = [{"prompt": first}, {"prompt": second}]
+    prompts = given(tmp_path, *bodies)
+    lengths = [len(tokenize.pieces().encode(body["prompt"])) for body in bodies]
+    one, two = (prompts.turn(asked(length, thread=at)) for at, length in enumerate(lengths))
+    assert one is not None
+    assert two is not None
+    assert (two.thread == one.thread) is same
+    assert (two.difference is not None) is same
+
+
 def test_bodies_that_contradict_the_log_move_no_request(tmp_path: Path) -> None:
     """The slot held 1,001 tokens and all of them were kept: the bodies of parallel requests came in another order."""
     assert alternating(tmp_path, [chat(ONE), chat(A, B), chat(ONE, TWO)], 1001) is None

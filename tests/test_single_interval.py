@@ -68,6 +68,17 @@ def test_two_can_be_compared_and_without_any_the_settings_are_checked(log: str) 
     assert status(report_of(log), False) == 0
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_batches_that_reused_nothing_are_no_all_clear(name: str) -> None:
+    """Four prompts of 4,096 tokens, none of which found anything: the cache may be off, or they share no beginning."""
+    log = "".join(SGLANG.format(18 + at, 1) for at in range(4))
+    said = shown(report_of(log), name)
+    assert "no findings" not in said.lower()
+    assert "16,384 tokens, none of them reused" in said
+    one_reused = log + SGLANG.format(30, 1).replace("#cached-token: 0", "#cached-token: 1024")
+    assert "none of them reused" not in shown(report_of(one_reused), name)
+
+
 def test_a_finding_is_said_all_the_same() -> None:
     """Prefix caching is off: the line of the start says so."""
     start = (

@@ -17,6 +17,12 @@ SMALL = 16
 ALIKE = 0.25
 """Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
 conversation, of which the client dropped or changed some."""
+REPLY = 0.1
+"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply behind it."""
+HEAD = 64
+"""Tokens that are more than the frame of a message, or a few words by which separate prompts begin."""
+LEVEL = 0.04
+"""Share by which prompts of one length differ, as a client cuts them that sends so much of its end."""
 _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 """History changed; the request itself asked for no cache; several requests with one beginning came at once."""
 
@@ -139,9 +145,27 @@ def _cold(r: Request, prompt: int, cached: int) -> _Split:
     if r.other_candidates:
         return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
     held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
-    if shared < ALIKE * prompt or not held <= prompt + SMALL <= (1 + ALIKE) * (held + SMALL):
+    if not (begins_alike(r) or is_level(r)):
         return _NOTHING
     return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
+
+
+def begins_alike(r: Request) -> bool:
+    """Whether a prompt begins like what its slot held, which is about as long."""
+    prompt, held, shared = r.prompt_tokens or 0, r.held_tokens or 0, r.common_prefix_tokens or 0
+    return shared >= ALIKE * prompt and _as_long(prompt, held, ALIKE)
+
+
+def is_level(r: Request) -> bool:
+    """Whether a prompt has the head of what its slot held, and its length, less a reply.
+
+    So do all prompts of a client that cuts its history to one length, behind a system prompt.
+    """
+    return (r.common_prefix_tokens or 0) > HEAD and _as_long(r.prompt_tokens or 0, r.held_tokens or 0, LEVEL)
+
+
+def _as_long(prompt: int, held: int, longer: float) -> bool:
+    return held <= (1 + REPLY) * (prompt + SMALL) and prompt + SMALL <= (1 + longer) * (held + SMALL)
 
 
 def written_anew(r: Request) -> int:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from cachedoctor.account.asking import asker
-from cachedoctor.account.from_numbers import Placed, place, written_anew
+from cachedoctor.account.from_numbers import Placed, begins_alike, place, written_anew
 from cachedoctor.model import (
     Account,
     AccountEntry,
@@ -112,6 +112,14 @@ class Unexplained(msgspec.Struct):
     alike: int = 0
     """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
     alike_requests: int = 0
+    level: int = 0
+    """The same of prompts that shared little, or nothing, but had the length of what their slot held."""
+    level_requests: int = 0
+    able: int = 0
+    """The same of prompts that may go on with another conversation, which had lost its slot."""
+    able_requests: int = 0
+    firsts: int = 0
+    """First prompts on slots that held something."""
     named: int = 0
     """Requests with tokens that may be changed, lost or new, whose slot the client had named."""
     anew: int = 0
@@ -125,6 +133,7 @@ class Unexplained(msgspec.Struct):
         r = judged.request
         if not _is_plain(placed):
             self._question(judged, placed, sign)
+        self.firsts += sign * (r.outcome == "cold" and bool(r.held_tokens))
         if r.outcome == "cold" and (again := written_anew(r)):
             self.anew += sign * again
             self.anew_at = r.marks.get("select") or r.marks["start"]
@@ -138,15 +147,28 @@ class Unexplained(msgspec.Struct):
         undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
         if undecided and r.slot_named:
             self.named += sign
-        if undecided and r.outcome == "cold" and not r.other_candidates:
+        if not undecided or r.outcome != "cold":
+            return
+        if r.other_candidates:
+            self.able += sign * undecided
+            self.able_requests += sign
+        elif begins_alike(r):
             self.alike += sign * undecided
             self.alike_requests += sign
+        else:
+            self.level += sign * undecided
+            self.level_requests += sign
 
     def merge(self, more: Unexplained) -> None:
         """Count the requests of another part."""
         self.lost += more.lost
         self.alike += more.alike
         self.alike_requests += more.alike_requests
+        self.level += more.level
+        self.level_requests += more.level_requests
+        self.able += more.able
+        self.able_requests += more.able_requests
+        self.firsts += more.firsts
         self.named += more.named
         self.anew += more.anew
         self.anew_at = more.anew_at or self.anew_at
@@ -271,6 +293,7 @@ class Ledger(msgspec.Struct):
         return Undecided(
             found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
             more.anew, more.anew_at, more.returns, found.requests, found.of("reused"), found.of(), mark,
+            more.level, more.level_requests, more.able, more.able_requests, more.firsts,
         )  # fmt: skip
 
     def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:

@@ -21,7 +21,9 @@ _DIGIT_OR_LETTER = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 # the brackets are demanded (journald always writes them) or such hosts refused.
 _HOST = rb"(?!(?:[IWED]|slot|srv|que|res|cmn|spec) |\d+\.\d\d\.)(?P<host>[^\s\[\]]{1,255}) "
 _IDENT = rb"(?P<process>[^\s\[\]:]{1,128})"
-_PROCESS = _HOST + _IDENT + rb"\[\d*\]:(?: |$)"
+_PID = rb":?\[\d*\]:(?: |$)"
+"""A unit may call itself by a name that ends in a colon, ``llama-qwen:[1351]: ``."""
+_PROCESS = _HOST + _IDENT + _PID
 
 
 class Prefix(NamedTuple):
@@ -62,12 +64,12 @@ TABLE = (
     _row(
         "journald short, syslog rfc3164",
         b"<JFMASOND",
-        rb"(?:<\d{1,3}>)?" + MONTHS + rb" [ \d]\d " + _CLOCK + rb" " + _HOST + _IDENT + rb"(?:\[\d*\])?:(?: |$)",
+        rb"(?:<\d{1,3}>)?" + MONTHS + rb" [ \d]\d " + _CLOCK + rb" " + _HOST + _IDENT + rb"(?::?\[\d*\])?:(?: |$)",
     ),
     _row(
         "journald short, host removed by hand",
         b"JFMASOND",
-        MONTHS + rb" [ \d]\d " + _CLOCK + rb" {1,4}" + _IDENT + rb"\[\d*\]:(?: |$)",
+        MONTHS + rb" [ \d]\d " + _CLOCK + rb" {1,4}" + _IDENT + _PID,
     ),
     _row(
         "journald short-full", b"MTWFS", WEEKDAYS + rb" \d{4}-\d\d-\d\d " + _CLOCK + rb" (?P<zone>\S{1,40}) " + _PROCESS

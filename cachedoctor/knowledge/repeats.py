@@ -25,6 +25,11 @@ class Repeat(NamedTuple):
     """Index of the one that has most of it, the latest where several have as much; None where none has any."""
 
 
+def pieces(text: bytes) -> dict[int, int]:
+    """Cut a text; returns bytes by number of piece."""
+    return {hash(piece): len(piece) for piece in _PIECE.findall(text)}
+
+
 class Repeats:
     """The texts so far."""
 

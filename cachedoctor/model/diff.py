@@ -143,6 +143,8 @@ class PromptDiff(msgspec.Struct):
     excerpt: Excerpt | None
     settings: list[RequestSetting] = msgspec.field(default_factory=list)
     """What else of the requests differs and decides what a cache gives back."""
+    sent_again: int | None = None
+    """Bytes behind the first difference in A that stand behind it in B as well, in pieces of about 35."""
     alone: list[Side] = msgspec.field(default_factory=list)
     """Of the last of several: the prompts that were compared with none, as none goes before or after them."""
     notes: list[str] = msgspec.field(default_factory=list)

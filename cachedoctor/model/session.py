@@ -91,6 +91,14 @@ class Undecided(msgspec.Struct):
     prompt_tokens: int
     worst: Mark
     """Line of the request with the most of them."""
+    level: int = 0
+    """Tokens of first prompts that shared little with what their slot held, which was as long."""
+    level_requests: int = 0
+    able: int = 0
+    """Tokens of first prompts that may go on with a conversation which had lost its slot."""
+    able_requests: int = 0
+    first_requests: int = 0
+    """First prompts on slots that held something."""
 
 
 class _Known(Protocol):

@@ -10,8 +10,8 @@ from typing import Literal
 MarkName = Literal[
     "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted", "failed", "forced",
     "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt", "ram", "ram_candidate",
-    "ram_copy", "ram_failed", "ram_taken", "release", "restored", "select", "shift", "slept", "slot_file", "stale",
-    "start", "timing", "too_large",
+    "ram_copy", "ram_failed", "ram_taken", "release", "restored", "select", "shift", "slept", "slot_erased",
+    "slot_file", "stale", "start", "timing", "too_large",
 ]  # fmt: skip
 """Lines of a request that are kept as evidence."""
 

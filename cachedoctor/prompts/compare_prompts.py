@@ -13,6 +13,7 @@ import msgspec
 
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.repeats import pieces
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import Excerpt, First, PromptDiff, Side
 from cachedoctor.prompts import request_settings, volatile
@@ -85,7 +86,16 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> Pro
         summary=None if edits is None else describe(align.summary(edits)),
         excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
         settings=settings,
+        sent_again=_sent_again(a.text[offset:], b.text[offset:]),
     )
+
+
+def _sent_again(old: str, new: str) -> int:
+    """Bytes of what stood behind a difference that stand there again: none of a last message that was replaced."""
+    if not old or not new:
+        return 0
+    before, after = (pieces(text.encode("utf-8", "surrogatepass")) for text in (old, new))
+    return sum(after[piece] for piece in before.keys() & after.keys())
 
 
 def _equal(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:

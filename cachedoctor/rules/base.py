@@ -57,6 +57,7 @@ Trigger = Literal[
     "changed",  # and the client changed more than the last tokens
     "early",  # and the common prefix ends early
     "taken",  # and the slot held another conversation
+    "slot_erased",  # and its slot had been emptied over the API
     "stuck",  # and the common prefix was long, and the server did not reuse it
     "dropped",  # and a checkpoint that was dropped would have helped
     "looked",  # and the server looked at checkpoints, or had some and forced

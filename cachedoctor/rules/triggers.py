@@ -12,7 +12,7 @@ from cachedoctor.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, 
 
 _MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Triggers that are marks of the request."""
-_MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared", "ram_taken"})
+_MARKED_LOSS: frozenset[Trigger] = frozenset({"lora", "idle_cleared", "ram_taken", "slot_erased"})
 """Triggers that are marks of a request with lost tokens."""
 OF_LOSS: frozenset[Trigger] = frozenset(
     {"loss", "text", "bar", "changed", "early", "taken", "stuck", "dropped", "looked", "failed", *_MARKED_LOSS}

@@ -9,6 +9,7 @@ import msgspec
 
 from cachedoctor.doctor.extras import body_sums, told_counts
 from cachedoctor.engines.llamacpp.accounting import NEAR
+from cachedoctor.knowledge.repeats import pieces
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import askers, compare_prompts, inputs, mode_switches, run_diff
@@ -26,6 +27,10 @@ _MODES = 8
 """Lists of tools remembered of a conversation."""
 SUMMED_UP = 0.5
 """Share of a prompt's length that one has at most whose history was summed up."""
+REPEATED = 0.5
+"""Share of a prompt that stands in an earlier one, at another place, from which on it is the same conversation."""
+LEAST_REPEATED = 1000
+"""Characters of a prompt: in fewer a few sentences that many prompts have are half of it."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
 _MAX_SESSIONS = 64
@@ -78,6 +83,8 @@ class _Told(msgspec.Struct):
     turn: int
     ended: int
     """Line of its end."""
+    pieces: dict[int, int] | None = None
+    """Of its text; None until somebody asks."""
 
 
 class _Texts(msgspec.Struct):
@@ -178,7 +185,7 @@ class GivenPrompts:
         if request.thread is None or not prompt.is_whole:
             return None  # of a prompt of which parts are missing nothing tells what it goes on with, and what changed
         current = outline(_sent(prompt))
-        before = _before(prompt, current, texts.recent)
+        before = _before(prompt, current, texts.recent) or _repeated(prompt, texts.recent)
         ended, earlier = request.last_line, list(texts.recent) if before is None else []
         if before is None:
             told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0, ended)
@@ -327,6 +334,24 @@ def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | N
         if best is None or score >= best[0]:
             best = (score, told)
     return None if best is None else best[1]
+
+
+def _repeated(prompt: Prompt, recent: deque[_Told]) -> _Told | None:
+    """The prompt of whose text another one is made by half or more, behind another beginning: a client that dropped the
+    oldest sends it again, or that put something before it. None for new text, and for a prompt that begins alike."""
+    text = _sent(prompt).text
+    if len(text) < LEAST_REPEATED or not recent:
+        return None
+    sent, best = pieces(text.encode("utf-8", "surrogatepass")), None
+    most = REPEATED * len(text)
+    for told in recent:
+        other = _sent(told.prompt).text
+        if told.pieces is None:
+            told.pieces = pieces(other.encode("utf-8", "surrogatepass"))
+        again = sum(sent[piece] for piece in sent.keys() & told.pieces.keys()) - common_prefix(other, text)
+        if again >= most:
+            best, most = told, again
+    return best
 
 
 def _goes_on(prompt: Prompt, before: Prompt) -> bool:

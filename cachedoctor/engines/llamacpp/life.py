@@ -273,10 +273,18 @@ class Life:
         if slot.idle:
             slot.empty()
 
-    def clear(self, slot: Slot, tokens: int, mark: Mark) -> None:
-        """An idle slot is emptied after its save to RAM."""
+    def clear(self, slot: Slot, tokens: int, mark: Mark, *, for_task: bool) -> None:
+        """An idle slot is emptied: after its save to RAM, while it is chosen, or because a program asked for that.
+
+        ``for_task``: the line names a task, whose prompt is copied to the slot.
+        """
         if not slot.idle:
             return
+        asked = not for_task and slot.idle_saved is None and slot.choice is None
+        if asked and slot.released:
+            self.close(slot)
+        if asked and slot.thread is not None and slot.length and tokens:
+            self.past.erase(slot.thread, mark)
         thread, saved = slot.clear()
         if saved is not None and thread is not None and tokens:
             self.past.clear_idle(thread, mark, saved)
@@ -392,9 +400,12 @@ class Life:
         """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
         if self._clears_idle is None:
             known = self.facts
-            unified, kept = known.setting("kv_unified") is True, known.setting("cache_idle_slots") is not False
+            told, ram = known.setting("cache_idle_slots"), known.said("cache_ram_mib")
+            # a start that prints how large the RAM cache is prints this, too, unless it is switched off
+            kept = told if told is not None else ram is None or ram.line is None
+            has_ram = ram is None or ram.value != 0
             self._clears_idle = (
-                unified and kept and known.at_least(8672) is True and known.setting("cache_ram_mib") != 0
+                kept and has_ram and known.setting("kv_unified") is True and known.at_least(8672) is True
             )
         if self._clears_idle:
             for slot in self.slots.values():

@@ -115,7 +115,7 @@ def _save_idle(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 def _clear(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.clear(slot, event.fields["n_tokens"], mark)
+    life.clear(slot, event.fields["n_tokens"], mark, for_task=event.task >= 0)
 
 
 def _purge(life: Life, slot: Slot, event: Event, mark: Mark) -> None:

@@ -20,17 +20,19 @@ from cachedoctor.engines.llamacpp.ram_cache import RamCache
 from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
-from cachedoctor.model.observed import Known, Observed
+from cachedoctor.model.observed import Choice, Known, Observed
 
 Marks = Mapping[MarkName, Mark]
 
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
+SAVED_BELOW = 0.5
+"""Share of the slot's content that a prompt keeps, from which on the server neither saves it to RAM nor looks there."""
 LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
 _MAX_CLEARED = 64
-"""Conversations remembered whose idle slot was cleared, or whose state was refused; as many as there are threads."""
+"""Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
 
 class Past(msgspec.Struct):
@@ -39,6 +41,8 @@ class Past(msgspec.Struct):
     conversations: Conversations = msgspec.field(default_factory=Conversations)
     ram: RamCache = msgspec.field(default_factory=RamCache)
     lengths: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_LENGTHS))
+    erased: dict[int, Mark] = msgspec.field(default_factory=dict)
+    """Conversation whose slot was erased over the API -> the line that says that it was emptied."""
     idle_cleared: dict[int, tuple[Mark, IdleSave]] = msgspec.field(default_factory=dict)
     """Conversation whose idle slot was cleared -> the line that says so, and the copy in the RAM cache."""
     refused: dict[int | None, Mark] = msgspec.field(default_factory=dict)
@@ -78,6 +82,12 @@ class Past(msgspec.Struct):
             del self.idle_cleared[next(iter(self.idle_cleared))]
         self.idle_cleared[thread] = (mark, saved)
 
+    def erase(self, thread: int, mark: Mark) -> None:
+        """Note whose text a slot held when it was erased over the API."""
+        if len(self.erased) >= _MAX_CLEARED:
+            del self.erased[next(iter(self.erased))]
+        self.erased[thread] = mark
+
     def refuse(self, thread: int, mark: Mark) -> None:
         """Note whose state the RAM cache did not take."""
         if len(self.refused) >= _MAX_CLEARED:
@@ -114,6 +124,8 @@ def settle(
     found: Marks = seen.marks
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
+    if held_before is None and _is_other_content(choice, held):
+        held, held_before, found = _measured_content(seen, held, past, found)
     if swapped and seen.shows_ram:
         held, moved = _swap(seen, held, numbers.prompt, past)
         revised = judge_again(moved, seen.index, talk, slots)
@@ -121,7 +133,7 @@ def settle(
     between: Mapping[str, Between] = {}
     if held.tokens is None or numbers.prompt is None:
         held, between = _completed(seen, held, numbers, prefix)
-    roomy = past.is_roomy(facts)
+    roomy = past.is_roomy(facts) and _searches(choice)
     unseen = not swapped and _came_unseen(seen, held, numbers)
     if unseen:
         revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
@@ -213,6 +225,14 @@ def _roomy(facts: Facts) -> bool:
     return facts.setting("cache_ram_mib") != 0 and facts.ram_kept_all()
 
 
+def _searches(choice: Choice) -> bool:
+    """Whether the server looks into its RAM cache for this prompt: not where half of what the slot holds is kept.
+
+    What is thrown away then is not saved either (b6751 and newer).
+    """
+    return choice.selected_by == "lru" or (choice.selected_by == "lcp" and (choice.f_keep or 0.0) < SAVED_BELOW)
+
+
 def _full(seen: Observed, facts: Facts) -> bool:
     """Whether "truncated" is only said of a reply that stopped at a full context: nothing is lost by that."""
     return (seen.released_tokens or 0) + 1 >= (facts.n_ctx_slot or (seen.released_tokens or 0) + 2)
@@ -246,6 +266,26 @@ def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held,
         held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
         numbers.derived["held_tokens"] = "similarity and f_keep"
     return held, before, marks
+
+
+def _is_other_content(choice: Choice, held: Held) -> bool:
+    """Whether the common prefix and its share of what the slot held do not go with what the slot was left with."""
+    if not choice.lcp or not choice.f_keep or not held.tokens or choice.found_keep is not None:
+        return False
+    least, most = choice.lcp / (choice.f_keep + 0.0005), choice.lcp / max(choice.f_keep - 0.0005, 0.0005)
+    return not least - NEAR <= held.tokens <= most + NEAR
+
+
+def _measured_content(seen: Observed, held: Held, past: Past, marks: Marks) -> tuple[Held, int | None, Marks]:
+    """What the slot held by what the choice of it prints: a file was restored into it, which no line says.
+
+    Returns it with the conversation whose text was replaced, and the marks.
+    """
+    choice = seen.choice
+    length = round((choice.lcp or 0) / (choice.f_keep or 1.0))
+    owner = past.known(length, seen.first_line)
+    thread = None if owner is None else owner.thread
+    return replace(held, tokens=length, thread=thread), held.thread, {**marks, "slot_file": marks["select"]}
 
 
 def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[Held, list[Moved]]:
@@ -314,6 +354,9 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     too_large = None if thread is None else past.refused.get(thread.id)
     if too_large is not None and too_large.line < seen.marks["start"].line:
         marks = {**marks, "too_large": too_large}
+    erased = None if thread is None else past.erased.pop(thread.id, None)
+    if erased is not None:
+        marks = {**marks, "slot_erased": erased}
     if thread is not None and past.idle_cleared:
         found = past.idle_cleared.pop(thread.id, None)
         if found is not None and seen.choice.found_keep is None:

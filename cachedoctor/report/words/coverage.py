@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.knowledge.deciding_lines import Wanted, deciding
-from cachedoctor.model import Period, Report, RequestRow, SamplePeriod
+from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
 from cachedoctor.report.words.server_words import LLAMA, program, rules_of
@@ -57,6 +57,8 @@ def undecided(report: Report) -> str:
 def cannot_tell(report: Report) -> CannotTell | None:
     """Return why nothing could be told of requests; None where something could, or where a finding says what."""
     requests, judged = report.totals.requests, report.totals.judged_requests
+    if not report.findings and (nothing := _nothing_reused(report)):
+        return nothing
     if too_little(report) and not report.findings:
         return _incomparable(report)
     if not requests or judged is None:
@@ -81,6 +83,24 @@ def too_little(report: Report) -> bool:
         return False
     amounts = [_amount(period) for s in report.sessions for period in s.periods]
     return max(amounts, default=0) == 1
+
+
+def _nothing_reused(report: Report) -> CannotTell | None:
+    """Return that batches of several long prompts reused nothing at all, of which no rule could say why."""
+    periods = [period for s in report.sessions for period in s.periods if isinstance(period, BatchPeriod)]
+    if report.totals.requests or any(s.counters or s.answers or s.kv_events for s in report.sessions):
+        return None
+    computed = sum(period.new_tokens for period in periods)
+    many = sum(period.seqs for period in periods) >= _MANY and computed >= _MUCH
+    if not many or any(period.cached_tokens for period in periods):
+        return None
+    return CannotTell(
+        f"{looked_at(report.sessions)}, {number(computed)} tokens, none of them reused",
+        "To be sure, give the log from the start of the server, which says whether the cache is on, and the request "
+        "bodies: prompts that share no beginning reuse nothing, and nothing is wrong with that.",
+        [],
+        f"What is there was looked at: {checked(report)} and found nothing.",
+    )
 
 
 def _amount(period: Period) -> int:
@@ -128,6 +148,10 @@ def _lacking(row: RequestRow) -> list[Wanted]:
     return [wanted for wanted, is_lacking in lacks.items() if is_lacking]
 
 
+_MANY = 4
+"""Requests: the first is always cold, and two or three more may each begin a conversation of their own."""
+_MUCH = 10_000
+"""Tokens: less computed in all costs too little to ask why."""
 _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
 _GIVE = (

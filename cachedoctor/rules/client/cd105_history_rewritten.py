@@ -37,11 +37,17 @@ _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
 """Tokens: common prefixes that differ by no more end at the same place."""
+AGAIN = 64
+"""Bytes: what two texts have in common by chance."""
 LATE = 0.75
 """Share of a prompt from which on a common prefix ends in its last turn."""
 _TWO_SESSIONS = RuledOut(
     "shared-prefix-steal",
     "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
+)
+
+_SEPARATE = RuledOut(
+    "new-conversations", "not excluded: separate prompts with one system prompt look the same; nothing is to mend then"
 )
 
 
@@ -81,10 +87,16 @@ def _wanted(s: RuleContext) -> bool:
 def _in_prompts(s: RuleContext, first: First) -> Match:
     again = not _wanted(s) and s.said_before("CD105")[-1:] == [True]
     by_hand = not again and not (s.early and _of_head(first.place))  # nobody edits the head in the middle of a chat
-    match = from_prompts(s, first, 0 if by_hand else cost_of_change(s))
+    match = from_prompts(s, first, 0 if by_hand or _all_new(s) else cost_of_change(s))
     if not again and (first.place or "").startswith(_OPENING):
         match.confidence = "low"  # a new conversation with the same system prompt begins like this as well
     return match
+
+
+def _all_new(s: RuleContext) -> bool:
+    """Whether nothing that stood behind the difference was sent again: another draft of the last message, of which nobody
+    could have reused more."""
+    return s.difference is not None and s.difference.sent_again is not None and s.difference.sent_again <= AGAIN
 
 
 def _of_head(place: str | None) -> bool:
@@ -118,12 +130,12 @@ def _in_first_prompt(s: RuleContext) -> bool:
 
 
 def _others(s: RuleContext) -> bool:
-    """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts get shorter."""
+    """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts do not grow."""
     if not s.history or not _in_first_prompt(s):
         return False
     lengths = [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
-    is_shorter = any(after < before - SAME_PLACE for before, after in pairwise(lengths))
-    return is_shorter or (ram.goes_on_earlier(s) and not _same_place(s))
+    stands = any(after <= before + SAME_PLACE for before, after in pairwise(lengths))
+    return stands or (ram.goes_on_earlier(s) and not _same_place(s))
 
 
 def _same_place(s: RuleContext) -> bool:
@@ -174,7 +186,7 @@ def say(g: Group) -> FindingText:
         [
             RuledOut("prefix-diverges-early", _not_the_head(g)),
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
-            *([_TWO_SESSIONS] if f.get("two") else []),
+            *([_TWO_SESSIONS, _SEPARATE] if f.get("two") else []),
         ],
         references(g),
     )

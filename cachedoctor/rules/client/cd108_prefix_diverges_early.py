@@ -135,6 +135,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
         "new": match.undecided and not r.cut,
         "compared": s.difference is not None,
+        "nothing": r.cached_tokens == 0 and s.lcp is None and s.facts.memory is None,
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
     return Proof(primary, related[:3], numbers, s.difference)
@@ -150,6 +151,11 @@ _WHOSE = {
 
 
 _TAKEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")
+
+_ERASED = RuledOut(
+    "slot-erased",
+    "not excluded: nothing at all was reused, and this level hides both the kind of memory and a slot that a program erased over the API",
+)
 
 _NEW = RuledOut(
     "new-conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
@@ -168,7 +174,8 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
     if f["evicted"]:
         return [_TAKEN, RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
-    return [*taken, _NEW] if f["new"] else taken
+    erased = [_ERASED] if f["nothing"] and f["own"] is True else []
+    return [*taken, *erased, *([_NEW] if f["new"] else [])]
 
 
 def say(g: Group) -> FindingText:
@@ -230,5 +237,5 @@ RULE = RequestRule(
     prove,
     say,
     on=("early",),
-    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD402"),
 )

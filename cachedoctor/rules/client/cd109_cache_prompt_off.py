@@ -28,6 +28,7 @@ def decide(s: RuleContext) -> Match | None:
     if visible and kept_all and s.facts.memory != "attention" and r.checks:
         return None
     sure = visible and (s.facts.memory == "attention" or kept_all) and not r.checks
+    sure &= "adapters" in s.facts.shows  # other adapters clear the slot just so (b9294 and newer say it at trace level)
     return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
@@ -50,6 +51,13 @@ def say(g: Group) -> FindingText:
     f, r = g.numbers, g.worst_request
     told = g.session.setting("cache_prompt") is False
     out = [RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")]
+    if "adapters" not in g.session.shows:
+        out.append(
+            RuledOut(
+                "lora-changed",
+                "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this level hides that",
+            )
+        )
     if f["visible"]:
         out.append(RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
     return FindingText(

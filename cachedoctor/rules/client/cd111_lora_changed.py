@@ -10,7 +10,7 @@ from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule
 def decide(s: RuleContext) -> Match | None:
     """Fire when the server says that it clears a slot for other adapters, and the slot's content was of use."""
     r = s.request
-    if "lora" not in r.marks or r.cached_tokens or (r.similarity is not None and r.similarity < 0.1):
+    if not ("lora" in r.marks or asked(s)) or r.cached_tokens or (r.similarity is not None and r.similarity < 0.1):
         return None
     matched = s.lcp if s.lcp is not None else s.lost
     if not s.lost or not matched:
@@ -18,8 +18,13 @@ def decide(s: RuleContext) -> Match | None:
     return Match(min(s.lost, matched), "high" if r.selected_by == "lcp" or s.own_slot else "medium")
 
 
+def asked(s: RuleContext) -> bool:
+    """Whether the bodies of a request and the one before it ask for other adapters, or other scales."""
+    return s.difference is not None and any(setting.place == "lora" for setting in s.difference.settings)
+
+
 def prove(s: RuleContext, _: Match) -> Proof:
-    """Show the server's message."""
+    """Show the server's message, or else that nothing was reused; the bodies are given beside the log."""
     r = s.request
     shown = marked(
         r,
@@ -27,7 +32,10 @@ def prove(s: RuleContext, _: Match) -> Proof:
         ("cached", "nothing reused"),
         ("timing", "tokens recomputed"),
     )
-    return Proof((r.marks["lora"], "the server clears the slot"), shown, {"lcp": s.lcp})
+    primary, rest = (
+        (shown[0], shown[1:]) if "lora" not in r.marks else ((r.marks["lora"], "the server clears the slot"), shown)
+    )
+    return Proof(primary, rest, {"lcp": s.lcp, "printed": "lora" in r.marks})
 
 
 def say(g: Group) -> FindingText:
@@ -36,8 +44,12 @@ def say(g: Group) -> FindingText:
     held = f"the {n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
     return FindingText(
         f"the LoRA adapters or their scales changed, and the cache was cleared for it: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"Keys and values depend on the adapters that computed them, so the server threw {held} away. The two numbers in the line count "
-        "adapters; equal numbers mean that only a scale changed.",
+        f"Keys and values depend on the adapters that computed them, so the server threw {held} away. "
+        + (
+            "The two numbers in the line count adapters; equal numbers mean that only a scale changed."
+            if f["printed"]
+            else "The bodies of the requests ask for them."
+        ),
         [
             Remedy(
                 'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without one '
@@ -49,7 +61,12 @@ def say(g: Group) -> FindingText:
                 "Where several sets of adapters are needed: give each a slot of its own, and send its number as id_slot.",
             ),
         ],
-        [RuledOut("cache-prompt-off", "the server says that it cleared the cache itself")],
+        [
+            RuledOut(
+                "cache-prompt-off",
+                "the server says that it cleared the cache itself" if f["printed"] else "the bodies show what changed",
+            )
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/15327"],
     )
 

@@ -80,7 +80,7 @@ def say(g: Group) -> FindingText:
         f"reuse was lost, and this log cannot show why: {n(g.tokens)} tokens recomputed over {times(g.count)}",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
-        + ("the slot had been erased over the API, which prints nothing, " if r.selected_by == "lru" else "")
+        + ("the slot had been erased over the API, which this log does not show, " if r.selected_by == "lru" else "")
         + "or another conversation held the slot (slot-held-other-prompt).",
         [
             advice.see_more(session),

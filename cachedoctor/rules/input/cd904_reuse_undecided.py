@@ -18,6 +18,8 @@ WORTH = 0.05
 """Share of all prompt tokens that may have been lost, below which nothing is said of them."""
 AGAIN = 3
 """Requests with such tokens: the lengths of two may agree by chance."""
+MOST = 0.5
+"""Share of the first prompts from which on it is no chance that they have one length."""
 TWICE = 2
 """Requests with such tokens where nearly nothing was reused: silence would read as an all-clear."""
 _NAMED = tuple(f"CD{number}" for number in range(101, 500))
@@ -31,11 +33,17 @@ def inspect(session: Session) -> list[SessionFinding]:
         return []
     if found.lost >= NOTABLE:
         return [_lost(session, found)]
-    much = found.tokens >= SHARE * found.prompt_tokens
+    worth = max(NOTABLE, WORTH * found.prompt_tokens)
+    is_level = found.level_requests >= max(AGAIN, MOST * found.first_requests)
+    if is_level and found.level >= max(worth, found.tokens / 2):
+        return [_level(session, found)]
+    much = found.tokens - (0 if is_level else found.level) >= SHARE * found.prompt_tokens  # some are so long by chance
     many = found.all_requests >= MANY and found.requests >= TWICE
     if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
         return [_nearly_nothing(session, found)]
-    if found.alike_requests >= AGAIN and found.alike >= max(NOTABLE, WORTH * found.prompt_tokens):
+    if found.able_requests >= AGAIN and found.able >= max(NOTABLE, SHARE * found.prompt_tokens):
+        return [_able(session, found)]
+    if found.alike_requests >= AGAIN and found.alike >= worth:
         return [_alike(session, found)]
     if found.anew >= NOTABLE and found.returns >= AGAIN:
         return [_in_turn(session, found)]
@@ -67,6 +75,45 @@ def _alike(session: Session, found: Undecided) -> SessionFinding:
                 "slot-held-other-prompt", "not excluded: another conversation with the same beginning had the slot"
             ),
             RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
+        ],
+    )
+    return _note(words, found, unless=_NAMED)
+
+
+def _able(session: Session, found: Undecided) -> SessionFinding:
+    """Say that conversations may have lost their slots to others that begin alike, or that all these prompts are new."""
+    words = FindingText(
+        f"{n(found.able)} prompt tokens over {found.able_requests:,} requests were new text, or computed before: this log does not tell",
+        "These prompts share their beginning with what their slot held, and are long enough to go on with conversations that had a slot before. "
+        "A slot of which half is kept or more is overwritten without a copy in RAM, so that their turns would be computed again. New "
+        "conversations with the same beginning look the same, and nothing is wrong with them.",
+        _deciding(session),
+        [
+            *_named(found),
+            RuledOut(
+                "shared-prefix-steal", "not excluded: sessions with one system prompt take the slots from each other"
+            ),
+            RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
+        ],
+    )
+    return _note(words, found)
+
+
+def _level(session: Session, found: Undecided) -> SessionFinding:
+    """Say that the client may send only so much of its conversations, or prompts that are of one length by themselves."""
+    words = FindingText(
+        f"{n(found.level)} prompt tokens over {found.level_requests:,} requests were new, or changed by the client: this log does not tell",
+        "These prompts are as long as the one before them on their slot, and share no more than a head with it. A client that cuts its "
+        "conversation to one length sends the rest at another place each time. Separate prompts of one length look the same, and nothing is "
+        "wrong with them.",
+        _deciding(session)[:1],
+        [
+            RuledOut(
+                "history-truncated",
+                "not excluded: the client drops the oldest text, so that all prompts have one length",
+            ),
+            RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
+            RuledOut("new-conversations", "not excluded: separate prompts of one length; nothing is to mend then"),
         ],
     )
     return _note(words, found, unless=_NAMED)

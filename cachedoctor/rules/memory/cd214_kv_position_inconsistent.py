@@ -50,7 +50,7 @@ _REMEDIES = (
 )
 
 
-def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
+def _text(f: dict[str, Any], session: Session, what: str, whose: str = "a slot") -> FindingText:
     places = "" if f["stored"] is None else f": it ends at position {n(f['stored'])}"
     if places and f["batch"] is not None:
         places += f", and the batch begins at {n(f['batch'])}"
@@ -59,7 +59,7 @@ def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
         "took less than it said. A batch that does not continue the memory is refused."
     )
     return FindingText(
-        f"the memory of a slot is not what the server counted on{places}: {what}",
+        f"the memory of {whose} is not what the server counted on{places}: {what}",
         why,
         [advice.update(session, "each such fault that was reported has been mended."), *_REMEDIES],
         [RuledOut("context-overflow", "the batch was refused for its positions, not for its length")],
@@ -78,11 +78,13 @@ def alone(session: Session) -> list[SessionFinding]:
     if first is None or not unfinished(session):
         return []
     f = {"stored": first.numbers.get("stored"), "batch": first.numbers.get("batch")}
-    sure: Confidence = "medium" if said is None else "high"
+    # the library says the same of a draft model's batch, which fails no request: only the server says whose it was
+    sure: Confidence = "high" if said is not None and refused is not None else "medium"
     lines = [(first.mark, "the batch that was refused")]
     if said is not None and refused is not None:
         lines.append((refused.mark, "the server gives up on it"))
-    return [SessionFinding(_text(f, session, "the batch was refused"), "", lines, "error", sure)]
+    whose = "a slot" if sure == "high" else "a slot, or of its draft model,"
+    return [SessionFinding(_text(f, session, "the batch was refused", whose), "", lines, "error", sure)]
 
 
 RULE = RequestRule(

@@ -231,7 +231,7 @@ def _needs(session: Session) -> tuple[str, str] | None:
 RULE = SessionRule(
     "CD510",
     "prefix-not-shared",
-    "Caching works, and next to nothing is reused: the prompts do not share their beginning",
+    "Next to nothing is reused, and nothing else explains it: perhaps the prompts share no beginning",
     needs=_needs,
     severity="warning",
     inspect=inspect,
