@@ -10,9 +10,11 @@ import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -469,3 +471,34 @@ def test_a_live_reader_that_goes_away() -> None:
         assert process.wait(timeout=PATIENCE) == -signal.SIGPIPE
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+@pytest.mark.sweep
+def test_a_server_that_hangs_up_in_the_middle_of_a_request_is_one_line(tmp_path: Path) -> None:
+    """A broken connection is no broken standard output: it ends nobody silently."""
+    for name in "ab":
+        (tmp_path / name).write_text(f"{name} word " * 2_000_000)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        def hang_up() -> None:
+            while True:
+                connected, _ = listening.accept()
+                with connected:
+                    asked = connected.recv(1 << 16)
+                    while len(asked) < 2000 and not asked.endswith(b"}"):
+                        asked += connected.recv(1 << 16)
+                    if len(asked) >= 2000:
+                        connected.shutdown(socket.SHUT_WR)
+                        time.sleep(0.2)  # what is sent meanwhile stays unread: the connection breaks
+                        return
+                    connected.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"tokens": []}')
+
+        server = threading.Thread(target=hang_up)
+        server.start()
+        done = run(
+            "diff", tmp_path / "a", tmp_path / "b", "--tokenizer", f"http://127.0.0.1:{listening.getsockname()[1]}"
+        )
+        server.join()
+    assert done.returncode == 2
+    one_line(done, "cannot reach http://127.0.0.1:", "Broken pipe")

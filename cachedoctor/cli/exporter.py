@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import Config, Ignore, MinPromptTokens, NoConfig, Quiet, Select, WarnTokens
 from cachedoctor.cli.ending import INTERRUPTED
@@ -72,8 +73,6 @@ def exporter(
     Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file that is none or is
     another exporter's; 130 told twice (the state may be up to 15 seconds old).
     """
-    from cachedoctor.doctor.parallel.parallel import pipes_may_break
-
     chosen = settings.resolve(ctx, config, no_config)
     if not quiet:
         chosen.announce()

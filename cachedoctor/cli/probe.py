@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import ColorOption, Quiet, Width, by_name
 from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
@@ -103,6 +104,7 @@ def probe(
         raise typer.Exit(FOUND)
 
 
+@pipes_may_break()  # here, because two requests at once are sent by threads
 def _asked(
     url: str | None, key: str | None, wanted: tuple[str | None, int, int, bool], timeout: float, quiet: bool
 ) -> Probe:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import codecs
 import os
 import shutil
-import signal
 import sys
 from typing import Literal, TextIO
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.report.base import Look
 
 Color = Literal["auto", "always", "never"]
@@ -140,14 +140,11 @@ def tell(line: str) -> None:
     if sys.stderr is None:  # it is closed, and print would take the standard output instead
         return
     # A reader that went away must not end us here: the output may still wait for its last step.
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        silence(sys.stderr)
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGPIPE, before)
+    with pipes_may_break():
+        try:
+            print(line, file=sys.stderr, flush=True)
+        except OSError:
+            silence(sys.stderr)
 
 
 def silence(stream: TextIO) -> None:

@@ -7,6 +7,7 @@ import http.client
 import time
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.sources.base import SourceError
 
 ANSWER_SECONDS = 10.0
@@ -33,6 +34,7 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
+@pipes_may_break()
 def get(url: str, seconds: float = ANSWER_SECONDS) -> bytes:
     """Return the page at an address; credentials in it are sent as basic authentication.
 

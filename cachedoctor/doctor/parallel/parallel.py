@@ -8,7 +8,6 @@ and lines are numbered while the parts are joined.
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -21,6 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import msgspec
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
 from cachedoctor.doctor.analysis.shard import Shard
@@ -115,17 +115,6 @@ def feed_parallel(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return errors
-
-
-@contextlib.contextmanager
-def pipes_may_break() -> Iterator[None]:
-    """A pipe or a connection breaks whose other side goes while it is written to: that must not end us, too."""
-    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN) if hasattr(signal, "SIGPIPE") else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGPIPE, before)
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

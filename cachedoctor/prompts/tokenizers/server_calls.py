@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.model import CacheDoctorError
 
 TIMEOUT_SECONDS = 30.0
@@ -25,6 +26,7 @@ _MAX_REASON = 200
 _HINTS = {401: "the server wants an API key", 503: "the model is still loading: try again"}
 
 
+@pipes_may_break()
 def post(url: str, value: Any) -> Any:
     """Post ``value`` as JSON and give what was answered, decoded.
 
