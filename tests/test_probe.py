@@ -238,7 +238,8 @@ def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: Sta
 UNLIKE = {
     "build": (ProbedServer("u", "llama.cpp", "b9000-a", slots=1), 1200, "build: b9000-a, now b9001-b"),
     "model": (ProbedServer("u", "llama.cpp", "b9001-b", "other"), 1200, "model: other, now tiny"),
-    "engine": (ProbedServer("u", "ollama"), 1200, "server: ollama, now llama.cpp"),
+    "a build that is not said": (ProbedServer("u", "llama.cpp"), 1200, "build: not said, now b9001-b"),
+    "engine": (ProbedServer("u", "ollama", "b9001-b"), 1200, "server: ollama, now llama.cpp"),
     "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: of 6,000 tokens, now of 1,200"),
 }
 
@@ -254,6 +255,14 @@ def test_against_another_server_nothing_is_cured(name: str) -> None:
     now = Probe(TOOL, here, "count", 1, 1, 1, 1.0, [found["as expected"]], [])
     probing.join_before(now, before)
     assert (now.cured, now.other_server) == (None, [said])
+
+
+@pytest.mark.parametrize("model", [None, "tiny", "/models/tiny", "C:\\models\\tiny"])
+def test_the_same_model_may_be_said_in_another_way(model: str | None) -> None:
+    servers = [ProbedServer("u", "llama.cpp", "b9001-b", name) for name in (model, "tiny")]
+    before, now = (Probe(TOOL, server, "count", 1, 1, 1, 1.0, [], []) for server in servers)
+    probing.join_before(now, before)
+    assert now.other_server == []
 
 
 def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) -> None:
