@@ -152,7 +152,12 @@ def test_sglang_says_its_settings(reuses: bool, code: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("engine", "reuses"), [("ollama", True), ("lmstudio", False)])
-def test_without_counts_the_time_tells(engine: str, reuses: bool) -> None:
+def test_without_counts_the_time_tells(engine: str, reuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(at: Connection, answer: Answer, least: int) -> reply.Reply:
+        """Read an answer, with the seconds that the fake says instead of those that this machine took."""
+        return reply.read(at, answer._replace(seconds=answer.value["took"]), least)
+
+    monkeypatch.setattr(questioning, "read", timed)
     with served(engine=engine, reuses=reuses, second_per_token=0.0005) as (url, _):
         found = probed(url)
     assert (found["server"]["engine"], found["measure"]) == (engine, "time")
@@ -233,7 +238,8 @@ def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: Sta
 UNLIKE = {
     "build": (ProbedServer("u", "llama.cpp", "b9000-a", slots=1), 1200, "build: b9000-a, now b9001-b"),
     "model": (ProbedServer("u", "llama.cpp", "b9001-b", "other"), 1200, "model: other, now tiny"),
-    "engine": (ProbedServer("u", "ollama"), 1200, "server: ollama, now llama.cpp"),
+    "a build that is not said": (ProbedServer("u", "llama.cpp"), 1200, "build: not said, now b9001-b"),
+    "engine": (ProbedServer("u", "ollama", "b9001-b"), 1200, "server: ollama, now llama.cpp"),
     "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: of 6,000 tokens, now of 1,200"),
 }
 
@@ -249,6 +255,14 @@ def test_against_another_server_nothing_is_cured(name: str) -> None:
     now = Probe(TOOL, here, "count", 1, 1, 1, 1.0, [found["as expected"]], [])
     probing.join_before(now, before)
     assert (now.cured, now.other_server) == (None, [said])
+
+
+@pytest.mark.parametrize("model", [None, "tiny", "/models/tiny", "C:\\models\\tiny"])
+def test_the_same_model_may_be_said_in_another_way(model: str | None) -> None:
+    servers = [ProbedServer("u", "llama.cpp", "b9001-b", name) for name in (model, "tiny")]
+    before, now = (Probe(TOOL, server, "count", 1, 1, 1, 1.0, [], []) for server in servers)
+    probing.join_before(now, before)
+    assert now.other_server == []
 
 
 def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) -> None:
@@ -662,24 +676,31 @@ def test_a_server_that_is_not_ready_or_overloaded_is_no_faulty_one(
     assert str(status) in found.message
 
 
-PACKED = gzip.compress(b'{"data": [{"id": "m"}]}')
+MODELS = b'{"data": [{"id": "m"}]}'
+PACKED = gzip.compress(MODELS)
 ANSWERS = {
-    "packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED, "the answer is none of a chat"),
-    "half packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:9], "has no /v1/models"),
-    "not packed": (b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", "is no gzip, as it says"),
-    "a bomb": (
-        b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(9 << 20)), "more than 8 MiB",
-    ),
-    "brotli": (b"HTTP/1.0 200 OK\r\nContent-Encoding: br\r\n\r\nxx", "packed as br"),
-    "without length": (b'HTTP/1.0 200 OK\r\n\r\n{"data": [{"id": "m"}]}', "the answer is none of a chat"),
-}  # fmt: skip
+    "half packed": (b"gzip", PACKED[:9], "has no /v1/models"),
+    "not packed": (b"gzip", b"{}", "is no gzip, as it says"),
+    "a bomb": (b"gzip", gzip.compress(bytes(9 << 20)), "more than 8 MiB"),
+    "brotli": (b"br", b"xx", "packed as br"),
+}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_answers_are_read_however_they_are_packed(name: str) -> None:
-    answer, words = ANSWERS[name]
-    with raw(answer) as url:
+def test_what_is_packed_badly_is_said(name: str) -> None:
+    coding, body, words = ANSWERS[name]
+    with raw(b"HTTP/1.0 200 OK\r\nContent-Encoding: " + coding + b"\r\n\r\n" + body) as url:
         assert words in fault(url).message
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED, b"HTTP/1.0 200 OK\r\n\r\n" + MODELS]
+)
+def test_answers_are_read_packed_and_without_a_length(answer: bytes) -> None:
+    with raw(answer) as url:
+        found = Connection(url, None, 5).get("/v1/models")
+    assert found is not None
+    assert found.value == json.loads(MODELS)
 
 
 def test_a_stream_that_was_not_asked_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import msgspec
 
@@ -12,6 +13,7 @@ from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.sources.file import open_log
 
+_SLASH = re.compile(r"[/\\]")
 _MOST_BYTES = 4 << 20
 _HINT = "--against takes what --save, or -f json, wrote"
 _ODD = ("less", "more")
@@ -67,11 +69,18 @@ def _others(now: Probe, before: Probe) -> list[str]:
         ("build", then.build, here.build),
         ("model", then.model, here.model),
     ]
-    found = [f"{name}: {a}, now {b}" for name, a, b in values if a is not None and b is not None and a != b]
+    found = [f"{name}: {a or 'not said'}, now {b or 'not said'}" for name, a, b in values if not _same(name, a, b)]
     lengths = [next((q.prompt_tokens for q in one.questions if q.name == "first"), None) for one in (before, now)]
     if lengths[0] and lengths[1] and lengths[1] < lengths[0] * _SHORTER:
         found.append(f"prompts: of {lengths[0]:,} tokens, now of {lengths[1]:,}")
     return [cut(hidden(words), _CELLS) for words in found]
+
+
+def _same(name: str, then: str | None, now: str | None) -> bool:
+    """Whether two names can be of one thing; a build says itself always or never, and a model's path may go unsaid."""
+    if name == "model" and then is not None and now is not None:
+        return now in (then, _SLASH.split(then)[-1]) or then == _SLASH.split(now)[-1]
+    return then == now or (name != "build" and None in (then, now))
 
 
 def check_log(path: str) -> None:
