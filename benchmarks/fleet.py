@@ -39,7 +39,7 @@ class Watch:
         self.program: dict[int, str] = {}
         self.memory: defaultdict[int, list[int]] = defaultdict(list)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

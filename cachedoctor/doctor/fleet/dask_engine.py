@@ -20,6 +20,8 @@ _PATIENCE = 30
 """Seconds in which a scheduler has to answer, and a worker to give a result that it has."""
 _WITHOUT_WORKERS = 300
 """Seconds in which a cluster that shrank to nothing may grow again."""
+_ASK = 5.0
+"""Seconds between two questions for the size of the cluster."""
 _GIVEN_UP = (TimeoutError, asyncio.CancelledError, concurrent.futures.CancelledError)
 """What Dask raises where a future will not end, or not soon."""
 _GONE, _GOES_ON = "Dask: the scheduler is gone", "start the same command again: it goes on"
@@ -34,11 +36,17 @@ class DaskEngine:
         self._busy: dict[Any, LogTask] = {}
         self._number = itertools.count()
         self._had_workers = time.monotonic()
+        self._width = 0
+        self._asked = -_ASK
+        """When the cluster was asked for its size."""
 
     @property
     def width(self) -> int:
         """As many as threads: what waits at a worker is lost with it. A cluster may grow and shrink."""
-        return max(1, self._threads())
+        now = time.monotonic()
+        if now - self._asked >= _ASK:
+            self._width, self._asked = max(1, self._threads()), now
+        return self._width
 
     def _threads(self) -> int:
         with self._in_reach():

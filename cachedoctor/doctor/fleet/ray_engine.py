@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ from cachedoctor.model import CacheDoctorError
 _STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here: a result is there only until it is written."""
 
+_ASK = 5.0
+"""Seconds between two questions for the size of the cluster: each takes 2 ms of all processes."""
+
 
 class RayEngine:
     """Tasks of Ray, one on each core."""
@@ -25,11 +29,17 @@ class RayEngine:
         # A log is given out once more by us, who say so, and not by Ray.
         self._task = ray.remote(max_retries=0, num_cpus=1)(run_log)
         self._busy: dict[Any, LogTask] = {}
+        self._width = 0
+        self._asked = -_ASK
+        """When the cluster was asked for its size."""
 
     @property
     def width(self) -> int:
         """Twice the cores, so that one that is done need not wait for us; a cluster may grow and shrink."""
-        return max(2, 2 * int(self._ray.cluster_resources().get("CPU", 1)))
+        now = time.monotonic()
+        if now - self._asked >= _ASK:
+            self._width, self._asked = max(2, 2 * int(self._ray.cluster_resources().get("CPU", 1))), now
+        return self._width
 
     def submit(self, task: LogTask) -> None:
         """Take a task."""
