@@ -95,7 +95,10 @@ def _are_they_on(session: Session) -> Remedy | None:
     """Where no line shows a checkpoint, a longer list of them is no advice yet."""
     if session.at_least(6751) is False or session.setting("ctx_checkpoints") is not None:
         return None
-    return Remedy("See whether --ctx-checkpoints 0 (or LLAMA_ARG_CTX_CHECKPOINTS=0) switches checkpoints off.")
+    return Remedy(
+        "See whether --ctx-checkpoints (or LLAMA_ARG_CTX_CHECKPOINTS) is 0, which switches checkpoints off, "
+        "or so small that an earlier one is soon dropped."
+    )
 
 
 def _look_alikes(g: Group) -> list[RuledOut]:
@@ -105,6 +108,7 @@ def _look_alikes(g: Group) -> list[RuledOut]:
         return [RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
     return [
         RuledOut("checkpoints-disabled", "not excluded: no line of this log says whether checkpoints are made at all"),
+        RuledOut("checkpoint-evicted", "not excluded: no line of this log says whether one was dropped"),
         RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines on each checkpoint looked at"),
     ]
 
