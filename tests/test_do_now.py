@@ -196,7 +196,7 @@ def test_one_cause_on_many_servers_is_said_once() -> None:
     assert both.servers == "2 of 3 servers: b.log, a.log", "the costliest first"
     assert both.first.path == "b.log"
     assert (both.finding.count, both.finding.cost.tokens, both.finding.cost.ms) == (4, 400, 8.0)
-    assert (other.servers, other.finding) == ("", report.findings[2])
+    assert (other.servers, other.finding) == ("1 of 3 servers: vllm-1", report.findings[2])
     again = msgspec.structs.replace(report.findings[0], key="another")
     assert len(shared(report, [report.findings[0], again])) == 2, "two causes of one server stay two"
 

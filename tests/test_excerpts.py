@@ -156,3 +156,4 @@ def test_a_log_that_an_answer_quotes_is_read_once() -> None:
     again = (started * 2 + "prompt eval time = 1.00 ms / 9 tokens\n").encode()
     assert without_repeats(again) == again
     assert without_repeats(b"a\n" * 2000) == b"a\n" * 2000
+    assert without_repeats((last * 3).encode()) == (last * 3).encode()  # a log of two runs, not an answer

@@ -7,7 +7,7 @@ from conftest import FIXTURES, report_of
 from made import request
 
 from cachedoctor.doctor.analysis.slowest import Slowest
-from cachedoctor.model import Judged, Request, SlowTurn, Verdict
+from cachedoctor.model import Judged, Report, Request, SlowTurn, Totals, Verdict
 from cachedoctor.report.words.slow_words import not_the_cache, reason, split
 
 
@@ -62,7 +62,7 @@ def test_the_numbers_are_those_of_the_log() -> None:
 )  # fmt: skip
 def test_what_is_said(changes: dict[str, object], said: str, why: str) -> None:
     assert said in split(turn(**changes))
-    assert why in reason(turn(**changes))
+    assert why in reason(turn(**changes), Report("0", [], [], Totals(1), None, [], [], []))  # type: ignore[arg-type]
 
 
 def test_a_row_beside_findings_only_where_the_cache_is_not_why() -> None:

@@ -12,34 +12,34 @@ from cachedoctor.engines.catalogue.base import CLOCK
 
 _LEAST = 3
 """Lines of a run; fewer may be quoted to point at them, and cost nothing."""
-_PLACES = 8
-"""Places of one line that are looked at; more has only what says nothing."""
 _ONCE = re.compile(CLOCK + rb" +[IWEDT] |.{0,80}?prompt eval time = +\d")
 _QUOTE = b"> \t\r"
+_FENCES = (b"```", b"~~~")
 
 
 def without_repeats(data: bytes) -> bytes:
-    """Empty the lines of runs that stand above already; all others keep their numbers."""
+    """Empty the lines of runs that stand above already, behind an empty line or a fence; all others keep their numbers."""
     lines = data.split(b"\n")
     plain = [line.strip(_QUOTE) for line in lines]
-    above: dict[bytes, list[int]] = {}
-    at = 0
+    first: dict[bytes, int] = {}
+    at = after = 0
     while at < len(plain):
-        length = max((_common(plain, begin, at) for begin in above.get(plain[at], ())), default=0)
-        if length >= _LEAST and any(_ONCE.match(line) for line in plain[at : at + length]):
-            lines[at : at + length] = [b""] * length
+        above = first.setdefault(plain[at], at) if _ONCE.match(plain[at]) else at
+        begin, end = _run(plain, above, at, after) if above < at else (at, at)
+        if end - begin >= _LEAST:
+            if not plain[begin - 1] or plain[begin - 1].startswith(_FENCES):
+                lines[begin:end] = [b""] * (end - begin)
+            at = after = end
         else:
-            length = 1
-            places = above.setdefault(plain[at], [])
-            if len(places) < _PLACES:
-                places.append(at)
-        at += length
+            at += 1
     return b"\n".join(lines)
 
 
-def _common(plain: list[bytes], begin: int, at: int) -> int:
-    """Lines from ``at`` on that are those from ``begin`` on."""
-    length = 0
-    while at + length < len(plain) and begin + length < at and plain[begin + length] == plain[at + length]:
-        length += 1
-    return length
+def _run(plain: list[bytes], above: int, at: int, after: int) -> tuple[int, int]:
+    """The lines around ``at``, none of them before ``after``, that are those around ``above``."""
+    begin, end, distance = at, at, at - above
+    while end < len(plain) and end - distance < begin and plain[end - distance] == plain[end]:
+        end += 1
+    while begin > after and begin > distance and plain[begin - 1] and plain[begin - 1 - distance] == plain[begin - 1]:
+        begin -= 1
+    return begin, end
