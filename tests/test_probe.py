@@ -694,7 +694,11 @@ def test_what_is_packed_badly_is_said(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED, b"HTTP/1.0 200 OK\r\n\r\n" + MODELS]
+    "answer",
+    [
+        pytest.param(b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED, id="packed"),
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\n" + MODELS, id="plain"),
+    ],
 )
 def test_answers_are_read_packed_and_without_a_length(answer: bytes) -> None:
     with raw(answer) as url:

@@ -45,7 +45,7 @@ _SERVER_ONLY = frozenset({b"host", b"expect"})
 """Fields that are said anew: the proxy has answered what was expected."""
 _FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
 """Fields by which aiohttp says how an answer goes over this connection."""
-_FIELDS = "cachedoctor.fields"
+_FIELDS = web.RequestKey("fields", CIMultiDict[str])
 """Key of a request: the fields of its answer, as the server sent them."""
 _ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 """``http://host``, as clients write to a proxy that they know to be one."""
@@ -366,7 +366,7 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 async def as_sent(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Take back what aiohttp added to the head of an answer, or dropped from it; a signal of the server."""
-    fields: CIMultiDict[str] | None = request.get(_FIELDS)
+    fields = request.get(_FIELDS)
     if fields is not None:
         framing = [(name, response.headers[name]) for name in _FRAMING if name in response.headers]
         response.headers.clear()

@@ -18,7 +18,7 @@ _FENCES = (b"```", b"~~~")
 
 
 def without_repeats(data: bytes) -> bytes:
-    """Empty the lines of runs that stand above already, behind an empty line or a fence; all others keep their numbers."""
+    """Empty lines of runs that stand above already, behind an empty line or a fence; all others keep their numbers."""
     lines = data.split(b"\n")
     plain = [line.strip(_QUOTE) for line in lines]
     first: dict[bytes, int] = {}
