@@ -124,8 +124,6 @@ def settle(
     found: Marks = seen.marks
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
-    if held_before is None and _is_other_content(choice, held):
-        held, held_before, found = _measured_content(seen, held, past, found)
     if swapped and seen.shows_ram:
         held, moved = _swap(seen, held, numbers.prompt, past)
         revised = judge_again(moved, seen.index, talk, slots)
@@ -266,26 +264,6 @@ def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held,
         held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
         numbers.derived["held_tokens"] = "similarity and f_keep"
     return held, before, marks
-
-
-def _is_other_content(choice: Choice, held: Held) -> bool:
-    """Whether the common prefix and its share of what the slot held do not go with what the slot was left with."""
-    if not choice.lcp or not choice.f_keep or not held.tokens or choice.found_keep is not None:
-        return False
-    least, most = choice.lcp / (choice.f_keep + 0.0005), choice.lcp / max(choice.f_keep - 0.0005, 0.0005)
-    return not least - NEAR <= held.tokens <= most + NEAR
-
-
-def _measured_content(seen: Observed, held: Held, past: Past, marks: Marks) -> tuple[Held, int | None, Marks]:
-    """What the slot held by what the choice of it prints: a file was restored into it, which no line says.
-
-    Returns it with the conversation whose text was replaced, and the marks.
-    """
-    choice = seen.choice
-    length = round((choice.lcp or 0) / (choice.f_keep or 1.0))
-    owner = past.known(length, seen.first_line)
-    thread = None if owner is None else owner.thread
-    return replace(held, tokens=length, thread=thread), held.thread, {**marks, "slot_file": marks["select"]}
 
 
 def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[Held, list[Moved]]:
