@@ -30,6 +30,8 @@ _VERSION = re.compile(
     re.IGNORECASE,
 )
 """``version: 6123 (8ad7b3e6)``; from about b10470 on ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)``."""
+_OWN = re.compile(r"build: \d+ \(\w+\) with ")
+"""A log begins so: it names the build of its own server, and of no other one below."""
 _TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b|(?:^|[\s:-])(v\d{1,3}\.\d{1,3}\.\d{1,4})(?![\w.-])")
 """``b6123``, or the end of an image's tag, or a release, ``v0.6.0``; only below a heading."""
 _VARIABLE = r"\$(?:\w+|\{\w+\})"
@@ -107,6 +109,7 @@ def _above_log(lines: list[bytes]) -> Iterator[_Line]:
 def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
     """Return the one build that is named, and where: below the heading, as printed or as a tag, else anywhere."""
     below = [line for line in lines if "version" in line.section]
+    lines = [line for line in lines if _OWN.match(line.text) is None]
     ways = (below, _VERSION), (below, _TAG), (lines, _VERSION)
     named = [
         [(build, one.at) for one in some for words in way.findall(one.text) if (build := builds.number("".join(words)))]
