@@ -47,6 +47,7 @@ CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
 
 # Seconds are no matter of a test: on a busy machine any of them would fail now and then.
 settings.register_profile("sweep", deadline=None)
+settings.register_profile("all", deadline=None, max_examples=40)
 settings.register_profile("tests", deadline=None, max_examples=25)
 settings.load_profile("sweep")
 
@@ -131,11 +132,11 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without sweeps, tests that draw have a quarter of the examples.
+    """Tests that draw have all examples with whole sweeps alone: 40 of 100 with --all, 25 without sweeps.
 
     The program is started hundreds of times: it is compiled once for all of them, whatever the environment says.
     """
-    settings.load_profile("sweep" if config.getoption("--all") or _asks_for_sweeps(config) else "tests")
+    settings.load_profile("sweep" if _asks_for_sweeps(config) else "all" if config.getoption("--all") else "tests")
     if "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder

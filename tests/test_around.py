@@ -65,7 +65,7 @@ def test_a_line_that_proves_the_program_is_looked_at(engine: Engine) -> None:
         assert seen == [row.id for row in reader(engine).catalogue.rows]
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("name", CASES)
 def test_no_log_of_llama_server_is_taken_for_theirs(name: str) -> None:

@@ -124,7 +124,7 @@ def assert_rows_are_those_of(report: dict[str, Any], stream: bytes) -> None:
     assert repr(found) == repr({key: report.get(key, []) for key in found})  # 0 is not null, nor False, nor 0.0
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sweep
 @pytest.mark.parametrize(("one", "other", "way"), PAIRS)
 def test_two_programs_in_one_log_are_read_the_same_however_it_is_cut(one: str, other: str, way: str) -> None:
@@ -144,7 +144,7 @@ def test_two_programs_in_one_log_are_read_the_same_however_it_is_cut(one: str, o
     assert events == sorted(events)
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("one", "other", "way"), PAIRS)
 def test_two_programs_in_one_log_byte_by_byte(one: str, other: str, way: str) -> None:
@@ -152,7 +152,7 @@ def test_two_programs_in_one_log_byte_by_byte(one: str, other: str, way: str) ->
     assert json_of(pieces(log, 1)) == json_of([log])
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(8)
 @every_case
 def test_the_stream_of_a_case_has_the_values_of_its_report(case: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_stream_of_a_case_has_the_values_of_its_report(case: Path) -> None:
     assert_rows_are_those_of(report, stream_of([log], prompts_of(case), given_of(case)))
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("path", sorted({case["log"] for case in MEASURED}))
 def test_the_stream_of_a_measured_log_has_the_values_of_its_report(path: str) -> None:

@@ -143,7 +143,7 @@ def test_the_kind_of_a_hole_is_that_of_its_unit(row: Message) -> None:
             assert kind == KINDS[known.unit], (name, known.unit)
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: str(v[:12]))
 def test_every_engine_outlives_every_value(value: bytes) -> None:

@@ -154,7 +154,7 @@ def test_a_cache_that_is_announced_and_not_used_is_not_said_to_be_disabled() -> 
 # ---- robustness
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(24)
 @every_case
 @pytest.mark.parametrize("part", ["first 30 lines", "last 30 lines", "every second line"])
@@ -172,7 +172,7 @@ def test_a_part_of_a_log_raises_nothing(case: Path, part: str) -> None:
             assert cached <= prompt
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(16)
 @every_case
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path, seed: int) -> None:
     assert json_of(chunks, prompts=prompts_of(case), given=given_of(case)) == whole(case)
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(16)
 @every_case
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return days.models_in(tmp_path_factory.mktemp("models"))
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("evidence", ["log", "counted", "exact"])
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)

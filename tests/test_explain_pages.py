@@ -92,7 +92,7 @@ def test_the_fix_stands_behind_what_it_means() -> None:
     assert printed(PAGE, 40, color=True).startswith("\x1b[1mCD999 some-cause\x1b[0m\n")
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_pages_lose_nothing(path: Path) -> None:

@@ -56,7 +56,7 @@ def shown(line: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(10)
 @pytest.mark.parametrize(("engine", "row"), SAMPLES, ids=name_of)
 def test_a_sample_is_explained_by_its_row(engine: str, row: Message) -> None:

@@ -348,7 +348,7 @@ def torture(log: Path, source: Path, seed: int) -> Exporter:
     return (exporter or Exporter(log, saved=state)).read()
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_the_counters_are_the_totals(tmp_path: Path, seed: int) -> None:

@@ -60,7 +60,7 @@ def engine_of(report: dict[str, Any]) -> str:
     return next((s["engine"] for s in report["sessions"]), "llama.cpp")
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @every_case
 def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     """In the findings, and in what would show more: by a shell, and by the server of that build."""
@@ -74,7 +74,7 @@ def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     servers_take(in_rows(engine_of(report), rows), report["sessions"])
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @every_case
 def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
     """Shell, YAML and units are read by their parsers; what is set exists in the build, and the build says so."""

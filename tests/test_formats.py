@@ -18,7 +18,7 @@ from cachedoctor.report.wire.stored import read
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sweep
 @every_format
 @pytest.mark.parametrize("case", TEXTS)
@@ -57,7 +57,7 @@ def test_every_format_says_which_rules_are_off(name: str) -> None:
     assert ("CD101, CD105" in shown or '"CD101","CD105"' in shown) is (name != "concise")
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sweep
 @every_format
 @pytest.mark.parametrize("odd", ODD)
@@ -70,7 +70,7 @@ def test_odd_reports_can_be_written(name: str, odd: str) -> None:
     assert narrow.isascii() or name not in ("text", "markdown", "github")
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sweep
 @every_format
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)

@@ -20,7 +20,7 @@ COUNTS = {
 """Inputs of the slower targets; the others take 200."""
 
 
-@pytest.mark.spread(8)
+@pytest.mark.spread(5)
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", TARGETS)
 def test_changed_inputs(name: str) -> None:

@@ -50,7 +50,7 @@ def commands(report: Report) -> tuple[list[Command], str]:
     return found, last
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(9)
 @every_case
 def test_an_annotation_per_finding(case: Path) -> None:

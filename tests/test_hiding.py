@@ -42,7 +42,7 @@ def shown(kind: leaks.Kind) -> Iterator[str]:
             yield way
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:

@@ -45,7 +45,7 @@ def test_no_text_of_others_controls_a_terminal(kind: str, payload: str) -> None:
     harmless(shown(kind, "text", payload))
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(3)
 @BOTH
 @payloads

@@ -72,7 +72,7 @@ def check_policy(page: Page) -> None:
         assert rules[rule] == f"'sha256-{digest}'"
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("case", SOME, ids=lambda folder: folder.name)
 def test_the_page_of_a_case(case: Path) -> None:
@@ -181,7 +181,7 @@ def poisoned(value: Any, payload: str, key: str = "") -> Any:
     return payload if hit else value
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(1)
 @ALL_PAYLOADS
 @pytest.mark.parametrize("name", ["requests-timestamp", "checkpoints-bunched-b9713"])

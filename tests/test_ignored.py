@@ -36,7 +36,7 @@ def case(folder, options):
     return report_of(content_of(folder), options, prompts_of(folder), given_of(folder))[0]
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_nothing_takes_the_place_of_a_rule_that_is_switched_off(folder):

@@ -157,7 +157,7 @@ def test_every_report_keeps_the_contract(name: str, tmp_path: Path) -> None:
     check_references(report)
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
 def test_every_case_keeps_the_contract(path: Path) -> None:

@@ -101,7 +101,7 @@ def test_requests_behind_a_rotation_have_their_time() -> None:
     assert times[1] == times[0]
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("at", [0.3, 0.5, 0.8])
 @every_case

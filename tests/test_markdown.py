@@ -105,7 +105,7 @@ def rendered(report: Report, look: Look | None = None) -> Rendered:
     return page
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(7)
 @every_case
 def test_every_case_renders(case: Path) -> None:

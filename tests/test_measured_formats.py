@@ -96,7 +96,7 @@ def test_real_logs_keep_the_contract_and_look_the_same_when_read_back(log: str) 
     assert [name for name in FORMATS if written(name, again) != written(name, found)] == []
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sweep
 @pytest.mark.parametrize("log", sorted({case["log"] for case in MEASURED}))
 def test_the_stream_of_real_logs_is_valid_and_knows_a_session_before_its_rows(log: str) -> None:

@@ -62,7 +62,7 @@ def refused(error: CacheDoctorError) -> None:
     assert len(error.message) < 700
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @linux
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", made.TEMPLATES)
@@ -72,7 +72,7 @@ def test_hostile_templates(name: str, tmp_path: Path, rushed: None) -> None:
     _ends(lambda files: files.rendered(body(), False), template=str(path))
 
 
-@pytest.mark.spread(10)
+@pytest.mark.spread(4)
 @linux
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", made.TOKENIZERS)

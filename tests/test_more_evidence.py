@@ -98,7 +98,7 @@ def test_what_is_worse_is_seen() -> None:
 # ---- nothing is passed over
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
 def test_no_case_is_passed_over(case: Path) -> None:

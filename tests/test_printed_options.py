@@ -230,7 +230,7 @@ def _of_each_rule(engine: str) -> list[str]:
 ENGINES = [case["name"] for case in MEASURED if case["engine"] in ("vllm", "sglang")]
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.sample(3)
 def test_every_option_of_a_log_without_requests_is_one_of_its_version(name: str) -> None:

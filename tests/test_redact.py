@@ -226,7 +226,7 @@ def test_crlf_and_escapes_do_not_change_the_report() -> None:
 # ---- what stays
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(4)
 @every_case
 def test_the_report_of_a_case_stays(case: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_report_of_a_case_stays(case: Path) -> None:
 PASTED = sorted((ROOT / "fixtures" / "excerpts").glob("*.log"))
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(7)
 @pytest.mark.parametrize("path", PASTED, ids=lambda path: path.stem)
 def test_the_report_of_an_excerpt_stays(path: Path) -> None:

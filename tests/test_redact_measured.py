@@ -48,7 +48,7 @@ def same_report(log: str | bytes) -> list[str]:
 # ---- the same diagnosis
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", LOGS)
 def test_the_report_of_a_log_stays(name: str) -> None:

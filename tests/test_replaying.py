@@ -64,7 +64,7 @@ def request(**fields: object) -> Request:
 # ---- every bundled log
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_server_did_what_its_build_does(folder: Path) -> None:

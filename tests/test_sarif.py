@@ -56,7 +56,7 @@ def marks_of(report: Report) -> dict[str, str]:
     return dict(zip((result["ruleId"] for result in results), marks, strict=True))
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(3)
 @every_case
 def test_a_result_per_finding(case: Path) -> None:

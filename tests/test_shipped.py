@@ -63,7 +63,7 @@ def bare(report: bytes, *, lines: bool = True) -> Any:
     return found
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("collector", COLLECTORS)
@@ -98,7 +98,7 @@ def test_two_pods_in_one_stream_are_two_servers(collector: Any, log: str) -> Non
     assert {f["code"] for f in report["findings"]} == {f["code"] for f in plain["findings"]}
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("collector", COLLECTORS)

@@ -17,7 +17,7 @@ from cachedoctor.report.wire import report_v1
 from cachedoctor.report.wire.stored import read
 
 
-@pytest.mark.spread(24)
+@pytest.mark.spread(9)
 @pytest.mark.sample(8)
 @every_case
 def test_a_report_that_was_read_back_is_the_same(case: Path) -> None:

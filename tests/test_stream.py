@@ -57,7 +57,7 @@ def last(lines: list[Line]) -> list[Line]:
     return [held[index] for index in sorted(held)]
 
 
-@pytest.mark.spread(16)
+@pytest.mark.spread(7)
 @pytest.mark.sample(2)
 @every_case
 def test_every_case_keeps_the_contract_and_ends_as_the_report(case: Path) -> None:
