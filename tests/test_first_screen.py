@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from answered import report_of
 from conftest import FIXTURES, ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -80,6 +81,20 @@ def test_the_cache_works_only_where_nothing_was_lost(of: Report, key: str, words
     assert said is not None
     assert said.key == key
     assert words in said.words
+
+
+def test_the_cache_works_so_far_where_no_request_has_its_end() -> None:
+    """Its last lines may be those of a request that failed later: the whole log of this one says that it did."""
+    whole = (FIXTURES / "cases/rollback-failed-b8672/server.log").read_text().splitlines()
+    begun = [line for line in whole if "| task 4 |" in line][:5]
+    report = report_of("\n".join(begun) + "\n")
+    said = healthy(report)
+    assert said is not None
+    assert said.key == "so far"
+    assert said.words.endswith("; its end, and with it whether it failed, is not in this log")
+    several = healthy(report_of("\n".join(begun + [line.replace("task 4 ", "task 9 ") for line in begun]) + "\n"))
+    assert several is not None
+    assert several.words.endswith("; the ends of all, and with them whether they failed, are not in this log")
 
 
 def finding(**changes: object) -> Finding:

@@ -63,12 +63,22 @@ def healthy(report: Report) -> Healthy | None:
     if lost > _FEW * account.prompt_tokens:
         words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in rows)
         return Healthy("no cause", f"found for what was not reused: {words}{left}")
+    key = "cache works"
+    if cut == totals.requests and not totals.prompt_ms:
+        key, left = "so far", f"; {_ends(cut)} not in this log"
     rounding = sum(part.tokens for part in rows if part.row == "rounding")
     text = f"{number(new)} computed tokens were new text" + (f", {number(rounding)} rounding" if rounding else "")
     if not lost:
-        return Healthy("cache works", f"{_every(report)}; the {text}{left}")
+        return Healthy(key, f"{_every(report)}; the {text}{left}")
     few = f"{number(lost)} of {count(account.prompt_tokens, 'prompt token')} ({percent(lost, account.prompt_tokens)})"
-    return Healthy("cache works", f"{text}; {few} were lost, too few for a finding{left}")
+    return Healthy(key, f"{text}; {few} were lost, too few for a finding{left}")
+
+
+def _ends(requests: int) -> str:
+    """Name what a log lacks that has the end of none of its requests: they may still have failed."""
+    if requests == 1:
+        return "its end, and with it whether it failed, is"
+    return "the ends of all, and with them whether they failed, are"
 
 
 def _every(report: Report) -> str:
@@ -80,7 +90,8 @@ def _every(report: Report) -> str:
 def leading(report: Report) -> list[Finding]:
     """Return the findings that say what to do; none where it is no more than that the log is cut.
 
-    That leads only where nothing can be said of the requests, neither that it cannot be told nor that the cache works.
+    That leads only where nothing can be said of the requests: neither that it cannot be told, nor that the cache works
+    or did so far.
     """
     if any(finding.code != _CUT for finding in report.findings):
         return report.findings
@@ -90,7 +101,7 @@ def leading(report: Report) -> list[Finding]:
 def _works(report: Report) -> bool:
     """Whether what is left of a cut log shows that something was reused, and nothing lost."""
     said = healthy(report)
-    return said is not None and said.key == "cache works" and report.totals.cached_tokens > 0
+    return said is not None and said.key in ("cache works", "so far") and report.totals.cached_tokens > 0
 
 
 def causes(report: Report) -> str:
