@@ -28,6 +28,7 @@ class RamEntries:
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: list[Content] = []
         self._texts: list[int] = []
+        self._lengths: list[int] = []
         self._sizes: list[float] = []
         self.known: set[tuple[int, int]] = set()
         """Text and length of every entry."""
@@ -41,14 +42,14 @@ class RamEntries:
             return True
         if tokens == 0:
             return False
-        size = self._size(content)
-        if self._build >= 10068 and size > self._limit:
+        size = self._each * tokens + self._fixed + self._saved * len(content.saved)
+        if size > self._limit and self._build >= 10068:
             return False
         obsolete = []
         for at, shared in enumerate(self._tree.common_with(text, self._texts)):
             if not shared:
                 continue
-            held = self.entries[at].tokens
+            held = self._lengths[at]
             if shared >= tokens and held >= tokens:
                 return True
             if shared >= held and tokens >= held:
@@ -59,6 +60,7 @@ class RamEntries:
             self._lose(self._take(0), "too small")
         self.entries.append(content)
         self._texts.append(text)
+        self._lengths.append(tokens)
         self._sizes.append(size)
         self.known.add((text, tokens))
         self._bytes += size
@@ -73,7 +75,7 @@ class RamEntries:
         for index, shared in enumerate(self._tree.common_with(prompt, self._texts)):
             if shared <= best:
                 continue
-            tokens = self.entries[index].tokens
+            tokens = self._lengths[index]
             shared = min(shared, tokens)
             kept = shared / tokens
             if kept >= LEAST_KEPT and kept > keep and shared > best:
@@ -98,12 +100,8 @@ class RamEntries:
         while self.entries:
             self._lose(self._take(0), why)
 
-    def _size(self, content: Content) -> float:
-        return self._each * content.tokens + self._fixed + self._saved * len(content.saved)
-
     def _take(self, index: int) -> Content:
-        content = self.entries.pop(index)
-        tokens = content.tokens
+        content, tokens = self.entries.pop(index), self._lengths.pop(index)
         self.known.discard((self._texts.pop(index), tokens))
         self._bytes -= self._sizes.pop(index)
         self._tokens -= tokens

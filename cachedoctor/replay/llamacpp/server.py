@@ -245,8 +245,7 @@ class _Server:
             content = slot.content
             if slot.request is None and content.tokens:
                 kept = (content.text, content.tokens) in known
-                if not kept:
-                    kept = ram.save(content)
+                if not kept and (kept := ram.save(content)):
                     ram.trim()
                 if unified:
                     if not kept:
